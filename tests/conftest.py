@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,11 +83,18 @@ POSTGRES = "postgres"
 STORES = "stores"
 
 
+@cache
+def _store_of(file: Path) -> str:
+    """The group of a file by the stores that it names, as its markers do."""
+    text = file.read_text()
+    return STORES if "neo4j" in text else POSTGRES if "postgres" in text else str(file)
+
+
 class _OneProcessForEachService(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     """Starts few services in more than one process.
 
-    One process runs the end-to-end tests, which start Ray, another one those that need PostgreSQL
-    alone, and another one those that may need Neo4j; these three groups take longest and are given
+    One process runs the end-to-end tests, which start Ray, another one the files that name Neo4j,
+    and another one those that name PostgreSQL alone; these three groups take longest and are given
     out first. The other files go to whichever process is free.
     """
 
@@ -94,13 +102,9 @@ class _OneProcessForEachService(LoadScopeScheduling):  # type: ignore[misc]  # i
         file = nodeid.partition("::")[0]
         if file.startswith("tests/e2e/"):
             return CLUSTERS
-        if file.startswith("tests/integration/models/"):
+        if file.startswith("tests/unit/"):
             return file
-        if file.startswith(("tests/integration/postgres/", "tests/security/")):
-            return POSTGRES
-        in_store = "neo4j" in nodeid or "postgres" in nodeid
-        in_store |= file.startswith("tests/integration/")
-        return STORES if in_store else file
+        return _store_of(self.config.rootpath / file)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         for scope in (POSTGRES, STORES, CLUSTERS):
