@@ -11,11 +11,18 @@ from itertools import islice
 from bench.harness.connections import Connections
 from bench.harness.latency import Latency
 from bench.harness.results import Result
-from serving.pipeline.retrieval.legs import RelatedLeg
+from serving.pipeline.retrieval.legs import (
+    ContextLeg,
+    DenseLeg,
+    FactsLeg,
+    GraphLeg,
+    LexicalLeg,
+    RelatedLeg,
+)
 from trivium.aio import AsyncClient
 from trivium.values import Fact, LegOverride, Segment
 
-LEGS = ("lexical", "dense", "facts", "graph")
+LEGS = (LexicalLeg.name, DenseLeg.name, FactsLeg.name, GraphLeg.name)
 SINGLES = 300
 WARM_UP = 30
 MARKS = 20
@@ -29,7 +36,7 @@ def only(*legs: str) -> dict[str, LegOverride]:
     """Overrides that turn all other legs off."""
     return {
         leg: LegOverride(weight=0.0)
-        for leg in (*LEGS, "context", RelatedLeg.name)
+        for leg in (*LEGS, ContextLeg.name, RelatedLeg.name)
         if leg not in legs
     }
 

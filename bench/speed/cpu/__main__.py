@@ -31,6 +31,7 @@ from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
 from bench.speed.cpu.figures import CPU, cpu_table, save_picture
+from serving.config.profiles import ProfileBook
 
 CALLERS = 8
 WARM_UP_ROUNDS = 10
@@ -40,7 +41,7 @@ PY_SPY = Path(sysconfig.get_path("scripts")) / "py-spy"
 """It comes with Ray."""
 
 SAMPLES_PER_S = 200
-LEGS = ("lexical", "dense", "context", "facts", "graph", "related", "temporal")
+DEFAULT_LEGS = [leg.name for leg in ProfileBook.load()["default"].legs]
 
 
 def _without(*legs: str) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def _without(*legs: str) -> dict[str, Any]:
 
 def _only(*legs: str) -> dict[str, Any]:
     plain = {"signals": {"speaker": 0, "time": 0}, "resolve_names": False}
-    return {**_without(*(leg for leg in LEGS if leg not in legs)), **plain}
+    return {**_without(*(leg for leg in DEFAULT_LEGS if leg not in legs)), **plain}
 
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {

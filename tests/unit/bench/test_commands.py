@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from bench import docs
+from bench import docs, scale
 from bench.gpu import index as gpu_index
 from bench.harness.load import Call, Run
 from bench.harness.results import Record, Result, read_records
@@ -24,7 +26,7 @@ from bench.reports.baselines import promote
 from bench.reports.recording import recorded
 from bench.speed import __main__ as speed
 from bench.speed import ghz
-from bench.speed.cpu.__main__ import LEGS, VARIANTS
+from bench.speed.cpu.__main__ import VARIANTS
 from bench.speed.faults import figures as faults
 from bench.speed.faults.dependencies import Fault
 from bench.speed.overload import __main__ as overload
@@ -87,6 +89,38 @@ def test_speed_measures_writing_and_every_load(address: str, data: Path, tmp_pat
     assert all(not each["errors"] for each in found)
 
 
+class CountingMemory(FakeMemory):
+    """Tells how many segments it has."""
+
+    def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
+        response = super().GetStats(request, context)
+        response.tenant.segment_count = len(self.segments[request.tenant])
+        response.index.vector_count = sum(map(len, self.segments.values()))
+        response.service.dimension = 4
+        return response
+
+
+def test_scale_measures_each_size_and_a_restart(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, out = CountingMemory(), tmp_path / "out"
+
+    @asynccontextmanager
+    async def started(data_dir: Path) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(address=memory.address, pid=os.getpid(), healthy_after_s=1.0)
+
+    monkeypatch.setattr(scale, "started", started)
+    small = ("--segments", "10,20", "--tenants", "1", "--calls", "2")
+
+    with running(memory):
+        run(scale.main, "--data", str(data), *small, "--out", str(out))
+
+    [folder] = out.iterdir()
+    scenarios = [str(each["scenario"]) for each in read_records(folder)]
+    assert scenarios == ["grow", "ask", "ask", "ask", "footprint", "restart"] * 2
+    assert "| 20 | " in (folder / "summary.md").read_text()
+
+
 def test_speed_rejects_an_unknown_scenario() -> None:
     done = CliRunner().invoke(speed.main, ["--only", "ingest,nothing"])
 
@@ -144,7 +178,6 @@ def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
 def test_cpu_asks_with_legs_of_the_default_profile() -> None:
     profiles = ProfileBook.load()
 
-    assert [leg.name for leg in profiles["default"].legs] == list(LEGS)
     for changes in VARIANTS.values():
         assert profiles.changed("default", changes).legs
 

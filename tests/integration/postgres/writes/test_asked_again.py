@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from serving.__main__ import main
+from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from tests.fakes.meaning import FakeEmbedder
 from tests.fixtures.local_service import answered, local_service
@@ -37,7 +38,7 @@ OTHERS = [
 AFTER = Segment(id="other-3", text="Yes, there.", session="harbour")
 """The turn after it, whose context has its text."""
 OTHERS.append(AFTER)
-LEGS = {"lexical", "dense", "context", "facts", "graph", "related", "temporal"}
+LEGS = {leg.name for leg in ProfileBook.load()["default"].legs}
 QUESTIONS = (
     SAID.text,
     "Where does Mara moor the boat?",

@@ -43,6 +43,11 @@ class FakeMemory(FakeService):
         self.written.append((request.tenant, len(request.items)))
         return response
 
+    def IngestStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
+        for request in request_iterator:
+            self.Ingest(request, context)
+        return ingest_service_pb2.IngestStreamResponse()
+
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.requests.append(request)
         if request.query.startswith("Fail"):
