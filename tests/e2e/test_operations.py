@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from serving.config.settings import ServeSettings
-from tests.fixtures.service import Service
+from tests.fixtures.service import PASSWORD, Service
 from tests.support.listing import Listener, listed
 from tests.support.processes import listeners, tree_of
 from tests.support.waiting import until
@@ -100,7 +100,7 @@ def test_logs_hold_no_text_and_no_credentials(service: Service) -> None:
     assert [hit.id for hit in found.hits] == ["s"]
     until(lambda: len(calls()) == 3)
     assert calls() == [("Ingest", "OK"), ("Retrieve", "OK"), ("Retrieve", "INVALID_ARGUMENT")]
-    hidden = [each.encode() for each in (secret, key, service.token)]
+    hidden = [each.encode() for each in (secret, key, service.token, PASSWORD)]
     written = [path for path in logs if path.is_file()]
     assert [path for path in written if any(each in path.read_bytes() for each in hidden)] == []
 

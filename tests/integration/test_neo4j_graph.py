@@ -525,6 +525,7 @@ async def search_within(graph: Neo4jGraph, seconds: float) -> list[str]:
     return named(await graph.search(asked, Walk(), None, 10, Yields.EVIDENCE, within))
 
 
+@pytest.mark.release
 @pytest.mark.timeout(240)
 async def test_killed_neo4j_is_a_dependency_error_and_heals(
     own_neo4j: EmbeddedNeo4j, own_graph: Neo4jGraph

@@ -44,6 +44,7 @@ def test_the_typescript_client_writes_finds_and_forgets(service: Service) -> Non
 
 
 @pytest.mark.go
+@pytest.mark.release  # it is compiled with all of gRPC
 @pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed")
 def test_the_go_client_writes_finds_and_forgets(service: Service) -> None:
     output = run(service, "go", "test", "-count=1", "-v", ".", folder=CLIENTS / "go")

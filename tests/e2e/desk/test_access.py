@@ -22,18 +22,24 @@ from tests.fakes.simulation.openai_api import (
     serving_in_a_thread,
 )
 from tests.fixtures.postgres import fresh_database
-from tests.fixtures.service import Service, started_service
+from tests.fixtures.service import PASSWORD, Service, started_service
 from tests.support.processes import tree_of
 from tests.support.waiting import until
 from trivium import Client, Segment
 from trivium.errors import AuthenticationError, UnavailableError
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.ray,
+    pytest.mark.model,
+    pytest.mark.release,
+]
 
 REVOKED_WITHIN_S = 5.0
 """As docs/operating.md promises."""
 
-PASSWORD, API_KEY = "swordfish-of-the-stores", "key-of-the-extractor"
+API_KEY = "key-of-the-extractor"
 
 SETTINGS = {
     "TRIVIUM_AUTH__KEYS": "true",

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from serving.desk import demo
 from tests.fixtures.desk import PROJECT, RunCommand
+from tests.fixtures.service import Service
 
 pytestmark = [
     pytest.mark.postgres,
@@ -25,19 +27,29 @@ ASKED_TO_END = 130
 MISCONFIGURED = 2
 
 
-def test_the_demonstration_answers_its_questions_and_leaves_nothing(
-    run_command: RunCommand,
+def test_the_demonstration_answers_its_questions(
+    service: Service, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    demo.play(service.address, SAMPLE)
+
+    assert_all_answered(capfd.readouterr().out)
+
+
+@pytest.mark.release
+def test_the_demonstration_ends_and_leaves_nothing(run_command: RunCommand) -> None:
+    ended = run_command("demo", "--once")
+
+    assert ended.code == 0, ended.said
+    assert_all_answered(ended.said)
+    assert "Traceback" not in ended.said
+    assert ended.leaves_nothing, ended
+
+
+def assert_all_answered(said: str) -> None:
+    """The questions of the sample were asked and answered."""
     lines = (SAMPLE / "questions.jsonl").read_text().splitlines()
-    questions = [json.loads(line) for line in lines]
-
-    demo = run_command("demo", "--once")
-
-    assert demo.code == 0, demo.said
-    assert all(question["text"] in demo.said for question in questions)
-    assert f"{len(questions)} of {len(questions)}" in demo.said
-    assert "Traceback" not in demo.said
-    assert demo.leaves_nothing, demo
+    assert all(json.loads(line)["text"] in said for line in lines)
+    assert f"{len(lines)} of {len(lines)}" in said
 
 
 def test_a_port_in_use_is_named_before_anything_starts(
@@ -112,7 +124,7 @@ def test_wrong_profile_is_reported_before_any_start(
     ("line", "number"),
     [
         ("starting Ray, PostgreSQL and Neo4j", signal.SIGTERM),
-        ("deploying the service", signal.SIGINT),
+        pytest.param("deploying the service", signal.SIGINT, marks=pytest.mark.release),
     ],
 )
 def test_interrupted_start_stops_and_leaves_nothing(

@@ -126,6 +126,7 @@ async def test_neo4j_missing_at_start_is_said_and_heals(
     assert any(said.startswith("graph") for said in degraded)
 
 
+@pytest.mark.release
 async def test_neo4j_killed_while_serving_loses_nothing(
     postgres_dsn: str, tmp_path: Path, jar_cache: Path
 ) -> None:

@@ -21,7 +21,7 @@ from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
 from trivium.values import ItemState
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.release]
 
 SAMPLE = Path(__file__).parents[4] / "clients/python/examples/sample"
 DEEP = 50
