@@ -1,24 +1,30 @@
 """Languages: the words that parts of the service know, one file a language.
 
 A tenant's language is its `text_search_config`, the name of a stemmer (`stems.py`). A language
-without a file has stems and no words. English has rules of its own besides words (`english.py`).
+without a file has stems and no words.
 """
 
 from collections.abc import Set as AbstractSet
 from importlib import resources
 
-from serving.domain.languages.english import ENGLISH
 from serving.domain.languages.language import NEVER, Language, read_language
 from serving.domain.languages.stems import LANGUAGE_NAMES, stemmer_of
 
-_FILES = {
-    file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
-    for file in resources.files(__name__).iterdir()
-    if file.name.endswith(".toml")
-}
-_LANGUAGES = {"english": ENGLISH} | {
-    name: read_language(name, file) for name, file in sorted(_FILES.items())
-}
+_FOLDER = resources.files(__name__)
+_NAMES = sorted(
+    file.name.removesuffix(".toml") for file in _FOLDER.iterdir() if file.name.endswith(".toml")
+)
+
+
+def _read(name: str) -> Language:
+    ordinary = _FOLDER / f"{name}_words.txt"
+    lines = ordinary.read_text(encoding="utf-8").splitlines() if ordinary.is_file() else []
+    words = " ".join(line for line in lines if not line.startswith("#"))
+    return read_language(name, (_FOLDER / f"{name}.toml").read_text(encoding="utf-8"), words)
+
+
+ENGLISH = _read("english")
+_LANGUAGES = {"english": ENGLISH} | {name: _read(name) for name in _NAMES if name != "english"}
 
 _WITH_CHANGES = [each for each in _LANGUAGES.values() if each.changes is not NEVER]
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from string import digits
+from typing import Any
 
 NEVER = re.compile(r"(?!)")
 """Finds nothing."""
+
+ANY_OF = r"\b(?:{})\b"
+"""Finds one of these words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Language:
     single: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
     questions: re.Pattern[str] = NEVER
-    digits: Mapping[str, str] = field(default_factory=lambda: digits_of(""))
+    digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
 
@@ -77,42 +82,54 @@ class Language:
         return text.casefold().replace("i\u0307", "i")
 
 
-def word_set(words: str) -> frozenset[str]:
-    """The words of a list that is separated by blanks, without case."""
+def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
+    """The language of a file in TOML, whose fields are those of `Language`.
+
+    Its function words name nothing either, unless the file says which do not. Lists are separated
+    by blanks; those for fields that are patterns are lists of patterns, in which "_" is a blank.
+    What a file leaves out is empty.
+    """
+    given: dict[str, Any] = defaultdict(str, tomllib.loads(file))
+    function_words = given["function_words"]
+    calendar, connectors = _words(given["calendar"]), _words(given["connectors"])
+    return Language(
+        name,
+        function_words=_words(function_words),
+        stop_words=_words(given["stop_words"] or function_words),
+        not_names=_words(given["not_names"] or function_words) | calendar | connectors,
+        ordinary_words=_words(ordinary_words),
+        ordinary_forms=_pattern("{}", given["ordinary_forms"]),
+        openings=_words(given["openings"]),
+        calendar=calendar,
+        connectors=connectors,
+        abbreviations=_words(given["abbreviations"]),
+        possessive=_pattern(r"(?:{})\b", given["possessive"]),
+        months=tuple(given["months"].split()),
+        weekdays=tuple(given["weekdays"].split()),
+        changes=_pattern(ANY_OF, given["changes"], re.NOFLAG),
+        past=_pattern(ANY_OF, given["past"]),
+        single=_pattern(ANY_OF, given["single"]),
+        values=tuple(
+            (_pattern(ANY_OF, each["asks"]), _pattern(ANY_OF, each["has"]))
+            for each in given["values"]
+        ),
+        questions=_pattern(r"(?:{})\b[^.!]*", given["questions"]),
+        digits=_digits_of(given["digits"]),
+        repeats=given["repeats"] or {},
+        lower=given["lower"] or {},
+    )
+
+
+def _words(words: str) -> frozenset[str]:
     return frozenset(words.casefold().split())
 
 
-def digits_of(pairs: str) -> dict[str, str]:
+def _digits_of(pairs: str) -> dict[str, str]:
     """The digits of a list such as `"one=1 two=2"`, by their words."""
     return dict(zip(digits, digits, strict=True)) | dict(pair.split("=") for pair in pairs.split())
 
 
-def any_of(words: str, more: str = "", flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
-    """Finds one of the words, or what else `more` matches; "_" is a blank within one."""
-    parts = [word.replace("_", " ") for word in words.split()]
-    return re.compile(rf"\b(?:{'|'.join([*parts, *([more] if more else [])])})\b", flags)
-
-
-def read_language(name: str, file: str) -> Language:
-    """The language of a file in TOML, whose fields are those of `Language`.
-
-    Its function words name nothing either. Lists are separated by blanks; in those of `changes`,
-    `past`, `single` and `values` each is a pattern (`any_of`).
-    """
-    given = tomllib.loads(file)
-    words = word_set(given["function_words"])
-    return Language(
-        name,
-        function_words=words,
-        stop_words=words,
-        not_names=words,
-        changes=any_of(given["changes"], flags=re.NOFLAG) if "changes" in given else NEVER,
-        past=any_of(given["past"]) if "past" in given else NEVER,
-        single=any_of(given["single"]) if "single" in given else NEVER,
-        values=tuple(
-            (any_of(each["asks"]), any_of(each["has"])) for each in given.get("values", ())
-        ),
-        digits=digits_of(given["digits"]),
-        repeats=given.get("repeats", {}),
-        lower=given.get("lower", {}),
-    )
+def _pattern(form: str, patterns: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
+    if not patterns:
+        return NEVER
+    return re.compile(form.format("|".join(patterns.split()).replace("_", " ")), flags)
