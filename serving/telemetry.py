@@ -13,7 +13,6 @@ logger = logging.getLogger(__name__)
 
 LATENCY_BUCKETS_MS = (0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 75, 100, 200, 500, 1000, 5000)
 
-
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
@@ -134,31 +133,7 @@ ITEMS_WRITTEN = Metric(
     "trivium_items_written_total", "Written items by outcome.", "counter", ("outcome",)
 )
 
-ALL_METRICS = (
-    RPC_LATENCY,
-    LEG_LATENCY,
-    LEG_CANDIDATES,
-    ANSWERS,
-    ANSWERS_BY_LEG_ALONE,
-    SHED,
-    BREAKER,
-    RERANKED_ANSWERS,
-    EMBEDDING_BATCH,
-    EMBEDDING_WAITING,
-    INDEX_VECTORS,
-    INDEX_EPOCH,
-    INDEX_ROWS,
-    INDEX_REBUILDS,
-    INDEX_FAILED_REBUILDS,
-    INDEX_LAG,
-    PROJECTION_LAG,
-    PROJECTION_PENDING,
-    DEAD_LETTERS,
-    EXTRACTION_TURNS,
-    EXTRACTION_FACTS,
-    EXTRACTION_TOKENS,
-    ITEMS_WRITTEN,
-)
+ALL_METRICS = tuple(each for each in globals().values() if isinstance(each, Metric))
 
 
 class Recorder(Protocol):

@@ -34,6 +34,8 @@ PACKAGES = (
 )
 """Whose versions decide a measurement; `neo4j` is the driver."""
 
+GPU_PACKAGES = ("torch", "cuvs-cu13", "cupy-cuda13x")
+
 _WHERE: dict[str, bool | set[str]] = {
     "data_dir": True,
     "cache_dir": True,
@@ -81,7 +83,7 @@ def about_device(device: str) -> dict[str, Json]:
         found = facts.devices[int(number or 0)]
         memory_gib = round(found.memory_gib, 1)
         about = {"name": found.name, "architecture": found.architecture, "memory_gib": memory_gib}
-    libraries = dict(facts.versions)
+    libraries = {name: _version(name) for name in GPU_PACKAGES}
     return {**about, "driver": facts.driver, "cuda": facts.torch_cuda, "libraries": libraries}
 
 

@@ -138,7 +138,7 @@ def _gpus(facts: GpuFacts) -> CheckResult:
     if facts.driver is None:
         return CheckResult("gpu", True, "none: everything runs on the CPU")
     driver = f"driver {facts.driver or 'of unknown version'}"
-    if "torch" not in facts.versions:
+    if not facts.has_torch:
         text = f"{driver}; nothing uses it without torch, which `make install-models` installs"
         return CheckResult("gpu", True, text)
     if not facts.devices:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -119,74 +119,53 @@ class BoundedHandlers(grpc.GenericRpcHandler):
         behaviour: Any
         if handler.response_streaming:
             kind = grpc.stream_stream_rpc_method_handler
-            if handler.request_streaming:
-                behaviour = self._stream(name, handler.stream_stream)
-            else:
-                behaviour = self._download(name, handler.unary_stream)
+            behaviour = self._responses(name, handler)
         else:
             kind = grpc.stream_unary_rpc_method_handler
-            if handler.request_streaming:
-                behaviour = self._upload(name, handler.stream_unary)
-            else:
-                behaviour = self._call(name, handler.unary_unary)
+            behaviour = self._response(name, handler)
         return kind(behaviour, handler.request_deserializer, handler.response_serializer)
 
-    def _call(self, name: str, method: Callable[[Any, Any], Any]) -> Any:
+    def _response(self, name: str, handler: Any) -> Any:
         within_s = BATCH_S if name in BATCHES else MESSAGE_S
 
-        async def call(requests: AsyncIterator[Any], context: Call) -> Any:
-            with PENDING_CALLS.in_method():
-                try:
+        async def response(requests: AsyncIterator[Any], context: Call) -> Any:
+            with self._answered(name, context):
+                messages = _Messages(requests)
+                if not handler.request_streaming:
                     self._require_credentials(name, context)
-                    request = await _message(requests, within_s)
-                except TriviumError as error:
-                    return answer_with_error(name, context, self._service.recorder, error)
-                return await method(request, context)
+                    request = await messages.only(within_s)
+                    return await handler.unary_unary(request, context)
+                with self._opened(name, context):
+                    answer = await handler.stream_unary(messages.read(), context)
+                    messages.require_busy()
+                    return answer
 
-        return call
+        return response
 
-    def _download(self, name: str, method: Callable[[Any, Any], Any]) -> Any:
-        async def download(
+    def _responses(self, name: str, handler: Any) -> Any:
+        async def responses(
             requests: AsyncIterator[Any], context: Call
         ) -> AsyncGenerator[Any, None]:
-            with PENDING_CALLS.in_method():
-                try:
-                    with self._opened(name, context):
-                        request = await _message(requests, MESSAGE_S)
-                        async for response in method(request, context):
-                            yield response
-                except TriviumError as error:
-                    answer_with_error(name, context, self._service.recorder, error)
+            with self._answered(name, context), self._opened(name, context):
+                messages = _Messages(requests)
+                if handler.request_streaming:
+                    answers = handler.stream_stream(messages.read(), context)
+                else:
+                    answers = handler.unary_stream(await messages.only(MESSAGE_S), context)
+                async for answer in answers:
+                    yield answer
+                messages.require_busy()
 
-        return download
+        return responses
 
-    def _stream(self, name: str, method: Callable[[Any, Any], Any]) -> Any:
-        async def stream(requests: AsyncIterator[Any], context: Call) -> AsyncGenerator[Any, None]:
-            with PENDING_CALLS.in_method():
-                try:
-                    with self._opened(name, context):
-                        messages = _Messages(requests)
-                        async for response in method(messages.read(), context):
-                            yield response
-                        messages.require_busy()
-                except TriviumError as error:
-                    answer_with_error(name, context, self._service.recorder, error)
-
-        return stream
-
-    def _upload(self, name: str, method: Callable[[Any, Any], Any]) -> Any:
-        async def upload(requests: AsyncIterator[Any], context: Call) -> Any:
-            with PENDING_CALLS.in_method():
-                try:
-                    with self._opened(name, context):
-                        messages = _Messages(requests)
-                        response = await method(messages.read(), context)
-                        messages.require_busy()
-                        return response
-                except TriviumError as error:
-                    return answer_with_error(name, context, self._service.recorder, error)
-
-        return upload
+    @contextmanager
+    def _answered(self, name: str, context: Call) -> Iterator[None]:
+        """Counts a call as begun, and ends it with the status of an error that is raised."""
+        with PENDING_CALLS.in_method():
+            try:
+                yield
+            except TriviumError as error:
+                answer_with_error(name, context, self._service.recorder, error)
 
     def _require_credentials(self, name: str, context: Call) -> None:
         if name in RULES:
@@ -215,11 +194,22 @@ class BoundedHandlers(grpc.GenericRpcHandler):
 
 
 class _Messages:
-    """The messages of a stream, until it sends none for too long."""
+    """The messages of a call, until it sends none for too long."""
 
     def __init__(self, requests: AsyncIterator[Any]) -> None:
         self._requests = requests
         self._idle = False
+
+    async def only(self, within_s: float) -> Any:
+        try:
+            async with asyncio.timeout(within_s):
+                return await anext(self._requests)
+        except TimeoutError:
+            raise BudgetExhaustedError(
+                f"waiting {within_s:g} s for the message of the call"
+            ) from None
+        except StopAsyncIteration:
+            raise InvalidRequestError([Violation("request", "was not sent")]) from None
 
     async def read(self) -> AsyncIterator[Any]:
         while True:
@@ -242,13 +232,3 @@ class _Messages:
         """
         if self._idle:
             raise BudgetExhaustedError(f"waiting {IDLE_S:g} s for the next message of the stream")
-
-
-async def _message(requests: AsyncIterator[Any], within_s: float) -> Any:
-    try:
-        async with asyncio.timeout(within_s):
-            return await anext(requests)
-    except TimeoutError:
-        raise BudgetExhaustedError(f"waiting {within_s:g} s for the message of the call") from None
-    except StopAsyncIteration:
-        raise InvalidRequestError([Violation("request", "was not sent")]) from None

@@ -33,13 +33,11 @@ def collected() -> list[str]:
 
 def plan(facts: GpuFacts, tests: list[str]) -> str:
     """What the tests need, what was found, and what would be run, on one screen."""
-    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
     files = Counter(test.partition("::")[0] for test in tests)
     return "\n".join(
         [
             "Needs: an NVIDIA GPU with 8 GiB, driver 580 or later for CUDA 13, `make install-gpu`.",
-            f"Found: driver {facts.driver or 'none'}, {len(facts.devices)} CUDA devices, "
-            f"{versions}.",
+            f"Found: driver {facts.driver or 'none'}, {len(facts.devices)} CUDA devices.",
             "",
             f"pytest {' '.join(SELECTED)} would run {len(tests)} tests:",
             *(f"{count:>5}  {file}" for file, count in files.items()),

@@ -1,4 +1,4 @@
-"""Writes `jars.lock`: `python -m serving.desk.embedded_neo4j.lock 5.26.30 > jars.lock`.
+"""Writes `jars.lock`: `python -m tests.support.neo4j_jars 5.26.30`.
 
 Resolves the run-time dependencies of Neo4j and hashes the downloads, so run it on a trusted
 network.

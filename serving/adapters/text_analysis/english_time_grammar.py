@@ -42,7 +42,7 @@ MAX_DEPTH = 4
 """The times within a time: "the Friday after the first week of last May" has three."""
 
 _DIGITS = frozenset("0123456789q")
-_END = frozenset(".!?;")
+_END = frozenset(".!?;\n")
 
 _TOKEN = re.compile(
     r"""
@@ -55,7 +55,6 @@ _TOKEN = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_END = frozenset(".!?;\n")
 
 
 class Tense(Enum):

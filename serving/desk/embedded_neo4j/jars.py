@@ -19,7 +19,7 @@ from serving.adapters.maven_jars import (
 from serving.domain.errors import DependencyError
 
 VERSION = "5.26.30"
-"""A long-term support release; its jars are in `jars.lock`, written by `lock.py`."""
+"""A long-term support release; its jars are in `jars.lock`, by `tests/support/neo4j_jars.py`."""
 
 LOCK_PATH = Path(__file__).with_name("jars.lock")
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from serving.config.settings import load_settings
+from serving.desk import gpu_facts
 from serving.desk.doctor import CheckResult, examine
-from serving.desk.gpu_facts import GpuDevice, GpuFacts, driver_version
+from serving.desk.gpu_facts import GpuDevice, GpuFacts, gather
 
 H200 = GpuFacts(
     driver="580.65.06",
     devices=(GpuDevice("NVIDIA H200", (9, 0), 139.8),),
     torch_cuda="13.2",
-    versions={"torch": "2.15.0"},
 )
-NO_GPU = GpuFacts(versions={"torch": "2.15.0"})
+NO_GPU = GpuFacts()
 
 
 def checked(part: str, facts: GpuFacts, **settings: Any) -> list[CheckResult]:
@@ -44,7 +45,7 @@ def checked(part: str, facts: GpuFacts, **settings: Any) -> list[CheckResult]:
             "driver 580.65.06; torch is built without CUDA and finds no device",
         ),
         (
-            GpuFacts(driver=""),
+            GpuFacts(driver="", has_torch=False),
             True,
             "driver of unknown version; nothing uses it without torch, which `make install-models` "
             "installs",
@@ -86,5 +87,12 @@ def test_index_is_reported_with_its_device(index: dict[str, str], text: str) -> 
         ("something else", ""),
     ],
 )
-def test_driver_version_is_read_from_its_file(text: str, version: str) -> None:
-    assert driver_version(text) == version
+def test_driver_version_is_read_from_its_file(
+    text: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "version"
+    file.write_text(text)
+    monkeypatch.setattr(gpu_facts, "DRIVER_FILE", file)
+    monkeypatch.setattr(gpu_facts, "find_spec", lambda _name: None)
+
+    assert gather() == GpuFacts(driver=version, has_torch=False)
