@@ -141,8 +141,10 @@ class MemoryStore(Protocol):
     ) -> dict[ItemId, Item]:
         """Reads the rows of the items that exist."""
 
-    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
-        """Returns whether the tenant has facts; False is exact at this moment.
+    async def has_facts(
+        self, tenant: TenantName, token: ConsistencyToken | None, deadline: Deadline
+    ) -> bool:
+        """Returns whether the tenant has facts; with the write behind the token, if there is one.
 
         True may be of a time before all of them were erased.
         """

@@ -15,8 +15,11 @@ from contextvars import ContextVar
 
 from grpc._cython import cygrpc  # what grpcio-channelz parses into a message that is not needed
 
-READ_AGAIN_S = 0.010
-"""Reading the counters is most of what the guards of a question cost."""
+READ_AGAIN_S = 0.050
+"""Reading the counters takes 0.5 to 0.8 ms of CPU: a twentieth of an answer."""
+
+READ_BACKLOG_AGAIN_S = 0.010
+"""The same while more calls wait than are in a method: then the count decides what is shed."""
 
 FIRST = 0
 """The id of a server at which to begin to list them."""
@@ -63,7 +66,8 @@ class PendingCalls:
     def count(self) -> int:
         """The number of calls that wait to be begun, as of `READ_AGAIN_S` ago at most."""
         now = self._clock()
-        if now - self._read_at >= READ_AGAIN_S:
+        has_backlog = self._count > self._in_methods
+        if now - self._read_at >= (READ_BACKLOG_AGAIN_S if has_backlog else READ_AGAIN_S):
             self._read_at = now
             # What ended between the two counts would make it negative.
             self._count = max(0, _open_calls() + self._by_http - self._in_methods)

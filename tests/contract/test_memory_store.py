@@ -260,13 +260,14 @@ async def test_a_text_search_configuration_must_exist(store: Stores) -> None:
 async def test_facts_are_known_from_the_first_on(store: Stores) -> None:
     other = TenantName("other")
     await store.write(Batch(TENANT, [segment("a")]))
-    before = await store.has_facts(TENANT, Deadline.after(5))
+    before = await store.has_facts(TENANT, None, Deadline.after(5))
 
-    await store.write(Batch(TENANT, [fact("f", "Ann", "sails", "Goa")]))
+    receipt = await store.write(Batch(TENANT, [fact("f", "Ann", "sails", "Goa")]))
 
     assert not before
-    assert await store.has_facts(TENANT, Deadline.after(5))
-    assert not await store.has_facts(other, Deadline.after(5))
+    assert await store.has_facts(TENANT, receipt.token, Deadline.after(5))
+    assert await store.has_facts(TENANT, None, Deadline.after(5))
+    assert not await store.has_facts(other, None, Deadline.after(5))
 
 
 async def test_an_unknown_tenant_has_nothing(store: Stores) -> None:

@@ -260,7 +260,7 @@ class RetrievalSteps:
 
     async def _has_facts(self, query: Query, deadline: Deadline) -> bool:
         """Whether the tenant has facts, as far as is known: then legs search among them."""
-        ask = partial(self._store.has_facts, query.scope.tenant)
+        ask = partial(self._store.has_facts, query.scope.tenant, query.token)
         try:
             return await self._store_breaker.ask(query, deadline, ask)
         except (TriviumError, TimeoutError):

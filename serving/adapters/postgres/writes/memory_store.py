@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from serving.adapters.postgres.connection.migrations import latest_version
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
@@ -11,20 +13,32 @@ from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.tables.filters import TENANT_ID
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
-from serving.adapters.postgres.words.known_names import KnownNames
+from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
 from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, erase_selected
 from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.items.text import NAME_KEY_VERSION
 from serving.ports.memory_store import Batch, EraseReceipt, Selector, WriteReceipt
 
-MAX_TENANTS_WITH_FACTS = 100_000
-"""The capacity of what is remembered of tenants; beyond it, all is forgotten."""
+MAX_FACTS_KNOWN = 100_000
+"""The tenants of whom it is remembered whether they have facts; beyond it, all are forgotten."""
 
 PROBE_S = 2.0
 """The time limit of `ready`."""
+
+
+class _FactsKnown(NamedTuple):
+    """Whether a tenant had facts, and after how many announced changes it was read, and when."""
+
+    found: bool
+    heard: int
+    read_at: float
+
+    def is_current(self, heard: int) -> bool:
+        return heard == self.heard and time.monotonic() - self.read_at <= UNCHECKED_S
 
 
 class PostgresMemoryStore:
@@ -34,7 +48,7 @@ class PostgresMemoryStore:
         self._database = database
         self._notifications = notifications
         self._names = names
-        self._with_facts: set[TenantName] = set()
+        self._facts_known: dict[TenantName, _FactsKnown] = {}
 
     async def write(self, batch: Batch) -> WriteReceipt:
         """Stores the items in one transaction, then notifies the projections."""
@@ -71,16 +85,24 @@ class PostgresMemoryStore:
                     loaded += [TO_ITEM[kind](row) for row in await cursor.fetchall()]
         return {item.item: item for item in loaded}
 
-    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
-        """Whether the tenant has facts; one that had some is not asked for again."""
-        if tenant in self._with_facts:
-            return True
+    async def has_facts(
+        self, tenant: TenantName, token: ConsistencyToken | None, deadline: Deadline
+    ) -> bool:
+        """Whether the tenant has facts.
+
+        PostgreSQL is not asked about a tenant that had some; nor, without a token, about one that
+        had none while no write has been announced since.
+        """
+        known = self._facts_known.get(tenant)
+        heard = self._notifications.heard(Channel.CHANGES)
+        if known is not None and (known.found or (token is None and known.is_current(heard))):
+            return known.found
+        asked_at = time.monotonic()
         async with self._database.search(deadline, tenant) as connection:
             (found,) = await fetch_row(connection, _HAS_FACTS, {"tenant": tenant}, prepare=True)
-        if found:
-            if len(self._with_facts) >= MAX_TENANTS_WITH_FACTS:
-                self._with_facts.clear()
-            self._with_facts.add(tenant)
+        if len(self._facts_known) >= MAX_FACTS_KNOWN:
+            self._facts_known.clear()
+        self._facts_known[tenant] = _FactsKnown(bool(found), heard, asked_at)
         return bool(found)
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:

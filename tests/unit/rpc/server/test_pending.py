@@ -12,7 +12,12 @@ import grpc.aio
 
 from serving.rpc.boundary import rpc
 from serving.rpc.identity.access import OPEN
-from serving.rpc.pending import PENDING_CALLS, READ_AGAIN_S, PendingCalls
+from serving.rpc.pending import (
+    PENDING_CALLS,
+    READ_AGAIN_S,
+    READ_BACKLOG_AGAIN_S,
+    PendingCalls,
+)
 from serving.telemetry import NoRecorder
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
@@ -131,6 +136,16 @@ async def test_the_counters_are_read_again_after_a_while() -> None:
 
         held.clock.now += READ_AGAIN_S / 2
         assert held.calls.count() == before + 1
+
+
+async def test_backlog_is_read_again_sooner() -> None:
+    held = Held()
+
+    async with calling(held, held.not_begun, 3):
+        backlog = held.count()
+        with held.calls.opened():
+            held.clock.now += READ_BACKLOG_AGAIN_S
+            assert held.calls.count() == backlog + 1
 
 
 async def test_pending_count_is_never_negative() -> None:
