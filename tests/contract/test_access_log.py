@@ -119,9 +119,7 @@ async def test_items_that_were_never_shown_have_no_count(logged: Logged) -> None
 # ---------------------------------------------------------------- when last
 
 
-async def test_last_shown_comes_first_and_then_last_said(
-    logged: Logged,
-) -> None:
+async def test_last_shown_comes_first_and_then_last_said(logged: Logged) -> None:
     await write(logged, "a", "b", "c", "d")
 
     await logged.show(*ids("c"))

@@ -114,9 +114,7 @@ async def test_finds_what_the_named_person_said(graph: Graph) -> None:
     assert named(await ask(graph, "What did Mara say?")) == ["a"]
 
 
-async def test_segment_of_the_entity_precedes_its_mentions(
-    graph: Graph,
-) -> None:
+async def test_segment_of_the_entity_precedes_its_mentions(graph: Graph) -> None:
     await put(
         graph,
         segment("mention 1", entities=("parser.py",)),
@@ -307,9 +305,7 @@ async def test_finds_the_segment_that_is_what_a_fact_leads_to(graph: Graph) -> N
     assert found[0].facts == ()
 
 
-async def test_mentions_of_a_reached_entity_follow_its_evidence(
-    graph: Graph,
-) -> None:
+async def test_mentions_of_a_reached_entity_follow_its_evidence(graph: Graph) -> None:
     await put(
         graph,
         segment("evidence"),
@@ -731,9 +727,7 @@ async def test_segments_that_stand_for_the_same_are_one_seed(graph: Graph) -> No
         assert twice == await walk_from(graph, "main", walk=walk) != []
 
 
-async def test_filter_and_clock_do_not_hold_for_seeds(
-    graph: Graph,
-) -> None:
+async def test_filter_and_clock_do_not_hold_for_seeds(graph: Graph) -> None:
     await put(
         graph,
         *PROGRAM,
@@ -853,9 +847,7 @@ async def test_evidence_is_found_if_no_segment_is_the_entity(graph: Graph) -> No
     assert found[1].path == "Mara -[works at]-> Lotus Books -[is in]-> Lisbon"
 
 
-async def test_evidence_is_hidden_if_segment_is_the_entity(
-    graph: Graph,
-) -> None:
+async def test_evidence_is_hidden_if_segment_is_the_entity(graph: Graph) -> None:
     await put(graph, *MARA_IN_LISBON, segment("shop", entity="Lotus Books", kind="note"))
 
     assert named(await ask(graph, "Mara", walk=NEAREST)) == ["shop", "city"]

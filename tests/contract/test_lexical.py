@@ -80,9 +80,7 @@ async def test_only_segments_are_found_by_words(stored: Stored) -> None:
     assert sorted(await stored.found("goa")) == ["by them", "said", "titled"]
 
 
-async def test_equal_scores_are_ordered_by_id_within_depth(
-    stored: Stored,
-) -> None:
+async def test_equal_scores_are_ordered_by_id_within_depth(stored: Stored) -> None:
     await stored.store.write(Batch(TENANT, [segment(id_) for id_ in ("d", "a", "é", "c", "B")]))
 
     assert await stored.found("Goa") == ["B", "a", "c", "d", "é"]

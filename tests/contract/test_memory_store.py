@@ -78,9 +78,7 @@ async def test_written_items_are_read(store: Stores, item: Segment | Fact) -> No
     assert await load(store, item.item) == [item]
 
 
-async def test_token_of_equal_item_covers_the_first_write(
-    store: Stores,
-) -> None:
+async def test_token_of_equal_item_covers_the_first_write(store: Stores) -> None:
     first = await store.write(Batch(TENANT, [RICH, RICH_FACT]))
     await store.write(Batch(TENANT, [segment("other")]))
 
@@ -204,9 +202,7 @@ async def test_entities_that_the_client_takes_away_are_a_change(store: Stores) -
     assert receipt.outcomes == ["updated"]
 
 
-async def test_new_segment_keeps_its_first_stored_time(
-    store: Stores,
-) -> None:
+async def test_new_segment_keeps_its_first_stored_time(store: Stores) -> None:
     await store.write(Batch(TENANT, [segment("a", created_at=NOON)]))
     for again in (segment("a", created_at=NOON - days(9)), segment("a", "changed")):
         await store.write(Batch(TENANT, [again]))

@@ -37,9 +37,7 @@ def stored(request: pytest.FixtureRequest) -> Stored:
     return Stored(adapters.store, adapters.names)
 
 
-async def test_unstored_word_is_the_name_of_equal_sound(
-    stored: Stored,
-) -> None:
+async def test_unstored_word_is_the_name_of_equal_sound(stored: Stored) -> None:
     await stored.store.write(Batch(TENANT, [segment("a", entities=("Melanie", "Lake Garda"))]))
 
     assert await stored.meant("When did Melony sail on Gahrda") == {
@@ -48,9 +46,7 @@ async def test_unstored_word_is_the_name_of_equal_sound(
     }
 
 
-async def test_stored_word_is_never_corrected(
-    stored: Stored,
-) -> None:
+async def test_stored_word_is_never_corrected(stored: Stored) -> None:
     melon = segment("a", "A melony taste.", entities=("Melanie",))
     await stored.store.write(Batch(TENANT, [melon]))
 
@@ -91,9 +87,7 @@ async def test_equally_near_names_correct_nothing(stored: Stored) -> None:
     assert await stored.meant("Karal") == {}
 
 
-async def test_names_and_words_of_other_tenants_are_ignored(
-    stored: Stored,
-) -> None:
+async def test_names_and_words_of_other_tenants_are_ignored(stored: Stored) -> None:
     await stored.store.write(Batch(TENANT, [segment("a", entities=("Melanie",))]))
     await stored.store.write(
         Batch(OTHER, [segment("a", "Some melony taste.", entities=("Philip",))])
@@ -103,9 +97,7 @@ async def test_names_and_words_of_other_tenants_are_ignored(
     assert await stored.meant("Melony", TenantName("nobody")) == {}
 
 
-async def test_name_is_known_from_its_write_to_erasure(
-    stored: Stored,
-) -> None:
+async def test_name_is_known_from_its_write_to_erasure(stored: Stored) -> None:
     await stored.store.write(Batch(TENANT, [segment("a", entities=("Melanie",))]))
     before = await stored.meant("Melony Fillip")
     await stored.store.write(Batch(TENANT, [segment("b", entities=("Philip",))]))

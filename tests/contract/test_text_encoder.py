@@ -123,9 +123,7 @@ def test_a_question_has_the_same_row_where_it_was_computed(
         assert (device == "cuda") == request.node.callspec.id.endswith(("cuda", "graphs"))
 
 
-def test_rows_are_float32_of_unit_length_and_dimension(
-    encoder: TextEncoder,
-) -> None:
+def test_rows_are_float32_of_unit_length_and_dimension(encoder: TextEncoder) -> None:
     made = rows(encoder, *PROBE_TEXTS)
 
     assert made.dtype == np.float32

@@ -60,9 +60,7 @@ async def test_the_latest_come_first_and_their_score_is_the_time(stored: Stored)
     ]
 
 
-async def test_equal_times_are_ordered_by_id_within_depth(
-    stored: Stored,
-) -> None:
+async def test_equal_times_are_ordered_by_id_within_depth(stored: Stored) -> None:
     await stored.store.write(
         Batch(
             TENANT,

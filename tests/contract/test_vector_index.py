@@ -428,9 +428,7 @@ def test_fact_without_a_segment_has_no_evidence(engine: IndexEngine) -> None:
     assert found.evidence == {"hidden": ()}
 
 
-def test_segment_without_vectors_supports_facts_from_its_time(
-    engine: IndexEngine,
-) -> None:
+def test_segment_without_vectors_supports_facts_from_its_time(engine: IndexEngine) -> None:
     stored = fact("f", "x", "is", "y", evidence=("note",))
     note = segment("note", kind="note", event_time=NOON + days(2))
     engine.apply([segment_row(note), fact_row(stored, unit(1))], [])
@@ -529,9 +527,7 @@ def test_cached_view_is_not_used_for_another_time(
         assert found == wanted
 
 
-def test_fact_stays_closed_until_its_closer_is_retracted(
-    engine: IndexEngine,
-) -> None:
+def test_fact_stays_closed_until_its_closer_is_retracted(engine: IndexEngine) -> None:
     mistaken = Closing("x", NOON, NOON, retracted_at=LATER)
     engine.apply([fact_row(fact("f", "x", "is", "y", closings=(mistaken,)), unit(1))], [])
 

@@ -123,9 +123,7 @@ def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) ->
 @pytest.mark.release
 @started("without")
 @pytest.mark.timeout(300)
-def test_service_without_environment_uses_rays_proxy(
-    cluster: Cluster,
-) -> None:
+def test_service_without_environment_uses_rays_proxy(cluster: Cluster) -> None:
     cluster.deploy("single")
 
     with new_client(cluster) as memory:

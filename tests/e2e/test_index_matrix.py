@@ -201,9 +201,7 @@ def partitions_in_lists(memory: Client) -> int:
     return sum(tier.approximate for tier in tiers if tier.kind == "segment")
 
 
-def test_changed_number_of_shards_loses_no_write(
-    cluster: Cluster,
-) -> None:
+def test_changed_number_of_shards_loses_no_write(cluster: Cluster) -> None:
     Form("split", "exact", 3).deploy(cluster)
     with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
         token = store(memory, *range(24))

@@ -105,9 +105,7 @@ def test_logs_hold_no_text_and_no_credentials(service: Service) -> None:
     assert [path for path in written if any(each in path.read_bytes() for each in hidden)] == []
 
 
-def test_ctrl_c_reaches_the_command_alone(
-    service: Service,
-) -> None:
+def test_ctrl_c_reaches_the_command_alone(service: Service) -> None:
     own = os.getpgid(service.process.pid)
 
     reached = [each.name() for each in service.descendants() if os.getpgid(each.pid) == own]

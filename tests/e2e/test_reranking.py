@@ -85,9 +85,7 @@ def test_hits_are_scored_by_cosine_and_model_logit(
     assert scores == sorted(scores, reverse=True)
 
 
-def test_sensitive_segment_is_not_sent_to_reranker(
-    memory: tuple[Client, str],
-) -> None:
+def test_sensitive_segment_is_not_sent_to_reranker(memory: tuple[Client, str]) -> None:
     client, token = memory
     also = {"rerank": {"head": 50, "weight": 0.7}}
     answer = when_loaded(

@@ -91,9 +91,7 @@ def test_the_relation_is_of_two_hops(sample: tuple[Client, str]) -> None:
     assert term.path.count("-[") == 2, term.path
 
 
-def test_unanswerable_question_finds_nothing_by_meaning(
-    sample: tuple[Client, str],
-) -> None:
+def test_unanswerable_question_finds_nothing_by_meaning(sample: tuple[Client, str]) -> None:
     memory, token = sample
 
     for question in read_questions(str(SAMPLE / "unanswerable.jsonl"), no_problem):

@@ -289,9 +289,7 @@ def test_a_filter_holds_on_every_leg(
     assert all(hits <= passing for hits in found.values()), found
 
 
-def test_as_of_hides_later_segments_and_future_facts(
-    stored: tuple[Client, str],
-) -> None:
+def test_as_of_hides_later_segments_and_future_facts(stored: tuple[Client, str]) -> None:
     memory, token = stored
 
     question = "Does Tom work at Lotus Books, or live in the Lisbon flat?"

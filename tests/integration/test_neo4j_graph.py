@@ -61,9 +61,7 @@ async def test_searches_are_planned_after_indexes_exist(
 # ---------------------------------------------------------------- names
 
 
-async def test_names_with_the_same_words_are_separate_entities(
-    neo4j_graph: Neo4jGraph,
-) -> None:
+async def test_names_with_the_same_words_are_separate_entities(neo4j_graph: Neo4jGraph) -> None:
     said = [segment(name, entities=(name,)) for name in ("j.doe", "j-doe", "C#", "मीना", "मोना")]
     await put(neo4j_graph, *said)
 
@@ -89,9 +87,7 @@ async def test_entities_of_a_version_before_get_words(
     assert [record[0] for record in found] == ["Mara", "j doe"]
 
 
-async def test_misspelt_name_is_found_without_exact_match(
-    neo4j_graph: Neo4jGraph,
-) -> None:
+async def test_misspelt_name_is_found_without_exact_match(neo4j_graph: Neo4jGraph) -> None:
     await put(neo4j_graph, segment("a", entities=("Lisbon",)), segment("b", entities=("Goa",)))
 
     assert named(await ask(neo4j_graph, "our trip to Lisbn")) == ["a"]
@@ -105,9 +101,7 @@ async def test_a_name_is_found_by_most_of_its_words(neo4j_graph: Neo4jGraph) -> 
     assert named(await ask(neo4j_graph, "the charity race")) == ["a"]
 
 
-async def test_near_names_of_other_tenants_crowd_nothing_out(
-    neo4j_graph: Neo4jGraph,
-) -> None:
+async def test_near_names_of_other_tenants_crowd_nothing_out(neo4j_graph: Neo4jGraph) -> None:
     theirs = [segment(f"s{n}", entities=(f"Lisbon {n}", "Lisbon")) for n in range(200)]
     await put(neo4j_graph, *theirs, tenant=TenantName("other"))
     await put(neo4j_graph, segment("ours", entities=("Lisbon Oriente",)))
@@ -134,9 +128,7 @@ async def test_a_name_of_any_length_can_be_kept(neo4j_graph: Neo4jGraph) -> None
 # ---------------------------------------------------------------- hubs
 
 
-async def test_mention_of_rare_name_and_hub_comes_first(
-    neo4j_graph: Neo4jGraph,
-) -> None:
+async def test_mention_of_rare_name_and_hub_comes_first(neo4j_graph: Neo4jGraph) -> None:
     await put(
         neo4j_graph,
         segment("a", entities=("pottery",)),
@@ -150,9 +142,7 @@ async def test_mention_of_rare_name_and_hub_comes_first(
     assert len(found) == 20
 
 
-async def test_seed_gains_nothing_by_mentioning_itself(
-    neo4j_graph: Neo4jGraph,
-) -> None:
+async def test_seed_gains_nothing_by_mentioning_itself(neo4j_graph: Neo4jGraph) -> None:
     await put(
         neo4j_graph,
         segment("a", entity="A", entities=("A",)),
@@ -180,9 +170,7 @@ async def test_nearest_of_many_paths_counts(neo4j_graph: Neo4jGraph, first: str)
     assert (found.score, found.path) == (1.0, "A -[calls]-> B")
 
 
-async def test_surplus_facts_still_end_in_an_answer(
-    neo4j_graph: Neo4jGraph,
-) -> None:
+async def test_surplus_facts_still_end_in_an_answer(neo4j_graph: Neo4jGraph) -> None:
     hub = [fact(f"f{n}", "Mara", "knows", f"person {n % 9}", evidence=("a",)) for n in range(900)]
     onward = [fact(f"g{n}", f"person {n % 9}", "likes", f"thing {n}") for n in range(900)]
     await put(neo4j_graph, segment("a"), *hub, *onward)

@@ -84,9 +84,7 @@ def queries(service: FakeService) -> list[str]:
     return [request.query for request in service.requests]
 
 
-def test_block_is_in_model_calls_but_no_message(
-    fake_service: FakeService,
-) -> None:
+def test_block_is_in_model_calls_but_no_message(fake_service: FakeService) -> None:
     fake_service.will_answer("Retrieve", RetrieveResponse(briefing=BLOCK))
     scripted = model(AIMessage("", tool_calls=[LOOK]), "Nora does.")
     with Client(fake_service.address, tenant="acme") as client:
@@ -102,9 +100,7 @@ def test_block_is_in_model_calls_but_no_message(
     assert request.limit == 3
 
 
-def test_block_replaces_the_previous_without_a_checkpoint(
-    fake_service: FakeService,
-) -> None:
+def test_block_replaces_the_previous_without_a_checkpoint(fake_service: FakeService) -> None:
     fake_service.will_answer(
         "Retrieve", RetrieveResponse(briefing=BLOCK), RetrieveResponse(briefing="")
     )
@@ -146,9 +142,7 @@ async def test_middleware_works_in_an_event_loop(fake_service: FakeService) -> N
     assert scripted.systems() == [BLOCK, BLOCK]
 
 
-async def test_agent_without_loop_rejects_an_async_client(
-    fake_service: FakeService,
-) -> None:
+async def test_agent_without_loop_rejects_an_async_client(fake_service: FakeService) -> None:
     async with AsyncClient(fake_service.address, tenant="acme") as client:
         agent = create_agent(model("Nora."), middleware=[RecallMiddleware(client)])
         with pytest.raises(TypeError, match="ainvoke"):

@@ -106,9 +106,7 @@ def test_replay_equals_the_batch_kernel_by_kernel(
     torch.testing.assert_close(graphs.run_recorded(bucket, batch), replayed, rtol=0, atol=0)
 
 
-def test_captures_share_memory_without_disturbing_others(
-    graphs: CudaGraphs,
-) -> None:
+def test_captures_share_memory_without_disturbing_others(graphs: CudaGraphs) -> None:
     passes = BucketedPasses(graphs, BucketPlan(token_budget=512, window=WINDOW), 4096)
     windows = random_windows([38, 20, 3])
     alone = passes.run(windows)

@@ -26,9 +26,7 @@ async def running(database: Database) -> int:
     return int(row[0])
 
 
-async def test_cancelled_search_ends_and_returns_its_connection(
-    postgres_dsn: str,
-) -> None:
+async def test_cancelled_search_ends_and_returns_its_connection(postgres_dsn: str) -> None:
     async with Database(postgres_dsn, search_connections=1, search_timeout_s=60) as database:
 
         async def search() -> None:
@@ -49,9 +47,7 @@ async def test_cancelled_search_ends_and_returns_its_connection(
             await connection.execute("SELECT 1")
 
 
-async def test_cancellation_during_return_keeps_the_connection(
-    postgres_dsn: str,
-) -> None:
+async def test_cancellation_during_return_keeps_the_connection(postgres_dsn: str) -> None:
     """As of a deadline, after that of the caller."""
     async with Database(postgres_dsn, search_connections=1) as database:
         pool = database._search._pool

@@ -187,9 +187,7 @@ SELECT tenant_id, 'a', 'x', 'y', 'z', '', now(), '{}', 1, false, '{x,z}', '', ''
 """
 
 
-async def test_labels_with_unescaped_keys_get_new_terms(
-    empty_dsn: str,
-) -> None:
+async def test_labels_with_unescaped_keys_get_new_terms(empty_dsn: str) -> None:
     await migrate(empty_dsn)
     filter_ = Filter(labels={"a=b": ("c",)})
     async with Postgres(empty_dsn) as adapters:

@@ -64,9 +64,7 @@ async def test_without_postgresql_every_call_says_so(
         await migrate(adapters.database.dsn)
 
 
-async def test_adapters_open_before_postgresql_starts(
-    server: EmbeddedPostgres,
-) -> None:
+async def test_adapters_open_before_postgresql_starts(server: EmbeddedPostgres) -> None:
     dsn = server.start()
     await migrate(dsn)
     server.stop()
@@ -155,9 +153,7 @@ async def test_a_statement_that_takes_too_long_is_a_timeout(postgres: Postgres) 
     assert await postgres.store.ready()
 
 
-async def test_slow_planned_search_leaves_its_connection_unchanged(
-    postgres_dsn: str,
-) -> None:
+async def test_slow_planned_search_leaves_its_connection_unchanged(postgres_dsn: str) -> None:
     async with Database(postgres_dsn, search_connections=1) as database:
         with pytest.raises(TimeoutError):
             async with database.planned_search(Deadline.after(0.05)) as connection:

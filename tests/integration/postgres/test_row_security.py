@@ -153,9 +153,7 @@ async def test_an_administrator_can_set_it_up_for_an_account(
     assert "row-level security is off" not in caplog.text
 
 
-async def test_connection_older_than_migration_is_restricted(
-    empty_dsn: str,
-) -> None:
+async def test_connection_older_than_migration_is_restricted(empty_dsn: str) -> None:
     async with Postgres(empty_dsn, search_connections=1) as postgres:
         assert not await postgres.store.ready()
         await migrate(empty_dsn)

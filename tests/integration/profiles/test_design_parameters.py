@@ -122,17 +122,13 @@ async def test_legs_and_answer_have_the_documented_sizes(
     assert len(answer.hits) == hits
 
 
-async def test_lists_of_annie_are_multiples_of_the_limit(
-    harbour: AsyncClient,
-) -> None:
+async def test_lists_of_annie_are_multiples_of_the_limit(harbour: AsyncClient) -> None:
     answer = await asked(harbour, "annie", limit=12)
 
     assert counts(answer) == {"lexical": 48, "dense": 24, "graph": 12}
 
 
-async def test_recollection_pools_200_recent_and_50_by_words(
-    remembering: Remember,
-) -> None:
+async def test_recollection_pools_200_recent_and_50_by_words(remembering: Remember) -> None:
     recent = [
         Segment(id=f"r{n:03}", text=f"routine note {n}", event_time=ago(n / 100))
         for n in range(260)
@@ -148,9 +144,7 @@ async def test_recollection_pools_200_recent_and_50_by_words(
     assert len(answer.hits) == 3
 
 
-async def test_object_graph_walks_five_relations_in_order(
-    remembering: Remember,
-) -> None:
+async def test_object_graph_walks_five_relations_in_order(remembering: Remember) -> None:
     relations = ["calls", "imports", "defined_in", "depends_on", "authored_by"]
     objects = [
         Segment(id=name, text=f"the object {name}", entity=name, event_time=ago(30))
@@ -197,9 +191,7 @@ def words_besides(number: int) -> list[str]:
     return [f"{pair}oo" for pair in pairs[:number]]
 
 
-async def test_hybrid_recall_drops_words_below_a_hundredth(
-    remembering: Remember,
-) -> None:
+async def test_hybrid_recall_drops_words_below_a_hundredth(remembering: Remember) -> None:
     # A row with one of n words has a rank of 0.608 / n, since a word of the text weighs 1.
     said = [
         Segment(id="one word", text="the barometer fell", event_time=ago(1)),
@@ -212,9 +204,7 @@ async def test_hybrid_recall_drops_words_below_a_hundredth(
     assert await found_by_words(memory, f"{sixty} mast") == {"two words"}
 
 
-async def test_hybrid_recall_weighs_keywords_four_tenths(
-    remembering: Remember,
-) -> None:
+async def test_hybrid_recall_weighs_keywords_four_tenths(remembering: Remember) -> None:
     # So two of n words have a rank of 2 * 0.4 * 0.608 / n, which is 0.01 between 48 and 49.
     said = [
         Segment(
@@ -254,9 +244,7 @@ async def test_convex_combination_maps_cosines_from_minus_one(
         assert share == pytest.approx((cosine + 1) / (0.9 + 1), abs=1e-3)
 
 
-async def test_best_of_graph_scores_below_fiftieth_by_meaning(
-    harbour: AsyncClient,
-) -> None:
+async def test_best_of_graph_scores_below_fiftieth_by_meaning(harbour: AsyncClient) -> None:
     meaning = await explained(
         harbour, "hybrid_recall", QUESTION, limit=60, leg_overrides=without("lexical", "graph")
     )
@@ -273,9 +261,7 @@ async def test_best_of_graph_scores_below_fiftieth_by_meaning(
     assert round(ledger(most).fused_score, 4) == 0.0057
 
 
-async def test_reachable_graph_weighs_ranks_like_other_legs(
-    harbour: AsyncClient,
-) -> None:
+async def test_reachable_graph_weighs_ranks_like_other_legs(harbour: AsyncClient) -> None:
     answer = await asked(harbour, "hybrid_recall_reachable")
 
     terms = [term for hit in answer.hits for term in ledger(hit).leg_terms]
@@ -302,9 +288,7 @@ async def test_no_design_folds_what_says_the_same(remembering: Remember, profile
 # ------------------------------------------------------------------ what is reranked
 
 
-async def test_two_stage_reranks_fifty_before_coarse_order(
-    harbour: AsyncClient,
-) -> None:
+async def test_two_stage_reranks_fifty_before_coarse_order(harbour: AsyncClient) -> None:
     answer = await asked(harbour, "two_stage", limit=60)
 
     assert answer.rerank is not None
@@ -316,9 +300,7 @@ async def test_two_stage_reranks_fifty_before_coarse_order(
     assert {ledger(hit).method for hit in answer.hits} == {FusionMethod.SCORE}
 
 
-async def test_sensitive_candidates_are_not_reranked_or_awaited(
-    remembering: Remember,
-) -> None:
+async def test_sensitive_candidates_are_not_reranked_or_awaited(remembering: Remember) -> None:
     secret = Segment(id="secret", text="my pin is 1234", sensitive=True, event_time=ago(1))
     on_it = Fact(id="on it", subject="Mel", relation="has", object="1234", evidence=("secret",))
     memory = await remembering([secret, on_it], {}, {"is 1234": 0.0})
@@ -390,18 +372,14 @@ async def test_displacing_hit_is_named(alike: AsyncClient) -> None:
     assert term.value == pytest.approx(0.7 * third.score - 0.3 * 4 / 6, abs=1e-12)
 
 
-async def test_an_answer_longer_than_the_pool_is_diversified_as_a_whole(
-    alike: AsyncClient,
-) -> None:
+async def test_an_answer_longer_than_the_pool_is_diversified_as_a_whole(alike: AsyncClient) -> None:
     answer = await of_alike(alike, limit=25)
 
     assert ids(answer)[:3] == ["place 1", "place 20", "place 21"]
     assert all(ledger(hit).diversity is not None for hit in answer.hits)
 
 
-async def test_displaced_item_names_its_rival(
-    alike: AsyncClient,
-) -> None:
+async def test_displaced_item_names_its_rival(alike: AsyncClient) -> None:
     displaced, beyond = [
         await absence_of(alike, "annie", "anything", segment_id=id_, leg_overrides=AS_FAR_AS_NEEDED)
         for id_ in ("place 5", "place 23")
@@ -445,9 +423,7 @@ async def test_annie_keeps_three_tenths_for_ageless_items(remembering: Remember,
     assert by_id(answer)["known"].score == pytest.approx(0.3 / 61, abs=1e-12)
 
 
-async def test_fact_ages_as_a_relationship_unless_fresh(
-    remembering: Remember,
-) -> None:
+async def test_fact_ages_as_a_relationship_unless_fresh(remembering: Remember) -> None:
     edge = Fact(
         id="edge",
         subject="Zelda",

@@ -248,9 +248,7 @@ async def test_best_by_words_and_meaning_is_among_two(store: AsyncClient, memory
     assert plain.text in found[:2]
 
 
-async def test_words_find_mentions_and_not_turns_of_speakers(
-    store: AsyncClient,
-) -> None:
+async def test_words_find_mentions_and_not_turns_of_speakers(store: AsyncClient) -> None:
     said, mentioned = turn(0, "Yuki", ["violin"]), turn(1, "Tobias", ["harbour"], ["Yuki"])
 
     [found] = await retrievals(store, [said, mentioned], ["What did Yuki say about the cheese?"])

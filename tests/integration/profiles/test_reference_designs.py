@@ -149,9 +149,7 @@ async def test_annie_writes_the_documents_lines_into_the_block(annie: AsyncClien
     )
 
 
-async def test_context_has_the_last_things_said(
-    remembering: Remember,
-) -> None:
+async def test_context_has_the_last_things_said(remembering: Remember) -> None:
     said = [
         Segment(id=f"t{n}", speaker="Nora", text=f"remark number {n}", event_time=ago(n))
         for n in range(12)
@@ -221,9 +219,7 @@ async def test_annie_ages_by_the_documents_table(
     }
 
 
-async def test_annie_limits_only_words_to_a_week(
-    annie: AsyncClient,
-) -> None:
+async def test_annie_limits_only_words_to_a_week(annie: AsyncClient) -> None:
     answer = await explained(annie, "annie", "Looking at flights")
     longer = {"legs": {"lexical": {"lookback": "P60D"}}}
     further = await explained(annie, "annie", "Looking at flights", profile_overrides=longer)
@@ -308,9 +304,7 @@ async def test_an_old_item_outside_the_pool_surfaces_through_its_words(
     assert ids(answer)[0] == "old"
 
 
-async def test_recollection_ties_share_a_rank(
-    remembering: Remember,
-) -> None:
+async def test_recollection_ties_share_a_rank(remembering: Remember) -> None:
     said = [
         Segment(id=name, text=f"note {name}", event_time=ago(1)) for name in ("a", "b", "c")
     ] + [Segment(id="w", text="the barometer", event_time=ago(2))]
@@ -385,9 +379,7 @@ async def recall(remembering: Remember) -> AsyncClient:
     return await remembering(RECALLED, RECALL_COSINES)
 
 
-async def test_hybrid_recall_takes_any_word_if_needed(
-    recall: AsyncClient,
-) -> None:
+async def test_hybrid_recall_takes_any_word_if_needed(recall: AsyncClient) -> None:
     words = ABLATIONS["words only"]
 
     one = await explained(recall, "hybrid_recall", "sailing boat", limit=1, leg_overrides=words)
@@ -412,9 +404,7 @@ async def test_hybrid_recall_takes_any_word_if_needed(
     assert ids(gated) == ["both"]
 
 
-async def test_hybrid_recall_keeps_the_order_of_words(
-    recall: AsyncClient,
-) -> None:
+async def test_hybrid_recall_keeps_the_order_of_words(recall: AsyncClient) -> None:
     answer = await explained(
         recall,
         "hybrid_recall",
@@ -426,9 +416,7 @@ async def test_hybrid_recall_keeps_the_order_of_words(
     assert [ranks(hit)["lexical"] for hit in answer.hits] == [1, 2, 3]
 
 
-async def test_hybrid_recall_multiplies_by_importance_and_sorts(
-    recall: AsyncClient,
-) -> None:
+async def test_hybrid_recall_multiplies_by_importance_and_sorts(recall: AsyncClient) -> None:
     answer = await explained(recall, "hybrid_recall", "sailing boat")
     multipliers = {
         hit.id: hit.ledger.importance.multiplier
@@ -459,9 +447,7 @@ async def test_ablations_of_hybrid_recall_are_overrides(recall: AsyncClient, abl
         assert ranks(by_id(answer)["secret"]).keys() == {"lexical"}
 
 
-async def test_graph_of_hybrid_recall_adds_no_hit(
-    remembering: Remember,
-) -> None:
+async def test_graph_of_hybrid_recall_adds_no_hit(remembering: Remember) -> None:
     said = [
         Segment(id=f"s{n:02}", text=f"harbour report {n}", event_time=ago(1)) for n in range(60)
     ]
@@ -612,9 +598,7 @@ async def test_object_graph_gives_the_worked_table(objects: AsyncClient) -> None
     assert answer.statistics.candidate_count == 4
 
 
-async def test_object_graph_follows_named_relations_from_meaning(
-    objects: AsyncClient,
-) -> None:
+async def test_object_graph_follows_named_relations_from_meaning(objects: AsyncClient) -> None:
     near = {"legs": {"dense": {"depth": 1}, "graph": {"walk": {"relations": ["defined_in"]}}}}
 
     answer = await explained(objects, "object_graph", "authentication", profile_overrides=near)

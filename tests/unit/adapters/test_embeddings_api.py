@@ -75,9 +75,7 @@ async def test_no_texts_are_not_sent(embedder: ApiEmbedder, server: EmbeddingsSe
     assert server.bodies == []
 
 
-async def test_configured_prefixes_and_dimension_are_sent(
-    server: EmbeddingsServer,
-) -> None:
+async def test_configured_prefixes_and_dimension_are_sent(server: EmbeddingsServer) -> None:
     model = replace(MODEL, query_prefix="query: ", document_prefix="passage: ", shortened=True)
     async with ApiEmbedder.opened(server.url + "/", model, None) as embedder:
         await embedder.embed_documents(["a"])
@@ -122,9 +120,7 @@ async def test_a_silent_service_costs_a_question_its_deadline(
         await embedder.embed_query("?", Deadline.after(0.01))
 
 
-async def test_failing_service_is_skipped_until_a_probe_succeeds(
-    server: EmbeddingsServer,
-) -> None:
+async def test_failing_service_is_skipped_until_a_probe_succeeds(server: EmbeddingsServer) -> None:
     clock = SteppedClock()
     breaker = Breaker("embedder", clock=clock)
     async with ApiEmbedder.opened(server.url, MODEL, None, breaker=breaker) as embedder:
@@ -148,9 +144,7 @@ async def test_failing_service_is_skipped_until_a_probe_succeeds(
         assert len(await embedder.embed_query("?", soon())) == MODEL.dimension
 
 
-async def test_silent_service_is_skipped_by_all_dense_legs(
-    server: EmbeddingsServer,
-) -> None:
+async def test_silent_service_is_skipped_by_all_dense_legs(server: EmbeddingsServer) -> None:
     server.answer = silence
     breaker = Breaker("embedder", clock=SteppedClock())
     async with ApiEmbedder.opened(server.url, MODEL, None, breaker=breaker) as embedder:

@@ -218,9 +218,7 @@ async def test_error_repeats_the_message_of_the_service(
         await extractor.extract(TALK)
 
 
-async def test_silence_blames_turns_only_if_probe_passes(
-    server: CompletionsServer,
-) -> None:
+async def test_silence_blames_turns_only_if_probe_passes(server: CompletionsServer) -> None:
     server.answer, server.selected = silence, "moved"
     # The usual turn has the same limit, which must suffice on a busy machine.
     async with ApiExtractor.opened(server.url, "some-model", None, timeout_s=2.0) as extractor:

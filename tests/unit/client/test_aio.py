@@ -1,3 +1,5 @@
+"""What only the asyncio client does; tests of the blocking one, made of it, cover the rest."""
+
 from __future__ import annotations
 
 import inspect
@@ -8,20 +10,15 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
-from grpc_health.v1 import health_pb2
 
 from tests.fakes.service import Failure, FakeService
 from trivium import (
     AsyncClient,
     Client,
-    Health,
     OverloadedError,
     Segment,
     Transcript,
-    UnavailableError,
 )
-from trivium.v1.catalog_service_pb2 import ListFactsResponse, ListSegmentsResponse
-from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import IngestStreamResponse
 from trivium.v1.retrieval_service_pb2 import (
     RetrieveResponse,
@@ -29,7 +26,6 @@ from trivium.v1.retrieval_service_pb2 import (
     WarmPart,
     WarmResponse,
 )
-from trivium.v1.segment_pb2 import Segment as SegmentMessage
 
 
 def test_clients_have_the_same_methods_and_arguments() -> None:
@@ -41,25 +37,6 @@ def test_clients_have_the_same_methods_and_arguments() -> None:
         }
 
     assert signatures(AsyncClient) == signatures(Client)
-
-
-async def test_timeout_sets_deadline_and_budget(
-    async_client: AsyncClient, fake_service: FakeService
-) -> None:
-    await async_client.retrieve("why?", timeout=100)
-
-    assert fake_service.deadlines_s == [pytest.approx(100, rel=0.1)]
-    assert fake_service.request().time_budget.ToTimedelta() == timedelta(seconds=90)
-
-
-async def test_unavailable_is_tried_again(
-    async_client: AsyncClient, fake_service: FakeService
-) -> None:
-    fake_service.will_answer("Retrieve", *[Failure(grpc.StatusCode.UNAVAILABLE)] * 3)
-
-    await async_client.retrieve("why?")
-
-    assert len(fake_service.requests) == 4
 
 
 async def test_error_is_decoded(async_client: AsyncClient, fake_service: FakeService) -> None:
@@ -74,14 +51,6 @@ async def test_error_is_decoded(async_client: AsyncClient, fake_service: FakeSer
         await async_client.retrieve("why?")
 
     assert caught.value.retry_delay == timedelta(seconds=1)
-
-
-async def test_briefing_is_the_servers_block(
-    async_client: AsyncClient, fake_service: FakeService
-) -> None:
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing="<memory></memory>"))
-
-    assert await async_client.briefing("why?") == "<memory></memory>"
 
 
 async def test_stream_takes_an_async_iterable(
@@ -99,20 +68,6 @@ async def test_stream_takes_an_async_iterable(
     (message,) = fake_service.request()
     assert [item.segment.id for item in message.items] == ["0", "1", "2"]
     assert (result.created_count, progress) == (3, [3])
-
-
-async def test_error_of_items_is_raised_after_earlier_ones(
-    async_client: AsyncClient, fake_service: FakeService
-) -> None:
-    async def turns() -> AsyncIterator[Segment]:
-        yield Segment(id="a", text="hi")
-        raise OSError("the disk is gone")
-
-    with pytest.raises(OSError, match="the disk is gone"):
-        await async_client.ingest_stream(turns())
-
-    (message,) = fake_service.request()
-    assert [item.segment.id for item in message.items] == ["a"]
 
 
 async def test_transcript_is_a_request_with_its_own_budget(
@@ -167,22 +122,6 @@ async def test_cold_parts_are_reported(
     assert fake_service.request().time_budget.ToTimedelta() == timedelta(seconds=9)
 
 
-async def test_pages_are_read_to_the_end(
-    async_client: AsyncClient, fake_service: FakeService
-) -> None:
-    fake_service.will_answer(
-        "ListSegments",
-        ListSegmentsResponse(segments=[SegmentMessage(id="a")], next_page_token="more"),
-        ListSegmentsResponse(segments=[SegmentMessage(id="b")]),
-    )
-    fake_service.will_answer("ListFacts", ListFactsResponse(facts=[Fact(id="f")]))
-
-    segments = [segment.id async for segment in async_client.list_segments()]
-    facts = [fact.id async for fact in async_client.list_facts()]
-
-    assert (segments, facts) == (["a", "b"], ["f"])
-
-
 async def test_reading_and_writing_calls_reach_the_service(
     async_client: AsyncClient, fake_service: FakeService
 ) -> None:
@@ -196,15 +135,3 @@ async def test_reading_and_writing_calls_reach_the_service(
     tenants = [request.tenant for request in fake_service.requests]
     assert names == ["IngestRequest", "GetSegmentsRequest", "GetStatsRequest", "ForgetRequest"]
     assert tenants == ["acme", "acme", "acme", "other"]
-
-
-async def test_health_is_asked(async_client: AsyncClient, fake_service: FakeService) -> None:
-    fake_service.health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-
-    assert await async_client.check() is Health.NOT_SERVING
-
-
-async def test_connecting_to_nothing_is_unavailable() -> None:
-    async with AsyncClient("127.0.0.1:1", tenant="acme") as client:
-        with pytest.raises(UnavailableError, match="no connection within the timeout"):
-            await client.connect(timeout=0.05)

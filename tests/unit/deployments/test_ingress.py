@@ -27,9 +27,7 @@ def call_of(left_s: float | None) -> Any:
     )
 
 
-def test_contexts_of_replicas_know_the_call_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_contexts_of_replicas_know_the_call_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replica, ingress.CONTEXT, RayServegRPCContext)
 
     ingress.know_the_time_of_calls()

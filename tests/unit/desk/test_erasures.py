@@ -90,9 +90,7 @@ def test_tables_holding_erased_rows_are_named(
     assert said in result.output
 
 
-def test_unvacuumed_tables_fail_the_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unvacuumed_tables_fail_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     warning = 'permission denied to vacuum "segment", skipping it'
     done = replace(VACUUMED, warnings=[warning])
     monkeypatch.setattr("serving.commands.erasures.in_database", lambda *_: done)

@@ -89,9 +89,7 @@ def test_other_accounts_cannot_enter_the_folder_of_ray() -> None:
         assert temp_dir.parent.stat().st_mode & 0o077 == 0
 
 
-def test_user_environment_stays_unless_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_user_environment_stays_unless_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TRV_KEPT", "TRV_REPLACED"):
         monkeypatch.setenv(name, "theirs")
 

@@ -39,9 +39,7 @@ def tended(server: BrokenServer, said: list[str], until: int, mended_at: int | N
 @pytest.mark.parametrize(
     "error", [PostgresStartError("no memory"), DependencyError("graph", "no memory")]
 )
-def test_failed_start_is_retried_after_doubling_pauses(
-    error: Exception,
-) -> None:
+def test_failed_start_is_retried_after_doubling_pauses(error: Exception) -> None:
     server, said = BrokenServer(error), list[str]()
 
     tended(server, said, until=200)

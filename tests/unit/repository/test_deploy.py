@@ -38,9 +38,7 @@ def test_serve_configs_cover_every_kind_of_machine() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_serve_config_equals_built_one_without_replicas(
-    name: str,
-) -> None:
+def test_shipped_serve_config_equals_built_one_without_replicas(name: str) -> None:
     config = shipped(name)
     [application] = config["applications"]
     arguments = application["args"]

@@ -203,9 +203,7 @@ async def test_the_final_answer_is_that_of_retrieve() -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-async def test_final_request_equal_to_previous_reuses_its_search(
-    early: bool,
-) -> None:
+async def test_final_request_equal_to_previous_reuses_its_search(early: bool) -> None:
     utterance = await begun()
     await utterance.hear("a")
     if early:

@@ -201,9 +201,7 @@ async def test_models_have_separate_positions_and_vectors(postgres: Postgres) ->
     assert await postgres.feed.embedded_share(OTHER_MODEL) == 1.0
 
 
-async def test_embeddings_stay_complete_once_complete(
-    postgres: Postgres,
-) -> None:
+async def test_embeddings_stay_complete_once_complete(postgres: Postgres) -> None:
     for id_ in "ab":
         await postgres.store.write(Batch(TENANT, [segment(id_)]))
 
@@ -292,9 +290,7 @@ async def test_changed_importance_embeds_no_row_again(postgres: Postgres) -> Non
     assert await embed(postgres) == []
 
 
-async def test_dead_letter_is_listed_until_its_row_changes(
-    postgres: Postgres,
-) -> None:
+async def test_dead_letter_is_listed_until_its_row_changes(postgres: Postgres) -> None:
     receipt = await postgres.store.write(Batch(TENANT, [segment("a"), fact("f", "x", "y", "z")]))
     batch = await postgres.change_log.next_batch("graph", None, 10)
     for reason in ("first", "second"):

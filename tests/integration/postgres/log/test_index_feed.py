@@ -225,9 +225,7 @@ async def test_shard_has_evidence_of_its_facts_without_vectors(postgres: Postgre
     assert bare.terms == segment_terms(segment(elsewhere, speaker="Ann"))
 
 
-async def test_delta_brings_the_evidence_of_its_facts(
-    postgres: Postgres,
-) -> None:
+async def test_delta_brings_the_evidence_of_its_facts(postgres: Postgres) -> None:
     home = home_of(fact_id("f"))
     elsewhere = away_from(home)
     feed = postgres.feed_of(home)

@@ -60,9 +60,7 @@ async def steps(postgres: Postgres, count: int, meanwhile: str) -> list[tuple[st
     return after_each
 
 
-async def test_model_is_complete_after_writes_during_its_backlog(
-    postgres: Postgres,
-) -> None:
+async def test_model_is_complete_after_writes_during_its_backlog(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, [segment("a")]))
 
     after_each = await steps(postgres, 2, meanwhile="b")
@@ -74,9 +72,7 @@ async def test_a_model_without_a_row_is_complete_at_once(postgres: Postgres) -> 
     assert await steps(postgres, 1, meanwhile="") == [("", True)]
 
 
-async def test_continuous_writes_do_not_delay_a_complete_model(
-    postgres: Postgres,
-) -> None:
+async def test_continuous_writes_do_not_delay_a_complete_model(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, [segment("a")]))
 
     after_each = await steps(postgres, 3, meanwhile="b c d")
@@ -117,9 +113,7 @@ async def vectors(postgres: Postgres) -> dict[str, NDArray[np.float16]]:
     return {item.id: row.vectors for (_, item), row in rows.items()}
 
 
-async def test_given_vector_is_stored_and_not_computed(
-    postgres: Postgres,
-) -> None:
+async def test_given_vector_is_stored_and_not_computed(postgres: Postgres) -> None:
     segments = [segment("a", "first"), segment("b", "second")]
     await postgres.store.write(Batch(TENANT, segments, given=given(7, names="a")))
     embedder = NotingEmbedder()
@@ -235,9 +229,7 @@ class LimitedEmbedder(NotingEmbedder):
         return await super().embed_documents(texts)
 
 
-async def test_rows_embedded_before_an_overload_are_kept(
-    postgres: Postgres,
-) -> None:
+async def test_rows_embedded_before_an_overload_are_kept(postgres: Postgres) -> None:
     rows = [segment("a", "first"), segment("b", "second"), segment("bad", "poison")]
     await postgres.store.write(Batch(TENANT, rows))
     embedder = LimitedEmbedder("poison", limit=2)  # all together, and one of them alone

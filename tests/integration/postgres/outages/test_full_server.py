@@ -68,9 +68,7 @@ def take_all_connections(dsn: str, taken: contextlib.ExitStack) -> None:
         taken.enter_context(psycopg.connect(dsn))
 
 
-async def test_full_server_is_reported_and_calls_recover(
-    short_directory: Path,
-) -> None:
+async def test_full_server_is_reported_and_calls_recover(short_directory: Path) -> None:
     settings = {**QUICK, "max_connections": "10"}
     with EmbeddedPostgres(short_directory / "connections", settings=settings) as dsn:
         await migrate(dsn)

@@ -146,9 +146,7 @@ async def test_access_stored_without_acknowledgement_counts_once(
         assert await times_shown(log, ids("a")[0]) == 1
 
 
-async def test_count_of_former_version_finds_its_tenant(
-    postgres: Postgres,
-) -> None:
+async def test_count_of_former_version_finds_its_tenant(postgres: Postgres) -> None:
     await postgres.store.write(
         Batch(
             TENANT,

@@ -144,9 +144,7 @@ async def test_announced_name_of_another_process_is_matched(
         assert await meant(other, "Melony") == {"Melony": "Melanie"}
 
 
-async def test_names_are_reread_without_announcements(
-    postgres: Postgres,
-) -> None:
+async def test_names_are_reread_without_announcements(postgres: Postgres) -> None:
     now_s = 0.0
     names = KnownNames(postgres.database, postgres.notifications, clock=lambda: now_s)
     await postgres.store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))

@@ -326,9 +326,7 @@ BOATS = [
 ]
 
 
-async def test_cover_density_counts_places_and_not_rarity(
-    postgres: Postgres,
-) -> None:
+async def test_cover_density_counts_places_and_not_rarity(postgres: Postgres) -> None:
     await postgres.store.write(
         Batch(TENANT, [*BOATS, *(segment(f"{n}", "some boat") for n in "12")])
     )
@@ -407,9 +405,7 @@ async def test_rows_with_all_words_are_there_whatever_the_gate(postgres: Postgre
 REPEATED = segment("repeated", "Argo sailed. " * 30)
 
 
-async def test_repeated_words_can_outrank_all_words(
-    postgres: Postgres,
-) -> None:
+async def test_repeated_words_can_outrank_all_words(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, [*VOYAGE, REPEATED]))
 
     assert [*await voyage(postgres, enough=2)][:2] == ["repeated", "all"]

@@ -285,9 +285,7 @@ async def test_the_turns_before_are_of_one_tenant(postgres: Postgres) -> None:
     assert [each.text for each in before] == ["Mine."]
 
 
-async def test_turn_without_usable_answer_can_be_retried(
-    postgres: Postgres,
-) -> None:
+async def test_turn_without_usable_answer_can_be_retried(postgres: Postgres) -> None:
     failing = Extraction(postgres, Failing())
     await ingest(postgres, turn("a", "I have a bad dog."), turn("b", "I own a boat.", session="t"))
     await failing.follow()

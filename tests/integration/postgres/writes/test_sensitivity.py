@@ -62,9 +62,7 @@ async def test_a_sensitive_segment_is_found_by_words_only(postgres: Postgres) ->
     assert removed(await project_graph(postgres)) == ids("a")
 
 
-async def test_fact_with_sensitive_evidence_is_not_projected(
-    postgres: Postgres,
-) -> None:
+async def test_fact_with_sensitive_evidence_is_not_projected(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, [segment("a"), segment("b", sensitive=True), RESTING]))
 
     assert await embed(postgres) == ids("a")
@@ -143,9 +141,7 @@ async def test_another_tenants_sensitive_segment_hides_nothing(postgres: Postgre
     assert sorted(await embed(postgres)) == [fact_id("f"), segment_id("a")]
 
 
-async def test_segment_turns_sensitive_after_facts_being_written(
-    postgres: Postgres,
-) -> None:
+async def test_segment_turns_sensitive_after_facts_being_written(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, [segment("a")]))
     batch = Batch(tenant=TENANT, items=[fact("f", "x", "y", "z", evidence=("b",))])
 

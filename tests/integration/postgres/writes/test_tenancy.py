@@ -222,9 +222,7 @@ async def test_a_write_waits_for_no_row_of_another_tenant(both: Postgres) -> Non
             await both.store.write(Batch(OTHER, [segment("a", "theirs", sensitive=True)]))
 
 
-async def test_erasure_ignores_closings_of_other_tenants(
-    both: Postgres,
-) -> None:
+async def test_erasure_ignores_closings_of_other_tenants(both: Postgres) -> None:
     # "g" closes "h"; the other tenant's "g" has the segment "b" as evidence, which is erased.
     await both.store.write(
         Batch(

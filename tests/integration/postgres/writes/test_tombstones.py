@@ -124,9 +124,7 @@ async def test_the_tombstones_of_a_file_are_in_the_next_export(postgres: Postgre
     assert await read_tombstones(postgres.database) == exported
 
 
-async def test_tombstones_of_another_database_are_only_applied(
-    postgres: Postgres,
-) -> None:
+async def test_tombstones_of_another_database_are_only_applied(postgres: Postgres) -> None:
     await fill(postgres)
     await backup(postgres)
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))

@@ -112,9 +112,7 @@ def search(walk: Walk = Walk(), **fields: Any) -> Search:
 
 
 @pytest.mark.parametrize("default", [Walk(), Walk(seeds_from="dense")])
-def test_default_walk_has_statements_of_its_own(
-    default: Walk,
-) -> None:
+def test_default_walk_has_statements_of_its_own(default: Walk) -> None:
     spans = [NamedSpan("mara", 1.0, 0, 1)]
 
     assert search(default).statement is walks.FIND_SEGMENTS

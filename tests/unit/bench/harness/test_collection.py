@@ -49,9 +49,7 @@ def collection(tmp_path: Path) -> Collection:
     return read_collection(folder)
 
 
-def test_scopes_become_tenants(
-    collection: Collection,
-) -> None:
+def test_scopes_become_tenants(collection: Collection) -> None:
     assert {
         tenant: [segment.id for segment in memory.segments]
         for tenant, memory in collection.memories.items()
@@ -68,9 +66,7 @@ def test_mentions_speakers_and_titles_become_entities(collection: Collection) ->
     assert entities == {"t1": {"Mira", "Goa"}, "t2": {"Noam"}, "p1": {"Teutberga", "Lothair II"}}
 
 
-def test_other_relations_become_facts(
-    collection: Collection,
-) -> None:
+def test_other_relations_become_facts(collection: Collection) -> None:
     facts = {
         tenant: {(fact.subject, fact.relation, fact.object, fact.evidence) for fact in memory.facts}
         for tenant, memory in collection.memories.items()
@@ -99,9 +95,7 @@ def test_only_grades_above_0_are_relevant(collection: Collection) -> None:
     assert (relevant["q1"], relevant["q3"]) == (frozenset({"t1"}), frozenset({"p1"}))
 
 
-def test_adversarial_and_unjudged_questions_do_not_count(
-    collection: Collection,
-) -> None:
+def test_adversarial_and_unjudged_questions_do_not_count(collection: Collection) -> None:
     assert {query.id for query in collection.judged} == {"q1", "q3"}
 
 

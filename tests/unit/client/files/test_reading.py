@@ -208,9 +208,7 @@ def test_observation_is_its_own_sentence(files: Files) -> None:
     assert fact.recorded_at == datetime(2025, 8, 18, tzinfo=UTC)
 
 
-def test_mentions_become_entities_in_any_file_order(
-    files: Files,
-) -> None:
+def test_mentions_become_entities_in_any_file_order(files: Files) -> None:
     corpus = files.write("corpus.jsonl", {**TURN, "speaker": "Nora", "entities": ["Goa"]})
     triples = files.write(
         "triples.jsonl",

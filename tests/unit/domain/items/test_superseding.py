@@ -63,9 +63,7 @@ def test_fact_without_start_closes_from_its_record_time() -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_single_value_closes_the_previous_in_any_order(
-    order: tuple[int, ...],
-) -> None:
+def test_single_value_closes_the_previous_in_any_order(order: tuple[int, ...]) -> None:
     homes = [home("c", "Goa", 0), home("a", "Rome", 1), home("b", "Oslo", 2)]
 
     assert closers(*(homes[place] for place in order)) == {"c": "a", "a": "b", "b": ""}

@@ -26,9 +26,7 @@ def holds(bucket: Bucket, batch: Bucket) -> bool:
 
 
 @given(batches())
-def test_smallest_bucket_holding_the_batch_is_chosen(
-    case: tuple[BucketPlan, Bucket],
-) -> None:
+def test_smallest_bucket_holding_the_batch_is_chosen(case: tuple[BucketPlan, Bucket]) -> None:
     plan, batch = case
     holding = [bucket for bucket in plan.buckets if holds(bucket, batch)]
     chosen = plan.choose(batch.rows, batch.length)
@@ -41,9 +39,7 @@ def test_smallest_bucket_holding_the_batch_is_chosen(
 
 
 @given(batches())
-def test_bucket_wastes_a_bounded_part(
-    case: tuple[BucketPlan, Bucket],
-) -> None:
+def test_bucket_wastes_a_bounded_part(case: tuple[BucketPlan, Bucket]) -> None:
     plan, batch = case
     chosen = plan.choose(batch.rows, batch.length)
 

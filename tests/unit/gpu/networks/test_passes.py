@@ -151,9 +151,7 @@ def test_shape_beyond_memory_is_logged_once(caplog: pytest.LogCaptureFixture) ->
     assert len(caplog.records) == len(SMALL.of_questions)
 
 
-def test_batches_are_halved_until_memory_suffices(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_batches_are_halved_until_memory_suffices(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     passes = passes_on(FakeDevice(tokens=350))
 
@@ -163,9 +161,7 @@ def test_batches_are_halved_until_memory_suffices(
     ]
 
 
-def test_sufficient_memory_keeps_the_planned_batch(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_sufficient_memory_keeps_the_planned_batch(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     passes = passes_on(FakeDevice())
 

@@ -69,9 +69,7 @@ async def test_a_question_without_words_asks_nobody() -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("away"), TimeoutError()])
-async def test_unresolvable_question_stays_unchanged(
-    error: TriviumError | TimeoutError,
-) -> None:
+async def test_unresolvable_question_stays_unchanged(error: TriviumError | TimeoutError) -> None:
     asked = query("Where is Melony?")
 
     assert await correct_names(asked, FixedNames(error), soon()) == (asked, ())

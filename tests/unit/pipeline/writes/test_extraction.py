@@ -387,9 +387,7 @@ async def test_busy_extractor_is_retried_for_unread_turns() -> None:
 
 
 @pytest.mark.parametrize("error", [OverloadedError("it"), DependencyError("extractor", "away")])
-async def test_unavailable_extractor_is_not_called_for_others(
-    error: Exception,
-) -> None:
+async def test_unavailable_extractor_is_not_called_for_others(error: Exception) -> None:
     def answer(conversation: Conversation) -> Proposal:
         raise error
 

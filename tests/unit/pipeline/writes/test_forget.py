@@ -79,9 +79,7 @@ async def store() -> InMemoryStore:
     return store
 
 
-async def test_receipt_counts_removed_and_remaining_by_store(
-    store: InMemoryStore,
-) -> None:
+async def test_receipt_counts_removed_and_remaining_by_store(store: InMemoryStore) -> None:
     receipts = await forgotten(store, RemainingIndex())
 
     assert list(receipts.values()) == [
@@ -162,9 +160,7 @@ async def test_an_index_behind_the_log_is_not_verified(store: InMemoryStore) -> 
     assert receipts["vector_index"].reason == "the store has not applied the erasure yet"
 
 
-async def test_repeated_erasure_verifies_the_named_items(
-    store: InMemoryStore,
-) -> None:
+async def test_repeated_erasure_verifies_the_named_items(store: InMemoryStore) -> None:
     await store.erase(TENANT, ONE)  # and the process was killed
     index = RemainingIndex()
 

@@ -77,9 +77,7 @@ async def test_lost_parts_are_named_and_the_others_reported(
     assert (well.entities, well.degraded) == (7, [])
 
 
-async def test_slow_or_lost_database_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_slow_or_lost_database_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
 
     async def lost(*_: object) -> Any:
@@ -97,9 +95,7 @@ async def test_slow_or_lost_database_is_named(
     ]
 
 
-async def test_late_counts_are_those_of_the_next_caller(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_late_counts_are_those_of_the_next_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
     counted, calls = asyncio.Event(), 0
 
