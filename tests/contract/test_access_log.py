@@ -17,7 +17,7 @@ from serving.ports.access import AccessLog
 from serving.ports.memory_store import Batch, MemoryStore, Selector
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryAccessLog
-from tests.support.builders import TENANT, days, fact, ids, scope, segment
+from tests.support.builders import TENANT, batch_of, days, fact, ids, scope, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = pytest.mark.without_row_security
@@ -85,7 +85,7 @@ async def write(logged: Logged, *names: str, tenant: TenantName = TENANT) -> Non
                 segment(name, event_time=TODAY - days(place))
                 for place, name in enumerate(names, start=1)
             ],
-        ),
+        )
     )
 
 
@@ -139,7 +139,7 @@ async def test_showing_again_moves_to_the_front(logged: Logged) -> None:
 
 async def test_later_event_time_counts_over_last_access(logged: Logged) -> None:
     await write(logged, "a", "b")
-    await logged.store.write(Batch(TENANT, [segment("later", event_time=TODAY + days(1))]))
+    await logged.store.write(batch_of(segment("later", event_time=TODAY + days(1))))
 
     await logged.show(*ids("later", "b"))
 
@@ -148,7 +148,7 @@ async def test_later_event_time_counts_over_last_access(logged: Logged) -> None:
 
 async def test_equal_times_are_ordered_by_id(logged: Logged) -> None:
     await logged.store.write(
-        Batch(TENANT, [segment(name, event_time=TODAY - days(1)) for name in ("b", "é", "a", "B")])
+        batch_of(*(segment(name, event_time=TODAY - days(1)) for name in ("b", "é", "a", "B")))
     )
     assert await logged.recent(now()) == "B a b é"
 
@@ -197,15 +197,12 @@ async def test_segment_recorded_after_known_at_is_hidden(logged: Logged) -> None
 )
 async def test_filters_hold(logged: Logged, filter_: Filter, passing: str) -> None:
     await logged.store.write(
-        Batch(
-            TENANT,
-            [
-                segment("a", importance=0.7, event_time=TODAY - days(1)),
-                segment("b", kind="note", event_time=TODAY - days(2)),
-                segment("c", importance=0.9, event_time=TODAY - days(3)),
-                segment("d", kind="note", event_time=TODAY - days(4)),
-            ],
-        ),
+        batch_of(
+            segment("a", importance=0.7, event_time=TODAY - days(1)),
+            segment("b", kind="note", event_time=TODAY - days(2)),
+            segment("c", importance=0.9, event_time=TODAY - days(3)),
+            segment("d", kind="note", event_time=TODAY - days(4)),
+        )
     )
     await logged.show(*ids("c", "d"))
 
@@ -214,7 +211,7 @@ async def test_filters_hold(logged: Logged, filter_: Filter, passing: str) -> No
 
 async def test_sensitive_segments_are_left_out(logged: Logged) -> None:
     await logged.store.write(
-        Batch(TENANT, [segment("a"), segment("b", sensitive=True), segment("c", sensitive=True)]),
+        batch_of(segment("a"), segment("b", sensitive=True), segment("c", sensitive=True))
     )
     await logged.show(*ids("a", "b"))
 
@@ -223,7 +220,7 @@ async def test_sensitive_segments_are_left_out(logged: Logged) -> None:
 
 async def test_facts_and_unknown_items_are_left_out(logged: Logged) -> None:
     await write(logged, "a", "b")
-    await logged.store.write(Batch(TENANT, [fact("a", "x", "y", "z")]))
+    await logged.store.write(batch_of(fact("a", "x", "y", "z")))
 
     await logged.show(*ids("b"))
     await logged.show(fact_id("a"), *ids("unknown"))

@@ -10,7 +10,7 @@ from serving.domain.items.records import TenantName
 from serving.domain.questions.query import NO_FILTER, Exclusion, Filter, TimeRange
 from serving.ports.memory_store import Batch, Catalog, MemoryStore
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, TENANT, days, fact, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
 
 GOA = {"project": "goa"}
 
@@ -36,7 +36,7 @@ async def listed(stored: Stored, filter_: Filter) -> str:
 
 
 async def test_segments_come_in_pages_by_id(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment(id_) for id_ in ("b", "é", "a", "B", "c")]))
+    await stored.store.write(batch_of(*(segment(id_) for id_ in ("b", "é", "a", "B", "c"))))
     await stored.store.write(Batch(TenantName("other"), [segment("d")]))
 
     first = await stored.catalog.list_segments(TENANT, NO_FILTER, "", 2)
@@ -72,22 +72,19 @@ async def test_segments_come_in_pages_by_id(stored: Stored) -> None:
 )
 async def test_segments_are_filtered(stored: Stored, filter_: Filter, passing: str) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                segment(
-                    "a", speaker="Ann", session="monday", labels={"project": "goa", "stage": "one"}
-                ),
-                segment(
-                    "b",
-                    kind="note",
-                    session="sunday",
-                    labels={"project": "goa"},
-                    entities=("MARY Ann",),
-                ),
-                segment("c", importance=0.6, event_time=NOON + days(1), entity="Mary Ann"),
-            ],
-        ),
+        batch_of(
+            segment(
+                "a", speaker="Ann", session="monday", labels={"project": "goa", "stage": "one"}
+            ),
+            segment(
+                "b",
+                kind="note",
+                session="sunday",
+                labels={"project": "goa"},
+                entities=("MARY Ann",),
+            ),
+            segment("c", importance=0.6, event_time=NOON + days(1), entity="Mary Ann"),
+        )
     )
 
     assert await listed(stored, filter_) == passing
@@ -102,14 +99,11 @@ async def test_facts_are_found_by_their_entities(
     stored: Stored, entities: tuple[str, ...], passing: str
 ) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                fact("a", "Ann", "likes", "Goa"),
-                fact("b", "Bob", "knows", "Ann"),
-                fact("c", "Cid", "likes", "Rome"),
-            ],
-        ),
+        batch_of(
+            fact("a", "Ann", "likes", "Goa"),
+            fact("b", "Bob", "knows", "Ann"),
+            fact("c", "Cid", "likes", "Rome"),
+        )
     )
 
     found = await stored.catalog.list_facts(TENANT, entities, None, "", 10)
@@ -119,17 +113,14 @@ async def test_facts_are_found_by_their_entities(
 
 async def test_facts_are_found_by_the_time_of_their_validity(stored: Stored) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                fact("always", "x", "y", "z"),
-                fact("ended", "x", "y", "z", valid_to=NOON),
-                fact("begins", "x", "y", "z", valid_from=NOON),
-                fact("later", "x", "y", "z", valid_from=NOON + days(1)),
-                fact("retracted", "x", "y", "z", retracted_at=NOON),
-                fact("retracted later", "x", "y", "z", retracted_at=NOON + days(1)),
-            ],
-        ),
+        batch_of(
+            fact("always", "x", "y", "z"),
+            fact("ended", "x", "y", "z", valid_to=NOON),
+            fact("begins", "x", "y", "z", valid_from=NOON),
+            fact("later", "x", "y", "z", valid_from=NOON + days(1)),
+            fact("retracted", "x", "y", "z", retracted_at=NOON),
+            fact("retracted later", "x", "y", "z", retracted_at=NOON + days(1)),
+        )
     )
 
     found = await stored.catalog.list_facts(TENANT, (), NOON, "", 10)
@@ -138,7 +129,7 @@ async def test_facts_are_found_by_the_time_of_their_validity(stored: Stored) -> 
 
 
 async def test_facts_come_in_pages_by_id(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [fact(id_, "x", "y", "z") for id_ in "cab"]))
+    await stored.store.write(batch_of(*(fact(id_, "x", "y", "z") for id_ in "cab")))
 
     first = await stored.catalog.list_facts(TENANT, (), None, "", 2)
     second = await stored.catalog.list_facts(TENANT, (), None, first[-1].id, 2)
@@ -158,7 +149,7 @@ async def test_a_tenant_is_counted(stored: Stored) -> None:
                 fact("secret", "x", "y", "z", sensitive=True),
             ],
             "simple",
-        ),
+        )
     )
 
     counts = await stored.catalog.tenant_counts(TENANT, None)

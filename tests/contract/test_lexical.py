@@ -17,7 +17,7 @@ from serving.ports.memory_store import Batch, MemoryStore
 from serving.ports.words import LexicalSearch
 from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
-from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, query, scope, segment
 
 OTHER = TenantName("other")
 
@@ -65,41 +65,36 @@ def stored(request: pytest.FixtureRequest) -> Stored:
 
 async def test_only_segments_are_found_by_words(stored: Stored) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                segment("said"),
-                segment("titled", "of it", title="Goa"),
-                segment("by them", "of it", speaker="Goa"),
-                segment("other", "We sailed to Rome."),
-                fact("f", "Ann", "likes", "Goa", sentence="Ann likes Goa."),
-            ],
-        ),
+        batch_of(
+            segment("said"),
+            segment("titled", "of it", title="Goa"),
+            segment("by them", "of it", speaker="Goa"),
+            segment("other", "We sailed to Rome."),
+            fact("f", "Ann", "likes", "Goa", sentence="Ann likes Goa."),
+        )
     )
 
     assert sorted(await stored.found("goa")) == ["by them", "said", "titled"]
 
 
 async def test_equal_scores_are_ordered_by_id_within_depth(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment(id_) for id_ in ("d", "a", "é", "c", "B")]))
+    await stored.store.write(batch_of(*(segment(id_) for id_ in ("d", "a", "é", "c", "B"))))
 
     assert await stored.found("Goa") == ["B", "a", "c", "d", "é"]
     assert await stored.found("Goa", depth=2) == ["B", "a"]
 
 
 async def test_segment_after_the_clock_is_hidden(stored: Stored) -> None:
-    await stored.store.write(
-        Batch(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
-    )
+    await stored.store.write(batch_of(segment("now"), segment("later", event_time=NOON + days(2))))
 
     assert await stored.found("Goa", as_of=NOON + days(1)) == ["now"]
     assert sorted(await stored.found("Goa", as_of=NOON + days(2))) == ["later", "now"]
 
 
 async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment("first")]))
+    await stored.store.write(batch_of(segment("first")))
     (first,) = (await stored.store.load(TENANT, ids("first"), Deadline.after(60))).values()
-    await stored.store.write(Batch(TENANT, [segment("second")]))
+    await stored.store.write(batch_of(segment("second")))
 
     assert first.created_at is not None
     before = first.created_at - timedelta(microseconds=1)
@@ -109,9 +104,9 @@ async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None
 
 
 async def test_update_keeps_the_record_time(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment("a", "We sailed to Rome.")]))
+    await stored.store.write(batch_of(segment("a", "We sailed to Rome.")))
     (first,) = (await stored.store.load(TENANT, ids("a"), Deadline.after(60))).values()
-    await stored.store.write(Batch(TENANT, [segment("a")]))
+    await stored.store.write(batch_of(segment("a")))
 
     assert await stored.found("Goa", known_at=first.created_at) == ["a"]
 
@@ -129,16 +124,11 @@ async def test_update_keeps_the_record_time(stored: Stored) -> None:
 )
 async def test_filters_hold(stored: Stored, filter_: Filter, passing: list[str]) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                segment("a", labels={"project": "goa"}),
-                segment(
-                    "b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)
-                ),
-                segment("c", importance=0.9, event_time=NOON + days(0.5)),
-            ],
-        ),
+        batch_of(
+            segment("a", labels={"project": "goa"}),
+            segment("b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)),
+            segment("c", importance=0.9, event_time=NOON + days(0.5)),
+        )
     )
 
     assert await stored.found("Goa", filter_=filter_) == passing
@@ -161,14 +151,9 @@ async def test_sensitive_segment_needs_a_word_of_its_text(
     stored: Stored, question: str, found: list[str]
 ) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                segment(
-                    "bank", "The bank gave Rajesh the PIN 4711.", speaker="Rajesh", sensitive=True
-                ),
-                segment("doctor", "The doctor wants Nora back.", title="Shopping", sensitive=True),
-            ],
+        batch_of(
+            segment("bank", "The bank gave Rajesh the PIN 4711.", speaker="Rajesh", sensitive=True),
+            segment("doctor", "The doctor wants Nora back.", title="Shopping", sensitive=True),
         )
     )
 
@@ -176,13 +161,13 @@ async def test_sensitive_segment_needs_a_word_of_its_text(
 
 
 async def test_sensitive_segment_is_found_by_words(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment("a", sensitive=True)]))
+    await stored.store.write(batch_of(segment("a", sensitive=True)))
 
     assert await stored.found("Goa") == ["a"]
 
 
 async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment("mine")]))
+    await stored.store.write(batch_of(segment("mine")))
     await stored.store.write(Batch(OTHER, [segment("theirs")]))
 
     assert await stored.found("Goa") == ["mine"]
@@ -191,7 +176,7 @@ async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
 
 
 async def test_a_passed_deadline_is_a_timeout(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment("a")]))
+    await stored.store.write(batch_of(segment("a")))
 
     with pytest.raises(TimeoutError):
         await stored.found("Goa", within_s=0)

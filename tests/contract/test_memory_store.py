@@ -24,7 +24,7 @@ from serving.domain.questions.query import Filter, TimeRange
 from serving.ports.memory_store import SAMPLED, Batch, GivenVectors, MemoryStore, Selector
 from tests.fakes.meaning import FAKE_MODEL, unit
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, TENANT, days, fact, ids, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, segment
 
 Stores: TypeAlias = InMemoryStore | PostgresMemoryStore
 
@@ -72,24 +72,24 @@ async def load(store: MemoryStore, *items: ItemId, tenant: TenantName = TENANT) 
 
 @pytest.mark.parametrize("item", [RICH, RICH_FACT], ids=["segment", "fact"])
 async def test_written_items_are_read(store: Stores, item: Segment | Fact) -> None:
-    receipt = await store.write(Batch(TENANT, [item]))
+    receipt = await store.write(batch_of(item))
 
     assert receipt.outcomes == ["created"]
     assert await load(store, item.item) == [item]
 
 
 async def test_token_of_equal_item_covers_the_first_write(store: Stores) -> None:
-    first = await store.write(Batch(TENANT, [RICH, RICH_FACT]))
-    await store.write(Batch(TENANT, [segment("other")]))
+    first = await store.write(batch_of(RICH, RICH_FACT))
+    await store.write(batch_of(segment("other")))
 
-    again = await store.write(Batch(TENANT, [RICH_FACT, RICH]))
+    again = await store.write(batch_of(RICH_FACT, RICH))
 
     assert again.outcomes == ["unchanged", "unchanged"]
     assert again.token == first.token
 
 
 async def test_a_vector_is_no_part_of_the_content(store: Stores) -> None:
-    await store.write(Batch(TENANT, [RICH]))
+    await store.write(batch_of(RICH))
     given = GivenVectors(FAKE_MODEL, {RICH.item: unit(1)})
 
     again = await store.write(Batch(TENANT, [RICH], given=given))
@@ -98,30 +98,30 @@ async def test_a_vector_is_no_part_of_the_content(store: Stores) -> None:
 
 
 async def test_another_content_replaces_the_item(store: Stores) -> None:
-    await store.write(Batch(TENANT, [RICH]))
+    await store.write(batch_of(RICH))
     changed = replace(RICH, importance=0.9)
 
-    receipt = await store.write(Batch(TENANT, [changed]))
+    receipt = await store.write(batch_of(changed))
 
     assert receipt.outcomes == ["updated"]
     assert await load(store, RICH.item) == [changed]
 
 
 async def test_outcomes_come_in_the_order_of_the_items(store: Stores) -> None:
-    await store.write(Batch(TENANT, [segment("b"), segment("c")]))
+    await store.write(batch_of(segment("b"), segment("c")))
 
     receipt = await store.write(
-        Batch(TENANT, [segment("c", "new"), fact("a", "x", "y", "z"), segment("b"), segment("a")])
+        batch_of(segment("c", "new"), fact("a", "x", "y", "z"), segment("b"), segment("a"))
     )
 
     assert receipt.outcomes == ["updated", "created", "unchanged", "created"]
 
 
 async def test_an_update_keeps_the_time_of_the_first_write(store: Stores) -> None:
-    await store.write(Batch(TENANT, [segment("a")]))
+    await store.write(batch_of(segment("a")))
     (before,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
 
-    await store.write(Batch(TENANT, [segment("a", "changed")]))
+    await store.write(batch_of(segment("a", "changed")))
 
     (after,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
     assert after.created_at == before.created_at
@@ -162,9 +162,7 @@ async def test_time_set_by_service_is_no_content(
 
 
 @pytest.mark.parametrize(
-    "item",
-    [segment("a", entities=("Goa",)), fact("a", "x", "y", "z")],
-    ids=["segment", "fact"],
+    "item", [segment("a", entities=("Goa",)), fact("a", "x", "y", "z")], ids=["segment", "fact"]
 )
 async def test_item_read_back_is_unchanged_by_another_write(
     store: Stores, item: Segment | Fact
@@ -182,7 +180,7 @@ async def test_item_read_back_is_unchanged_by_another_write(
     if isinstance(read, Fact):
         read = replace(read, sentence=read.statement)
 
-    again = await store.write(Batch(TENANT, [read]))
+    again = await store.write(batch_of(read))
     await store.write(Batch(copy, [read]))
     sent_before = await store.write(Batch(copy, [later], extracted=mine, undated=mine))
     other_time = await store.write(Batch(copy, [later]))
@@ -194,7 +192,7 @@ async def test_item_read_back_is_unchanged_by_another_write(
 
 async def test_entities_that_the_client_takes_away_are_a_change(store: Stores) -> None:
     named = segment("a", entities=("Goa",))
-    await store.write(Batch(TENANT, [named]))
+    await store.write(batch_of(named))
 
     extracted = replace(named, entities=("Rome",))
     receipt = await store.write(Batch(TENANT, [extracted], extracted=frozenset(ids("a"))))
@@ -203,9 +201,9 @@ async def test_entities_that_the_client_takes_away_are_a_change(store: Stores) -
 
 
 async def test_new_segment_keeps_its_first_stored_time(store: Stores) -> None:
-    await store.write(Batch(TENANT, [segment("a", created_at=NOON)]))
+    await store.write(batch_of(segment("a", created_at=NOON)))
     for again in (segment("a", created_at=NOON - days(9)), segment("a", "changed")):
-        await store.write(Batch(TENANT, [again]))
+        await store.write(batch_of(again))
 
     (found,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
     assert (found.created_at, found.item) == (NOON, segment_id("a"))
@@ -214,7 +212,7 @@ async def test_new_segment_keeps_its_first_stored_time(store: Stores) -> None:
 
 
 async def test_a_segment_and_a_fact_may_share_an_id(store: Stores) -> None:
-    await store.write(Batch(TENANT, [segment("a"), fact("a", "x", "y", "z")]))
+    await store.write(batch_of(segment("a"), fact("a", "x", "y", "z")))
 
     assert await load(store, segment_id("a"), fact_id("a")) == [
         segment("a"),
@@ -224,7 +222,7 @@ async def test_a_segment_and_a_fact_may_share_an_id(store: Stores) -> None:
 
 async def test_tenants_do_not_see_each_other(store: Stores) -> None:
     other = TenantName("other")
-    await store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
+    await store.write(batch_of(segment("a", entities=("Goa",))))
     await store.write(Batch(other, [segment("a", "theirs"), segment("b")]))
 
     await store.erase(other, Selector(items=tuple(ids("a", "b"))))
@@ -241,7 +239,7 @@ async def test_a_tenant_keeps_its_text_search_configuration(store: Stores) -> No
         await store.write(Batch(TENANT, [segment("b")], "english"))
 
     assert await store.count(TENANT, ids("a", "b")) == 1
-    await store.write(Batch(TENANT, [segment("b")]))
+    await store.write(batch_of(segment("b")))
     await store.write(Batch(TENANT, [segment("c")], "german"))
     assert await store.count(TENANT, ids("a", "b", "c")) == 3
 
@@ -255,10 +253,10 @@ async def test_a_text_search_configuration_must_exist(store: Stores) -> None:
 
 async def test_facts_are_known_from_the_first_on(store: Stores) -> None:
     other = TenantName("other")
-    await store.write(Batch(TENANT, [segment("a")]))
+    await store.write(batch_of(segment("a")))
     before = await store.has_facts(TENANT, None, Deadline.after(5))
 
-    receipt = await store.write(Batch(TENANT, [fact("f", "Ann", "sails", "Goa")]))
+    receipt = await store.write(batch_of(fact("f", "Ann", "sails", "Goa")))
 
     assert not before
     assert await store.has_facts(TENANT, receipt.token, Deadline.after(5))
@@ -275,13 +273,10 @@ async def test_an_unknown_tenant_has_nothing(store: Stores) -> None:
 
 async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
     await store.write(
-        Batch(
-            TENANT,
-            [
-                segment("a", entities=("Mary-Ann",), entity="The Ritz"),
-                fact("f", "Bob", "likes", "Goa"),
-            ],
-        ),
+        batch_of(
+            segment("a", entities=("Mary-Ann",), entity="The Ritz"),
+            fact("f", "Bob", "likes", "Goa"),
+        )
     )
 
     assert await store.known_names(TENANT) == {
@@ -342,8 +337,8 @@ async def test_only_names_of_shown_items_are_known(
 
 
 async def test_a_name_is_forgotten_with_its_last_shown_item(store: Stores) -> None:
-    await store.write(Batch(TENANT, [segment("a", entities=GOA), segment("b", entities=ROME)]))
-    await store.write(Batch(TENANT, [segment("hidden", entities=GOA, sensitive=True)]))
+    await store.write(batch_of(segment("a", entities=GOA), segment("b", entities=ROME)))
+    await store.write(batch_of(segment("hidden", entities=GOA, sensitive=True)))
 
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
@@ -351,7 +346,7 @@ async def test_a_name_is_forgotten_with_its_last_shown_item(store: Stores) -> No
 
 
 async def test_names_of_unhidden_fact_are_known_again(store: Stores) -> None:
-    await store.write(Batch(TENANT, [HIDDEN_A, B, RESTING]))
+    await store.write(batch_of(HIDDEN_A, B, RESTING))
 
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
@@ -391,15 +386,12 @@ async def test_names_of_unhidden_fact_are_known_again(store: Stores) -> None:
 )
 async def test_selected_items_are_erased(store: Stores, selector: Selector, left: str) -> None:
     await store.write(
-        Batch(
-            TENANT,
-            [
-                segment("a", speaker="Ann", session="monday", labels={"project": "goa"}),
-                segment("b", speaker="ann", event_time=NOON + days(1)),
-                segment("c"),
-                fact("f", "Ann", "likes", "Goa"),
-            ],
-        ),
+        batch_of(
+            segment("a", speaker="Ann", session="monday", labels={"project": "goa"}),
+            segment("b", speaker="ann", event_time=NOON + days(1)),
+            segment("c"),
+            fact("f", "Ann", "likes", "Goa"),
+        )
     )
     other = TenantName("other")
     alike = segment("a", speaker="Ann", session="monday", labels={"project": "goa"})
@@ -419,9 +411,7 @@ async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(store: Store
     secret = segment("b", sensitive=True)
     resting = [fact("f", "Ann", "likes", "Goa", evidence=(name,)) for name in ("a", "b")]
     known, hidden = replace(resting[0], id="known"), replace(resting[1], id="hidden")
-    await store.write(
-        Batch(TENANT, [seen, secret, known, hidden, segment("c", entities=("Rome",))])
-    )
+    await store.write(batch_of(seen, secret, known, hidden, segment("c", entities=("Rome",))))
 
     receipt = await store.erase(TENANT, Selector(items=tuple(ids("a", "b"))))
 
@@ -429,12 +419,7 @@ async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(store: Store
         (replace(each.item, created_at=None, updated_at=None), each.hidden)
         for each in receipt.sample
     ]
-    assert sample == [
-        (seen, False),
-        (secret, True),
-        (hidden, True),
-        (known, False),
-    ]
+    assert sample == [(seen, False), (secret, True), (hidden, True), (known, False)]
     assert sorted(receipt.names) == ["ann", "goa"]
     assert "sailed" not in repr(receipt)
     assert "goa" not in repr(receipt)
@@ -443,7 +428,7 @@ async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(store: Store
 async def test_the_receipt_of_a_large_erasure_has_a_sample(store: Stores) -> None:
     many = range(SAMPLED + 1)
     facts = [fact(f"f{place}", "Ann", "likes", "Goa") for place in many]
-    await store.write(Batch(TENANT, [*(segment(f"s{place}") for place in many), *facts]))
+    await store.write(batch_of(*(segment(f"s{place}") for place in many), *facts))
 
     sample = (await store.erase(TENANT, Selector(everything=True))).sample
 
@@ -453,16 +438,13 @@ async def test_the_receipt_of_a_large_erasure_has_a_sample(store: Stores) -> Non
 
 async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
     await store.write(
-        Batch(
-            TENANT,
-            [
-                segment("a"),
-                segment("b"),
-                fact("both", "x", "y", "z", evidence=("a", "b")),
-                fact("one", "x", "y", "z", evidence=("a",)),
-                fact("none", "x", "y", "z"),
-            ],
-        ),
+        batch_of(
+            segment("a"),
+            segment("b"),
+            fact("both", "x", "y", "z", evidence=("a", "b")),
+            fact("one", "x", "y", "z", evidence=("a",)),
+            fact("none", "x", "y", "z"),
+        )
     )
 
     receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
@@ -475,7 +457,7 @@ async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
 
 
 async def test_evidence_erased_before_its_arrival_is_gone(store: Stores) -> None:
-    await store.write(Batch(TENANT, [fact("f", "x", "y", "z", evidence=("a",))]))
+    await store.write(batch_of(fact("f", "x", "y", "z", evidence=("a",))))
 
     receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
@@ -484,10 +466,10 @@ async def test_evidence_erased_before_its_arrival_is_gone(store: Stores) -> None
 
 async def test_fact_with_lost_evidence_can_be_rewritten(store: Stores) -> None:
     whole = fact("f", "x", "y", "z", evidence=("a", "b"))
-    await store.write(Batch(TENANT, [segment("a"), segment("b"), whole]))
+    await store.write(batch_of(segment("a"), segment("b"), whole))
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
-    receipt = await store.write(Batch(TENANT, [whole]))
+    receipt = await store.write(batch_of(whole))
 
     assert receipt.outcomes == ["updated"]
     assert await load(store, whole.item) == [whole]
@@ -495,14 +477,11 @@ async def test_fact_with_lost_evidence_can_be_rewritten(store: Stores) -> None:
 
 async def test_names_go_with_the_last_that_used_them(store: Stores) -> None:
     await store.write(
-        Batch(
-            TENANT,
-            [
-                segment("a", entities=("Goa", "Rome", "Oslo")),
-                segment("b", entities=("Rome",)),
-                fact("f", "Ann", "likes", "Oslo"),
-            ],
-        ),
+        batch_of(
+            segment("a", entities=("Goa", "Rome", "Oslo")),
+            segment("b", entities=("Rome",)),
+            fact("f", "Ann", "likes", "Oslo"),
+        )
     )
 
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
@@ -511,10 +490,10 @@ async def test_names_go_with_the_last_that_used_them(store: Stores) -> None:
 
 
 async def test_erased_id_is_new_after_another_write(store: Stores) -> None:
-    await store.write(Batch(TENANT, [segment("a")]))
+    await store.write(batch_of(segment("a")))
     await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
-    receipt = await store.write(Batch(TENANT, [segment("a")]))
+    receipt = await store.write(batch_of(segment("a")))
 
     assert receipt.outcomes == ["created"]
 
@@ -535,7 +514,7 @@ async def test_a_store_that_answers_is_ready(store: Stores) -> None:
 async def test_an_erasure_that_is_repeated_has_the_token_of_the_last(store: MemoryStore) -> None:
     unknown = await store.erase(TenantName("other"), Selector(everything=True))
     assert unknown.token.xids == frozenset()
-    await store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await store.write(batch_of(segment("a"), segment("b")))
     first = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
     again = await store.erase(TENANT, Selector(items=(segment_id("a"),)))

@@ -17,7 +17,7 @@ from serving.domain.items.records import Fact, Item, TenantName, fact_id, segmen
 from serving.domain.items.validity import Clocks, Closing
 from serving.ports.memory_store import Batch, Catalog, MemoryStore, Selector
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, TENANT, days, fact, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
 from tests.support.examples import examples
 from tests.support.naive_facts import Table, bare, held
 
@@ -70,8 +70,8 @@ LEFT = fact("left", "Ann", "left", "Goa", closes=("goa",), valid_from=NOON + day
 
 
 async def test_a_fact_closes_those_that_it_names(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [PLAIN]))
-    await stored.store.write(Batch(TENANT, [LEFT]))
+    await stored.store.write(batch_of(PLAIN))
+    await stored.store.write(batch_of(LEFT))
 
     found = await stored.store.load(TENANT, [fact_id("goa")], Deadline.after(60))
 
@@ -87,26 +87,26 @@ async def test_history_of_single_value_ignores_order_of_arrival(
     stored: Stored, order: tuple[Fact, ...]
 ) -> None:
     for one in order:
-        await stored.store.write(Batch(TENANT, [one]))
+        await stored.store.write(batch_of(one))
 
     assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
 
 
 async def test_history_of_a_batch_equals_single_writes(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [OSLO, GOA, ROME]))
+    await stored.store.write(batch_of(OSLO, GOA, ROME))
 
     assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
 
 
 async def test_fact_arriving_after_its_closer_is_closed(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [LEFT, ROME]))
-    await stored.store.write(Batch(TENANT, [PLAIN, home("bern", "Bern", -1, single_valued=False)]))
+    await stored.store.write(batch_of(LEFT, ROME))
+    await stored.store.write(batch_of(PLAIN, home("bern", "Bern", -1, single_valued=False)))
 
     assert await stored.closers() == {"bern": "rome", "goa": "left", "left": "", "rome": ""}
 
 
 async def test_the_history_tells_what_was_valid_when(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [OSLO, GOA, ROME]))
+    await stored.store.write(batch_of(OSLO, GOA, ROME))
 
     assert await stored.valid_at(NOON) == "goa"
     assert await stored.valid_at(NOON + days(1)) == "rome"
@@ -114,8 +114,8 @@ async def test_the_history_tells_what_was_valid_when(stored: Stored) -> None:
 
 
 async def test_a_retracted_closer_closed_nothing(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [GOA, ROME]))
-    await stored.store.write(Batch(TENANT, [replace(ROME, retracted_at=NOON + days(4))]))
+    await stored.store.write(batch_of(GOA, ROME))
+    await stored.store.write(batch_of(replace(ROME, retracted_at=NOON + days(4))))
 
     assert await stored.valid_at(NOON + days(3)) == "goa"
     assert await stored.valid_at(NOON + days(4)) == "goa"
@@ -134,25 +134,25 @@ async def test_a_retracted_closer_closed_nothing(stored: Stored) -> None:
 async def test_a_fact_that_closes_no_longer_leaves_the_other_open(
     stored: Stored, changed: Fact
 ) -> None:
-    await stored.store.write(Batch(TENANT, [GOA, ROME]))
+    await stored.store.write(batch_of(GOA, ROME))
 
-    await stored.store.write(Batch(TENANT, [changed]))
+    await stored.store.write(batch_of(changed))
 
     assert (await stored.closers())["goa"] == ""
 
 
 async def test_a_name_that_is_taken_back_opens_the_fact(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [PLAIN, LEFT]))
+    await stored.store.write(batch_of(PLAIN, LEFT))
 
-    await stored.store.write(Batch(TENANT, [replace(LEFT, closes=())]))
+    await stored.store.write(batch_of(replace(LEFT, closes=())))
 
     assert await stored.closers() == {"goa": "", "left": ""}
 
 
 async def test_a_closed_fact_that_moves_on_is_open(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [PLAIN, ROME]))
+    await stored.store.write(batch_of(PLAIN, ROME))
 
-    await stored.store.write(Batch(TENANT, [replace(PLAIN, relation="liked")]))
+    await stored.store.write(batch_of(replace(PLAIN, relation="liked")))
 
     assert (await stored.closers())["goa"] == ""
 
@@ -171,7 +171,7 @@ async def test_erased_fact_reopens_facts_closed_by_it_alone(
     stored: Stored, selected: Any, history: dict[str, str]
 ) -> None:
     said = replace(ROME, evidence=("said",))
-    await stored.store.write(Batch(TENANT, [segment("said"), GOA, said, OSLO]))
+    await stored.store.write(batch_of(segment("said"), GOA, said, OSLO))
 
     await stored.store.erase(TENANT, Selector(items=(selected,)))
 
@@ -179,22 +179,22 @@ async def test_erased_fact_reopens_facts_closed_by_it_alone(
 
 
 async def test_an_erased_fact_that_comes_back_closes_again(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [GOA, ROME]))
+    await stored.store.write(batch_of(GOA, ROME))
     await stored.store.erase(TENANT, Selector(items=(fact_id("rome"),)))
 
-    await stored.store.write(Batch(TENANT, [ROME]))
+    await stored.store.write(batch_of(ROME))
 
     assert await stored.closers() == {"goa": "rome", "rome": ""}
 
 
 async def test_tenants_close_nothing_of_each_other(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [PLAIN]))
+    await stored.store.write(batch_of(PLAIN))
     await stored.store.write(Batch(OTHER, [LEFT, ROME]))
     await stored.store.write(Batch(OTHER, [PLAIN]))
-    await stored.store.write(Batch(TENANT, [home("bern", "Bern", -1, single_valued=False)]))
+    await stored.store.write(batch_of(home("bern", "Bern", -1, single_valued=False)))
 
     assert await stored.closers() == {"bern": "", "goa": ""}
-    await stored.store.write(Batch(TENANT, [LEFT]))
+    await stored.store.write(batch_of(LEFT))
     await stored.store.erase(OTHER, Selector(items=(fact_id("left"), fact_id("rome"))))
     assert await stored.closers() == {"bern": "", "goa": "left", "left": ""}
     assert await stored.closers(OTHER) == {"goa": ""}
@@ -206,23 +206,23 @@ NOTE = fact("note", "Bob", "met", "Cid", valid_from=NOON + days(5))
 
 @pytest.mark.parametrize("mine", [ROME, replace(NOTE, closes=("goa",)), None])
 async def test_equal_ids_of_tenants_are_different_facts(stored: Stored, mine: Fact | None) -> None:
-    await stored.store.write(Batch(TENANT, [TEA, NOTE, home("bern", "Bern", -1), OSLO]))
+    await stored.store.write(batch_of(TEA, NOTE, home("bern", "Bern", -1), OSLO))
     await stored.store.write(Batch(OTHER, [PLAIN, replace(NOTE, closes=("goa",))]))
 
     if mine is None:
         await stored.store.erase(TENANT, Selector(items=(NOTE.item,)))
     else:
-        await stored.store.write(Batch(TENANT, [mine]))
+        await stored.store.write(batch_of(mine))
 
     closers = await stored.closers()
     assert closers["goa"] == ("note" if mine and mine.closes else "")
 
 
 async def test_a_repeat_changes_nothing(stored: Stored) -> None:
-    first = await stored.store.write(Batch(TENANT, [GOA, ROME, LEFT]))
+    first = await stored.store.write(batch_of(GOA, ROME, LEFT))
     before = await stored.facts()
 
-    again = await stored.store.write(Batch(TENANT, [LEFT, GOA, ROME]))
+    again = await stored.store.write(batch_of(LEFT, GOA, ROME))
 
     assert again.outcomes == ["unchanged"] * 3
     assert again.token == first.token
@@ -259,9 +259,7 @@ ERASED = st.sampled_from([*map(fact_id, IDS), *map(segment_id, SAID)])
     clocks=st.lists(st.tuples(DAY, st.none() | DAY), min_size=1, max_size=4),
 )
 async def test_any_history_equals_a_table_of_facts(
-    stored: Stored,
-    history: list[Any],
-    clocks: list[tuple[datetime, datetime | None]],
+    stored: Stored, history: list[Any], clocks: list[tuple[datetime, datetime | None]]
 ) -> None:
     tenant, table = TenantName(uuid.uuid4().hex), Table()
     for change in history:

@@ -16,7 +16,7 @@ from serving.ports.access import Timeline
 from serving.ports.memory_store import Batch, MemoryStore
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
-from tests.support.builders import NOON, TENANT, days, fact, scope, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, scope, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = pytest.mark.without_row_security
@@ -46,10 +46,7 @@ def stored(request: pytest.FixtureRequest) -> Stored:
 async def test_the_latest_come_first_and_their_score_is_the_time(stored: Stored) -> None:
     precise = NOON + timedelta(microseconds=1)
     await stored.store.write(
-        Batch(
-            TENANT,
-            [segment("noon"), segment("later", event_time=precise), fact("f", "x", "y", "z")],
-        )
+        batch_of(segment("noon"), segment("later", event_time=precise), fact("f", "x", "y", "z"))
     )
 
     found = await stored.timeline.latest(scope(), 10, Deadline.after(60))
@@ -66,7 +63,7 @@ async def test_equal_times_are_ordered_by_id_within_depth(stored: Stored) -> Non
             TENANT,
             [segment(id_) for id_ in ("d", "a", "é", "c", "B")]
             + [segment("last", event_time=NOON + days(0.5))],
-        ),
+        )
     )
 
     assert await stored.latest(scope()) == "last B a c d é"
@@ -76,7 +73,7 @@ async def test_equal_times_are_ordered_by_id_within_depth(stored: Stored) -> Non
 
 async def test_earliest_come_first_when_wanted(stored: Stored) -> None:
     await stored.store.write(
-        Batch(TENANT, [segment(name, event_time=NOON + days(n)) for n, name in enumerate("bcad")])
+        batch_of(*(segment(name, event_time=NOON + days(n)) for n, name in enumerate("bcad")))
     )
 
     found = await stored.timeline.latest(
@@ -97,18 +94,15 @@ def about(id_: str, begins: float, ends: float, **fields: Any) -> Segment:
 
 async def test_segments_that_mention_a_period_are_found(stored: Stored) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                about("on", 4, 5, event_time=NOON + days(1)),
-                about("across", 3, 4.5, event_time=NOON + days(0.5)),
-                about("before", 3, 4),
-                about("after", 5, 6),
-                about("long", 0, 30),
-                about("hidden", 4, 5, sensitive=True),
-                about("later", 4, 5, event_time=NOON + days(9)),
-                segment("none"),
-            ],
+        batch_of(
+            about("on", 4, 5, event_time=NOON + days(1)),
+            about("across", 3, 4.5, event_time=NOON + days(0.5)),
+            about("before", 3, 4),
+            about("after", 5, 6),
+            about("long", 0, 30),
+            about("hidden", 4, 5, sensitive=True),
+            about("later", 4, 5, event_time=NOON + days(9)),
+            segment("none"),
         )
     )
 
@@ -130,16 +124,14 @@ async def test_mentions_of_another_tenant_stay_hidden(stored: Stored) -> None:
 
 
 async def test_segment_after_the_clock_is_hidden(stored: Stored) -> None:
-    await stored.store.write(
-        Batch(TENANT, [segment("now"), segment("later", event_time=NOON + days(2))])
-    )
+    await stored.store.write(batch_of(segment("now"), segment("later", event_time=NOON + days(2))))
 
     assert await stored.latest(scope(as_of=NOON + days(1))) == "now"
     assert await stored.latest(scope(as_of=NOON + days(2))) == "later now"
 
 
 async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment("now")]))
+    await stored.store.write(batch_of(segment("now")))
 
     assert await stored.latest(scope(known_at=datetime.now(UTC) - days(1))) == ""
     assert await stored.latest(scope(known_at=datetime.now(UTC) + days(1))) == "now"
@@ -158,29 +150,24 @@ async def test_segment_recorded_after_known_at_is_hidden(stored: Stored) -> None
 )
 async def test_filters_hold(stored: Stored, filter_: Filter, passing: str) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                segment("a", labels={"project": "goa"}),
-                segment(
-                    "b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)
-                ),
-                segment("c", importance=0.9, event_time=NOON + days(0.5)),
-            ],
-        ),
+        batch_of(
+            segment("a", labels={"project": "goa"}),
+            segment("b", labels={"project": "goa"}, kind="object", event_time=NOON + days(0.25)),
+            segment("c", importance=0.9, event_time=NOON + days(0.5)),
+        )
     )
 
     assert await stored.latest(scope(filter_=filter_)) == passing
 
 
 async def test_sensitive_segments_are_not_on_it(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment("a"), segment("b", sensitive=True)]))
+    await stored.store.write(batch_of(segment("a"), segment("b", sensitive=True)))
 
     assert await stored.latest(scope()) == "a"
 
 
 async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
-    await stored.store.write(Batch(TENANT, [segment("mine")]))
+    await stored.store.write(batch_of(segment("mine")))
     await stored.store.write(Batch(OTHER, [segment("theirs")]))
 
     assert await stored.latest(scope()) == "mine"
@@ -193,17 +180,14 @@ async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
 
 async def test_most_important_come_first_then_the_latest(stored: Stored) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                segment("usual"),
-                segment("old", importance=0.9, event_time=NOON - days(9)),
-                segment("new", importance=0.9),
-                segment("pinned", importance=1.0, event_time=NOON - days(90)),
-                segment("later", importance=1.0, event_time=NOON + days(2)),
-                segment("secret", importance=1.0, sensitive=True),
-                segment("note", importance=1.0, kind="note"),
-            ],
+        batch_of(
+            segment("usual"),
+            segment("old", importance=0.9, event_time=NOON - days(9)),
+            segment("new", importance=0.9),
+            segment("pinned", importance=1.0, event_time=NOON - days(90)),
+            segment("later", importance=1.0, event_time=NOON + days(2)),
+            segment("secret", importance=1.0, sensitive=True),
+            segment("note", importance=1.0, kind="note"),
         )
     )
     turns = scope(filter_=Filter(kinds=("turn",)))
@@ -223,29 +207,23 @@ async def holding(stored: Stored, of: Scope) -> str:
 
 async def test_facts_that_hold_come_latest_first(stored: Stored) -> None:
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                fact("always", "Ola", "likes", "tea", recorded_at=NOON - days(50)),
-                fact("began", "Ola", "works at", "Lotus", valid_from=NOON - days(9)),
-                fact("ended", "Ola", "works at", "Ibis", valid_to=NOON - days(9)),
-                fact("ends", "Ola", "rents", "a boat", valid_to=NOON + days(9)),
-                fact("begins", "Ola", "rents", "a car", valid_from=NOON + days(9)),
-                fact("wrong", "Ola", "is", "a pilot", retracted_at=NOON),
-                fact("secret", "Ola", "has", "a pin", sensitive=True),
-                fact(
-                    "leeds",
-                    *("Ola", "lives in", "Leeds"),
-                    valid_from=NOON - days(99),
-                    single_valued=True,
-                ),
-                fact(
-                    "york",
-                    *("Ola", "lives in", "York"),
-                    valid_from=NOON - days(3),
-                    single_valued=True,
-                ),
-            ],
+        batch_of(
+            fact("always", "Ola", "likes", "tea", recorded_at=NOON - days(50)),
+            fact("began", "Ola", "works at", "Lotus", valid_from=NOON - days(9)),
+            fact("ended", "Ola", "works at", "Ibis", valid_to=NOON - days(9)),
+            fact("ends", "Ola", "rents", "a boat", valid_to=NOON + days(9)),
+            fact("begins", "Ola", "rents", "a car", valid_from=NOON + days(9)),
+            fact("wrong", "Ola", "is", "a pilot", retracted_at=NOON),
+            fact("secret", "Ola", "has", "a pin", sensitive=True),
+            fact(
+                "leeds",
+                *("Ola", "lives in", "Leeds"),
+                valid_from=NOON - days(99),
+                single_valued=True,
+            ),
+            fact(
+                "york", *("Ola", "lives in", "York"), valid_from=NOON - days(3), single_valued=True
+            ),
         )
     )
 
@@ -273,13 +251,10 @@ async def test_filters_hold_for_the_evidence_of_facts(
         return fact(id_, "Ola", "likes", id_, evidence=evidence)
 
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                *(segment(session, session=session) for session in ("a", "b")),
-                *(held("a", "a"), held("b", "b"), held("both", "a", "b")),
-                *(held("free"), held("dangling", "never stored")),
-            ],
+        batch_of(
+            *(segment(session, session=session) for session in ("a", "b")),
+            *(held("a", "a"), held("b", "b"), held("both", "a", "b")),
+            *(held("free"), held("dangling", "never stored")),
         )
     )
 
@@ -289,23 +264,20 @@ async def test_filters_hold_for_the_evidence_of_facts(
 async def test_facts_as_known_then_hold(stored: Stored) -> None:
     moved, told = NOON - days(9), NOON - days(1)
     await stored.store.write(
-        Batch(
-            TENANT,
-            [
-                fact(
-                    "leeds",
-                    *("Ola", "lives in", "Leeds"),
-                    recorded_at=NOON - days(50),
-                    single_valued=True,
-                ),
-                fact(
-                    "york",
-                    *("Ola", "lives in", "York"),
-                    valid_from=moved,
-                    recorded_at=told,
-                    single_valued=True,
-                ),
-            ],
+        batch_of(
+            fact(
+                "leeds",
+                *("Ola", "lives in", "Leeds"),
+                recorded_at=NOON - days(50),
+                single_valued=True,
+            ),
+            fact(
+                "york",
+                *("Ola", "lives in", "York"),
+                valid_from=moved,
+                recorded_at=told,
+                single_valued=True,
+            ),
         )
     )
 
@@ -315,6 +287,6 @@ async def test_facts_as_known_then_hold(stored: Stored) -> None:
 
 async def test_fact_with_sensitive_evidence_is_hidden(stored: Stored) -> None:
     pin = fact("pin", "Ola", "has the pin", "4711", evidence=("said",))
-    await stored.store.write(Batch(TENANT, [segment("said", sensitive=True), pin]))
+    await stored.store.write(batch_of(segment("said", sensitive=True), pin))
 
     assert await holding(stored, scope()) == ""

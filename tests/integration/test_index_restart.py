@@ -14,11 +14,11 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemKind, segment_id
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.ports.index_engine import IndexEngine
-from serving.ports.memory_store import Batch, Selector
+from serving.ports.memory_store import Selector
 from serving.ports.vector_index import WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE
 from tests.integration.postgres.log.following import MODEL, embed, eventually
-from tests.support.builders import TENANT, ids, scope, segment
+from tests.support.builders import TENANT, batch_of, ids, scope, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -46,13 +46,13 @@ async def names(index: LogFollowingIndex) -> list[str]:
 async def test_a_restarted_index_follows_changes_made_meanwhile(
     postgres: Postgres, make: Callable[[], IndexEngine]
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment(f"{n:02}") for n in range(40)]))
+    await postgres.store.write(batch_of(*(segment(f"{n:02}") for n in range(40))))
     await embed(postgres)
     async with index_over(postgres, make) as index:
         assert await index.ready(Deadline.after(30))
 
     await postgres.store.erase(TENANT, Selector(items=tuple(ids("00", "01"))))
-    await postgres.store.write(Batch(TENANT, [segment("new")]))
+    await postgres.store.write(batch_of(segment("new")))
     await embed(postgres)
 
     async with index_over(postgres, make) as index:

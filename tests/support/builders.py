@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from serving.domain.items.records import Fact, ItemId, Segment, TenantName, segment_id
+from serving.domain.items.records import Fact, Item, ItemId, Segment, TenantName, segment_id
 from serving.domain.questions.query import NO_FILTER, Filter, Query, Scope
 from serving.domain.ranking.ranked_list import Candidate, RankedList
+from serving.ports.memory_store import Batch
 
 TENANT = TenantName("acme")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -28,6 +29,11 @@ def fact(id_: str, subject: str, relation: str, object_: str, **fields: Any) -> 
     """A fact recorded at noon."""
     given = {"subject": subject, "relation": relation, "object": object_, "recorded_at": NOON}
     return Fact(**{"id": id_, **given, **fields})
+
+
+def batch_of(*items: Item) -> Batch:
+    """A write of the test tenant."""
+    return Batch(TENANT, items)
 
 
 def scope(

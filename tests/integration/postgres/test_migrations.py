@@ -19,9 +19,8 @@ from serving.domain.errors import StoreUnavailableError
 from serving.domain.items.records import Segment, fact_id
 from serving.domain.questions.query import Filter
 from serving.domain.ranking.leg_options import WordsSearch
-from serving.ports.memory_store import Batch
 from tests.integration.postgres.log.following import MODEL, embed, project_graph, scalar
-from tests.support.builders import NOON, TENANT, fact, ids, query, scope, segment
+from tests.support.builders import NOON, TENANT, batch_of, fact, ids, query, scope, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -32,19 +31,19 @@ async def test_several_processes_may_migrate_at_once(empty_dsn: str) -> None:
     await asyncio.gather(*(migrate(empty_dsn) for _ in range(4)))
 
     async with Postgres(empty_dsn) as adapters:
-        assert (await adapters.store.write(Batch(TENANT, [segment("a")]))).outcomes == ["created"]
+        assert (await adapters.store.write(batch_of(segment("a")))).outcomes == ["created"]
 
 
 async def test_store_without_schema_is_not_ready(empty_dsn: str) -> None:
     async with Postgres(empty_dsn) as adapters:
         assert not await adapters.store.ready()
         with pytest.raises(StoreUnavailableError, match="schema"):
-            await adapters.store.write(Batch(TENANT, [segment("a")]))
+            await adapters.store.write(batch_of(segment("a")))
 
         await migrate(empty_dsn)
 
         assert await adapters.store.ready()
-        assert (await adapters.store.write(Batch(TENANT, [segment("a")]))).outcomes == ["created"]
+        assert (await adapters.store.write(batch_of(segment("a")))).outcomes == ["created"]
 
 
 async def test_older_schema_is_not_ready_unlike_newer(
@@ -87,7 +86,7 @@ def test_desk_rejects_the_schema_of_a_newer_program(postgres_dsn: str) -> None:
 async def test_database_restored_elsewhere_starts_a_new_log(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
-    first = await postgres.store.write(Batch(TENANT, [segment("a"), fact("f", "x", "y", "z")]))
+    first = await postgres.store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
     await embed(postgres)
     await project_graph(postgres)
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
@@ -95,7 +94,7 @@ async def test_database_restored_elsewhere_starts_a_new_log(
 
     await migrate(postgres_dsn)
 
-    again = await postgres.store.write(Batch(TENANT, [segment("a")]))
+    again = await postgres.store.write(batch_of(segment("a")))
     assert again.outcomes == ["unchanged"]
     assert again.token.epoch != first.token.epoch
     assert again.token.xids.isdisjoint(first.token.xids)
@@ -114,7 +113,7 @@ async def test_an_owner_without_privileges_can_migrate_and_work(
         dsn = make_conninfo(empty_dsn, user="owner")
         await migrate(dsn)
         async with Postgres(dsn) as adapters:
-            await adapters.store.write(Batch(TENANT, [segment("a")]))
+            await adapters.store.write(batch_of(segment("a")))
 
             assert [row.segment.id for row in (await project_graph(adapters)).segments] == ["a"]
     finally:
@@ -192,14 +191,11 @@ async def test_labels_with_unescaped_keys_get_new_terms(empty_dsn: str) -> None:
     filter_ = Filter(labels={"a=b": ("c",)})
     async with Postgres(empty_dsn) as adapters:
         await adapters.store.write(
-            Batch(
-                TENANT,
-                [
-                    segment("meant", labels={"a=b": "c", "x": "1"}),
-                    segment("confused", labels={"a": "b=c"}),
-                    segment("plain", labels={"x": "1"}),
-                ],
-            ),
+            batch_of(
+                segment("meant", labels={"a=b": "c", "x": "1"}),
+                segment("confused", labels={"a": "b=c"}),
+                segment("plain", labels={"x": "1"}),
+            )
         )
         await project_graph(adapters)
         with psycopg.connect(empty_dsn, autocommit=True) as connection:
@@ -219,15 +215,12 @@ async def test_stored_names_of_hidden_items_are_deleted(empty_dsn: str) -> None:
     await migrate(empty_dsn)
     async with Postgres(empty_dsn) as adapters:
         await adapters.store.write(
-            Batch(
-                TENANT,
-                [
-                    segment("hidden", entities=("Goa", "Rome"), sensitive=True),
-                    segment("shown", entities=("Rome",)),
-                    fact("f", "Ann", "likes", "Bob", evidence=("hidden",)),
-                    fact("g", "Cid", "likes", "Rome", evidence=("shown",)),
-                ],
-            ),
+            batch_of(
+                segment("hidden", entities=("Goa", "Rome"), sensitive=True),
+                segment("shown", entities=("Rome",)),
+                fact("f", "Ann", "likes", "Bob", evidence=("hidden",)),
+                fact("g", "Cid", "likes", "Rome", evidence=("shown",)),
+            )
         )
         with psycopg.connect(empty_dsn, autocommit=True) as connection:
             connection.execute(

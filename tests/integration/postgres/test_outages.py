@@ -17,11 +17,10 @@ from serving.adapters.postgres.migration import migrate
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
-from serving.ports.memory_store import Batch
 from tests.fixtures.postgres import QUICK, pid_of
 from tests.integration.postgres.log.following import MODEL, bootstrap, eventually, scalar
 from tests.integration.postgres.words.searching import search
-from tests.support.builders import TENANT, ids, segment
+from tests.support.builders import TENANT, batch_of, ids, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -50,7 +49,7 @@ async def test_without_postgresql_every_call_says_so(
 
     assert not await adapters.store.ready()
     with pytest.raises(StoreUnavailableError):
-        await adapters.store.write(Batch(TENANT, [segment("a")]))
+        await adapters.store.write(batch_of(segment("a")))
     with pytest.raises(StoreUnavailableError):
         await search(adapters.lexical, "Goa", within_s=2)
     with pytest.raises(StoreUnavailableError):
@@ -74,18 +73,18 @@ async def test_adapters_open_before_postgresql_starts(server: EmbeddedPostgres) 
         server.start()
 
         assert await eventually(adapters.store.ready)
-        await adapters.store.write(Batch(TENANT, [segment("a")]))
+        await adapters.store.write(batch_of(segment("a")))
 
 
 async def test_the_first_calls_after_a_restart_succeed(
     adapters: Postgres, server: EmbeddedPostgres
 ) -> None:
-    await adapters.store.write(Batch(TENANT, [segment("a")]))
+    await adapters.store.write(batch_of(segment("a")))
     server.stop()
     server.start()
 
     found = await search(adapters.lexical, "Goa")
-    await adapters.store.write(Batch(TENANT, [segment("b")]))
+    await adapters.store.write(batch_of(segment("b")))
 
     assert [candidate.item for candidate in found] == ids("a")
     assert await adapters.store.count(TENANT, ids("a", "b")) == 2
@@ -101,7 +100,7 @@ async def test_listening_goes_on_after_a_restart(
         await adapters.change_log.wait(20)  # until it listens again
         waiting = asyncio.create_task(adapters.change_log.wait(150))
 
-        await adapters.store.write(Batch(TENANT, [segment("a")]))
+        await adapters.store.write(batch_of(segment("a")))
 
         await waiting
 
@@ -109,7 +108,7 @@ async def test_listening_goes_on_after_a_restart(
 async def test_counts_of_accesses_survive_an_outage(
     adapters: Postgres, server: EmbeddedPostgres
 ) -> None:
-    await adapters.store.write(Batch(TENANT, [segment("a")]))
+    await adapters.store.write(batch_of(segment("a")))
     server.stop()
     adapters.access.record(TENANT, ids("a", "unknown"))
     with pytest.raises(StoreUnavailableError):
@@ -134,7 +133,7 @@ async def test_a_crash_loses_nothing_that_was_acknowledged(short_directory: Path
         dsn = server.start()
         await migrate(dsn)
         async with Postgres(dsn) as adapters:
-            await adapters.store.write(Batch(TENANT, [segment("a")]))
+            await adapters.store.write(batch_of(segment("a")))
             os.kill(pid_of(server.root), signal.SIGKILL)
             server.stop()
             server.start()

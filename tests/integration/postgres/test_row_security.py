@@ -17,7 +17,7 @@ from serving.adapters.postgres.migration import migrate
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, TenantName
 from serving.ports.memory_store import Batch
-from tests.support.builders import TENANT, fact, segment
+from tests.support.builders import TENANT, batch_of, fact, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -88,7 +88,7 @@ async def test_a_caller_reads_nothing_else_and_writes_nothing(
 
 
 async def test_words_are_still_found_by_their_index(both: Postgres) -> None:
-    await both.store.write(Batch(TENANT, [segment(f"s{n}", f"word{n}") for n in range(1000)]))
+    await both.store.write(batch_of(*(segment(f"s{n}", f"word{n}") for n in range(1000))))
     async with both.database.work() as connection:
         await connection.execute("ANALYZE segment")
     async with both.database.search(Deadline.after(60), TENANT) as connection:
@@ -126,7 +126,7 @@ async def of_plain_account(dsn: str) -> str:
     """The account that statements for a caller run as, once a row was found by it."""
     await migrate(dsn)
     async with Postgres(dsn) as postgres:
-        await postgres.store.write(Batch(TENANT, [segment("a", "Goa")]))
+        await postgres.store.write(batch_of(segment("a", "Goa")))
         assert (await counts(postgres, TENANT))["segment"] == 1
         async with postgres.database.search(Deadline.after(60), TENANT) as connection:
             cursor = await connection.execute("SELECT current_user::text")
@@ -157,7 +157,7 @@ async def test_connection_older_than_migration_is_restricted(empty_dsn: str) -> 
     async with Postgres(empty_dsn, search_connections=1) as postgres:
         assert not await postgres.store.ready()
         await migrate(empty_dsn)
-        await postgres.store.write(Batch(TENANT, [segment("a", "Goa")]))
+        await postgres.store.write(batch_of(segment("a", "Goa")))
         async with postgres.database.search(Deadline.after(60), TENANT) as connection:
             cursor = await connection.execute("SELECT current_user")
             assert await cursor.fetchall() == [(CALLER_ROLE,)]

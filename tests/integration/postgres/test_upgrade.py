@@ -19,7 +19,7 @@ from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.writes.erasure import erase_selected
 from serving.domain.items.records import fact_id, segment_id
-from serving.ports.memory_store import Batch, Selector
+from serving.ports.memory_store import Selector
 from tests.integration.postgres.log.following import (
     embed,
     eventually,
@@ -27,7 +27,7 @@ from tests.integration.postgres.log.following import (
     scalar,
     waits_for_lock,
 )
-from tests.support.builders import TENANT, fact, segment
+from tests.support.builders import TENANT, batch_of, fact, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -46,7 +46,7 @@ class OldProgram:
         for text in ("We moor in Ostia.", "We moor in Goa."):
             said = [segment(each, text, entities=("Goa",)) for each in (gone, name)]
             known = [fact(each, "Ann", "likes", "Goa", evidence=(each,)) for each in (gone, name)]
-            await store.write(Batch(TENANT, [*said, *known]))
+            await store.write(batch_of(*said, *known))
         await embed(self.postgres)
         await project_graph(self.postgres)
         self.postgres.access.record(TENANT, [segment_id(gone), fact_id(gone)])

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from serving.__main__ import main
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.items.records import segment_id
-from serving.ports.memory_store import Batch, Selector
+from serving.ports.memory_store import Selector
 from tests.integration.postgres.backups.dumps import dump, restore
 from tests.integration.postgres.log.following import MODEL, embed, project_graph
-from tests.support.builders import TENANT, fact, segment
+from tests.support.builders import TENANT, batch_of, fact, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -31,7 +31,7 @@ async def erasures(dsn: str, command: str, file: Path) -> Result:
 async def test_restore_into_the_same_cluster_begins_a_log(
     postgres: Postgres, empty_dsn: str, tmp_path: Path
 ) -> None:
-    first = await postgres.store.write(Batch(TENANT, [segment("a"), fact("f", "x", "y", "z")]))
+    first = await postgres.store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
     await embed(postgres)
     await project_graph(postgres)
     dump(postgres.database.dsn, tmp_path / "dump")
@@ -41,7 +41,7 @@ async def test_restore_into_the_same_cluster_begins_a_log(
     await erasures(empty_dsn, "apply", tmp_path / "erasures")
 
     async with Postgres(empty_dsn) as copy:
-        again = await copy.store.write(Batch(TENANT, [segment("a"), fact("f", "x", "y", "z")]))
+        again = await copy.store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
         assert again.outcomes == ["unchanged", "unchanged"]
         assert again.token.epoch != first.token.epoch
         assert await embed(copy, MODEL) == []  # the vectors came along
@@ -52,7 +52,7 @@ async def test_restore_into_the_same_cluster_begins_a_log(
 async def test_item_erased_after_the_dump_is_erased_again(
     postgres: Postgres, empty_dsn: str, tmp_path: Path
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await postgres.store.write(batch_of(segment("a"), segment("b")))
     dump(postgres.database.dsn, tmp_path / "dump")
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
     await erasures(postgres.database.dsn, "export", tmp_path / "erasures")
@@ -68,7 +68,7 @@ async def test_item_erased_after_the_dump_is_erased_again(
 async def test_restored_words_have_statistics(
     postgres: Postgres, empty_dsn: str, tmp_path: Path
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", "The boat is blue.")]))
+    await postgres.store.write(batch_of(segment("a", "The boat is blue.")))
     dump(postgres.database.dsn, tmp_path / "dump")
     await erasures(postgres.database.dsn, "export", tmp_path / "erasures")
 

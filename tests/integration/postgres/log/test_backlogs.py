@@ -16,10 +16,9 @@ from serving.adapters.postgres.reads.catalog import PostgresCatalog
 from serving.domain.consistency import NOTHING_SEEN
 from serving.pipeline.writes.projector import GraphWork, Projector
 from serving.ports.index_engine import FeedPosition
-from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
 from tests.integration.postgres.log.following import MODEL, embed, project_graph
-from tests.support.builders import TENANT, segment
+from tests.support.builders import TENANT, batch_of, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -72,7 +71,7 @@ async def write(postgres: Postgres, first: int, last: int) -> None:
     """Writes segments of these numbers in transactions of 50, and lets the planner know."""
     for start in range(first, last, 50):
         numbers = range(start, min(last, start + 50))
-        await postgres.store.write(Batch(TENANT, [segment(f"{number:05}") for number in numbers]))
+        await postgres.store.write(batch_of(*(segment(f"{number:05}") for number in numbers)))
     async with await postgres.database.connect() as connection:
         await connection.execute("VACUUM ANALYZE")
 
@@ -137,7 +136,7 @@ async def test_counts_look_up_only_what_is_not_embedded(postgres: Postgres) -> N
         await write(postgres, first, last)
         while await embed(postgres):
             pass
-        await postgres.store.write(Batch(TENANT, [segment("waits", f"a text of {last}")]))
+        await postgres.store.write(batch_of(segment("waits", f"a text of {last}")))
         database, as_database = counted(postgres)
         counts = await PostgresCatalog(as_database).tenant_counts(TENANT, MODEL)
         assert (counts.embedded, counts.embeddable) == (last, last + 1)

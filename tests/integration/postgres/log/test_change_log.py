@@ -26,7 +26,7 @@ from tests.integration.postgres.log.following import (
     project_graph,
     scalar,
 )
-from tests.support.builders import TENANT, fact, ids, segment
+from tests.support.builders import TENANT, batch_of, fact, ids, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -62,9 +62,9 @@ async def test_a_repeat_neither_writes_nor_locks_a_row(postgres: Postgres) -> No
 
 
 async def test_writes_updates_and_erasures_reach_the_log_in_turn(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await postgres.store.write(batch_of(segment("a"), segment("b")))
     created = await project_graph(postgres)
-    await postgres.store.write(Batch(TENANT, [segment("a", "changed")]))
+    await postgres.store.write(batch_of(segment("a", "changed")))
     updated = await project_graph(postgres)
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
     erased = await project_graph(postgres)
@@ -75,7 +75,7 @@ async def test_writes_updates_and_erasures_reach_the_log_in_turn(postgres: Postg
 
 
 async def test_an_erased_tenant_is_still_named_to_the_projections(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), fact("f", "x", "y", "z")]))
+    await postgres.store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
     await project_graph(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))
 
@@ -85,10 +85,10 @@ async def test_an_erased_tenant_is_still_named_to_the_projections(postgres: Post
 
 
 async def test_an_id_erased_and_written_again_is_not_removed(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await project_graph(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))
-    await postgres.store.write(Batch(TENANT, [segment("a", "again")]))
+    await postgres.store.write(batch_of(segment("a", "again")))
 
     changes = await project_graph(postgres)
 
@@ -97,8 +97,8 @@ async def test_an_id_erased_and_written_again_is_not_removed(postgres: Postgres)
 
 
 async def test_a_batch_holds_whole_transactions(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment(id_) for id_ in "abc"]))
-    await postgres.store.write(Batch(TENANT, [segment(id_) for id_ in "def"]))
+    await postgres.store.write(batch_of(*(segment(id_) for id_ in "abc")))
+    await postgres.store.write(batch_of(*(segment(id_) for id_ in "def")))
 
     first = await postgres.change_log.next_batch("graph", None, 2)
     await postgres.change_log.advance("graph", None, first.position)
@@ -109,7 +109,7 @@ async def test_a_batch_holds_whole_transactions(postgres: Postgres) -> None:
 
 
 async def test_a_position_that_is_not_noted_is_read_again(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await postgres.change_log.next_batch("graph", None, 10)
 
     assert items(await postgres.change_log.next_batch("graph", None, 10)) == ids("a")
@@ -118,7 +118,7 @@ async def test_a_position_that_is_not_noted_is_read_again(postgres: Postgres) ->
 async def test_a_transaction_that_commits_late_is_not_missed(postgres: Postgres) -> None:
     async with postgres.database.transaction() as slow:
         await slow.execute("SELECT pg_current_xact_id()")  # now older than what follows
-        await postgres.store.write(Batch(TENANT, [segment("quick")]))
+        await postgres.store.write(batch_of(segment("quick")))
         during = await postgres.change_log.next_batch("graph", None, 10)
         await postgres.change_log.advance("graph", None, during.position)
         await slow.execute(
@@ -137,7 +137,7 @@ async def test_following_misses_nothing_of_concurrent_writers(postgres: Postgres
 
     async def write(writer: int) -> None:
         for place in range(40):
-            await postgres.store.write(Batch(TENANT, [segment(f"{writer}-{place}")]))
+            await postgres.store.write(batch_of(segment(f"{writer}-{place}")))
 
     async def follow() -> list[str]:
         seen: list[str] = []
@@ -164,11 +164,9 @@ async def test_concurrent_writers_of_the_same_items_do_not_deadlock(postgres: Po
         for round_ in range(10):
             batch = [segment(name, f"{writer} {round_}", entities=(name,)) for name in names]
             facts = [fact(name, "x", "y", f"{writer} {round_}", evidence=(name,)) for name in names]
-            await postgres.store.write(Batch(TENANT, [*reversed(facts), *reversed(batch)]))
+            await postgres.store.write(batch_of(*reversed(facts), *reversed(batch)))
             if round_ % 5 == writer:
-                await postgres.store.write(
-                    Batch(TENANT, [segment(names[round_], "s", sensitive=True)])
-                )
+                await postgres.store.write(batch_of(segment(names[round_], "s", sensitive=True)))
             await embed(postgres)
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
@@ -179,7 +177,7 @@ async def test_concurrent_writers_of_the_same_items_do_not_deadlock(postgres: Po
 
 
 async def test_an_idle_log_is_followed_without_writing(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await project_graph(postgres)
     await project_graph(postgres)
     before = await row_versions(postgres)
@@ -190,7 +188,7 @@ async def test_an_idle_log_is_followed_without_writing(postgres: Postgres) -> No
 
 
 async def test_models_have_separate_positions_and_vectors(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
 
     first = await embed(postgres, MODEL)
     repeated = await embed(postgres, MODEL)
@@ -203,14 +201,14 @@ async def test_models_have_separate_positions_and_vectors(postgres: Postgres) ->
 
 async def test_embeddings_stay_complete_once_complete(postgres: Postgres) -> None:
     for id_ in "ab":
-        await postgres.store.write(Batch(TENANT, [segment(id_)]))
+        await postgres.store.write(batch_of(segment(id_)))
 
     await embed(postgres, limit=1)
     at_first, _ = await bootstrap(postgres)
     await embed(postgres)
     caught_up, _ = await bootstrap(postgres)
     for id_ in "cd":
-        await postgres.store.write(Batch(TENANT, [segment(id_)]))
+        await postgres.store.write(batch_of(segment(id_)))
     await embed(postgres, limit=1)
     behind, _ = await bootstrap(postgres)
 
@@ -219,7 +217,7 @@ async def test_embeddings_stay_complete_once_complete(postgres: Postgres) -> Non
 
 async def test_a_model_that_another_overtook_is_no_longer_complete(postgres: Postgres) -> None:
     for id_ in "ab":
-        await postgres.store.write(Batch(TENANT, [segment(id_)]))
+        await postgres.store.write(batch_of(segment(id_)))
     await embed(postgres, MODEL)
 
     await embed(postgres, OTHER_MODEL, limit=1)
@@ -233,7 +231,7 @@ async def test_a_model_that_another_overtook_is_no_longer_complete(postgres: Pos
 
 
 async def test_a_fingerprint_cannot_change_its_dimension(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await embed(postgres)
 
     with pytest.raises(ValueError, match="dimension 4"):
@@ -241,7 +239,7 @@ async def test_a_fingerprint_cannot_change_its_dimension(postgres: Postgres) -> 
 
 
 async def test_vectors_of_another_dimension_are_rejected(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
     tasks = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
 
@@ -252,7 +250,7 @@ async def test_vectors_of_another_dimension_are_rejected(postgres: Postgres) -> 
 
 
 async def test_models_receive_texts_in_their_form(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", "We sailed", speaker="Mel")]))
+    await postgres.store.write(batch_of(segment("a", "We sailed", speaker="Mel")))
     texts = {}
     for form in TextForm:
         model = replace(MODEL, fingerprint=form.value, text_form=form)
@@ -265,14 +263,14 @@ async def test_models_receive_texts_in_their_form(postgres: Postgres) -> None:
 
 @pytest.mark.parametrize("meanwhile", ["changed", "sensitive", "erased"])
 async def test_vector_of_a_changed_row_is_not_stored(postgres: Postgres, meanwhile: str) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
     tasks = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
     if meanwhile == "erased":
         await postgres.store.erase(TENANT, Selector(everything=True))
     else:
         now = segment("a", "new") if meanwhile == "changed" else segment("a", sensitive=True)
-        await postgres.store.write(Batch(TENANT, [now]))
+        await postgres.store.write(batch_of(now))
 
     await postgres.change_log.save_embeddings(
         MODEL, [(task, np.eye(4, dtype=np.float32)[:1]) for task in tasks]
@@ -283,15 +281,15 @@ async def test_vector_of_a_changed_row_is_not_stored(postgres: Postgres, meanwhi
 
 
 async def test_changed_importance_embeds_no_row_again(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await embed(postgres)
-    await postgres.store.write(Batch(TENANT, [segment("a", importance=1.0)]))
+    await postgres.store.write(batch_of(segment("a", importance=1.0)))
 
     assert await embed(postgres) == []
 
 
 async def test_dead_letter_is_listed_until_its_row_changes(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(Batch(TENANT, [segment("a"), fact("f", "x", "y", "z")]))
+    receipt = await postgres.store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
     batch = await postgres.change_log.next_batch("graph", None, 10)
     for reason in ("first", "second"):
         for change in batch.changes:
@@ -308,13 +306,13 @@ async def test_dead_letter_is_listed_until_its_row_changes(postgres: Postgres) -
         "graph": 2,
     }
 
-    await postgres.store.write(Batch(TENANT, [segment("a", "mended")]))
+    await postgres.store.write(batch_of(segment("a", "mended")))
 
     assert [note.item for note in await postgres.catalog.dead_letters(TENANT, 10)] == [fact_id("f")]
 
 
 async def test_embedding_a_row_forgets_that_it_was_dead_lettered(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
     await postgres.change_log.dead_letter("embedding", MODEL, batch.changes[0], "broken")
 
@@ -324,7 +322,7 @@ async def test_embedding_a_row_forgets_that_it_was_dead_lettered(postgres: Postg
 
 
 async def test_a_removal_from_the_graph_cannot_be_dead_lettered(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     batch = await postgres.change_log.next_batch("graph", None, 10)
     await postgres.store.erase(TENANT, Selector(everything=True))
 
@@ -333,7 +331,7 @@ async def test_a_removal_from_the_graph_cannot_be_dead_lettered(postgres: Postgr
 
 
 async def test_status_counts_what_is_pending(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await postgres.store.write(batch_of(segment("a"), segment("b")))
     await embed(postgres)
 
     embedding, graph = await postgres.change_log.status(MODEL)
@@ -382,7 +380,7 @@ async def test_different_projections_are_led_at_once(postgres: Postgres) -> None
         postgres.change_log.leadership("graph", None),
         postgres.change_log.leadership("embedding", MODEL),
     ):
-        await postgres.store.write(Batch(TENANT, [segment("a")]))
+        await postgres.store.write(batch_of(segment("a")))
         assert await embed(postgres) == ids("a")
 
 
@@ -392,13 +390,13 @@ async def test_a_write_wakes_who_waits_in_another_process(
     async with Postgres(postgres_dsn) as other, asyncio.timeout(120):
         await other.change_log.wait(10)  # until it listens
         waiting = asyncio.create_task(other.change_log.wait(150))
-        await postgres.store.write(Batch(TENANT, [segment("a")]))
+        await postgres.store.write(batch_of(segment("a")))
 
         await waiting
 
 
 async def test_a_read_waits_until_the_graph_has_the_write(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(Batch(TENANT, [segment("a")]))
+    receipt = await postgres.store.write(batch_of(segment("a")))
 
     async with asyncio.timeout(120):
         waiting = asyncio.create_task(
@@ -410,13 +408,13 @@ async def test_a_read_waits_until_the_graph_has_the_write(postgres: Postgres) ->
 
 
 async def test_read_reports_a_graph_behind_in_time(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(Batch(TENANT, [segment("a")]))
+    receipt = await postgres.store.write(batch_of(segment("a")))
 
     assert not await postgres.consistency.graph_has_seen(receipt.token, Deadline.after(0.05))
 
 
 async def test_a_token_of_another_epoch_is_never_seen(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(Batch(TENANT, [segment("a")]))
+    receipt = await postgres.store.write(batch_of(segment("a")))
     await project_graph(postgres)
     foreign = replace(receipt.token, epoch="another")
 
@@ -426,12 +424,12 @@ async def test_a_token_of_another_epoch_is_never_seen(postgres: Postgres) -> Non
 
 async def test_compaction_keeps_what_a_new_projection_needs(postgres: Postgres) -> None:
     for text in ("one", "two", "three"):
-        await postgres.store.write(Batch(TENANT, [segment("a", text), segment("b")]))
+        await postgres.store.write(batch_of(segment("a", text), segment("b")))
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
     await embed(postgres)
     await project_graph(postgres)
     await postgres.change_log.compact(AT_ONCE)  # takes a snapshot, which the graph then passes
-    await postgres.store.write(Batch(TENANT, [segment("later")]))
+    await postgres.store.write(batch_of(segment("later")))
     await project_graph(postgres)
 
     await postgres.change_log.compact(AT_ONCE)
@@ -445,7 +443,7 @@ async def test_log_of_rewritten_items_does_not_grow(postgres: Postgres) -> None:
     sizes = []
     for number in range(5):
         written = [segment("a", f"text {number}"), segment("b", f"text {number}")]
-        await postgres.store.write(Batch(TENANT, [*written, segment("gone")]))
+        await postgres.store.write(batch_of(*written, segment("gone")))
         await embed(postgres)
         await postgres.store.erase(TENANT, Selector(items=(segment_id("gone"),)))
         await project_graph(postgres)
@@ -458,12 +456,12 @@ async def test_log_of_rewritten_items_does_not_grow(postgres: Postgres) -> None:
 async def test_a_projection_that_stood_still_during_compactions_misses_nothing(
     postgres: Postgres,
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b"), segment("c")]))
+    await postgres.store.write(batch_of(segment("a"), segment("b"), segment("c")))
     await embed(postgres)  # and stands still from now on
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
     deleted = 0
     for text in ("one", "two", "three"):
-        await postgres.store.write(Batch(TENANT, [segment("a", text), segment(text)]))
+        await postgres.store.write(batch_of(segment("a", text), segment(text)))
         await project_graph(postgres)
         deleted += await postgres.change_log.compact(AT_ONCE)
     assert deleted > 0
@@ -476,7 +474,7 @@ async def test_a_projection_that_stood_still_during_compactions_misses_nothing(
 
 
 async def test_compaction_waits_for_the_graph(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await project_graph(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))
 
@@ -487,8 +485,8 @@ async def test_compaction_waits_for_the_graph(postgres: Postgres) -> None:
 
 
 async def test_compaction_keeps_what_is_young(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
-    await postgres.store.write(Batch(TENANT, [segment("a", "changed")]))
+    await postgres.store.write(batch_of(segment("a")))
+    await postgres.store.write(batch_of(segment("a", "changed")))
     await project_graph(postgres)
 
     assert await postgres.change_log.compact() == 0
@@ -496,7 +494,7 @@ async def test_compaction_keeps_what_is_young(postgres: Postgres) -> None:
 
 
 async def test_a_reader_from_before_the_compaction_starts_over(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await embed(postgres)
     old, _ = await bootstrap(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))

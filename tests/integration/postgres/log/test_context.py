@@ -10,7 +10,7 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.domain.items.records import Segment, segment_id
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed
-from tests.support.builders import NOON, TENANT, days, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -38,7 +38,7 @@ async def texts_to_embed(postgres: Postgres) -> list[str]:
 
 async def test_turn_is_embedded_with_the_turn_before(postgres: Postgres) -> None:
     alone = segment("alone", "text alone", event_time=NOON)
-    await postgres.store.write(Batch(TENANT, [turn("a", 0), turn("b", 1), turn("c", 2), alone]))
+    await postgres.store.write(batch_of(turn("a", 0), turn("b", 1), turn("c", 2), alone))
 
     texts = await texts_to_embed(postgres)
     await embed(postgres)
@@ -52,7 +52,7 @@ async def test_turn_is_embedded_with_the_turn_before(postgres: Postgres) -> None
 async def test_turn_in_between_renews_the_context_after_it(postgres: Postgres) -> None:
     await written(postgres, turn("a", 0), turn("c", 2))
 
-    await postgres.store.write(Batch(TENANT, [turn("b", 1)]))
+    await postgres.store.write(batch_of(turn("b", 1)))
 
     assert sorted(await texts_to_embed(postgres)) == ["text a text b", "text b", "text b text c"]
 
@@ -72,7 +72,7 @@ async def test_erased_turn_lives_on_in_no_context(postgres: Postgres) -> None:
 async def test_changed_turn_renews_the_context_after_it(postgres: Postgres) -> None:
     await written(postgres, turn("a", 0), turn("b", 1))
 
-    await postgres.store.write(Batch(TENANT, [segment("a", "other", session="s")]))
+    await postgres.store.write(batch_of(segment("a", "other", session="s")))
 
     assert await with_context(postgres) == ""
     assert sorted(await texts_to_embed(postgres)) == ["other", "other text b"]
@@ -105,7 +105,7 @@ async def test_context_of_a_sensitive_turn_is_rejected(postgres: Postgres) -> No
 
 
 async def test_turn_erased_meanwhile_gets_no_context(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [turn("a", 0), turn("b", 1)]))
+    await postgres.store.write(batch_of(turn("a", 0), turn("b", 1)))
     log = postgres.change_log
     async with log.leadership("embedding", MODEL):
         batch = await log.next_batch("embedding", MODEL, 10)

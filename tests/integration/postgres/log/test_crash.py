@@ -14,10 +14,10 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.migration import migrate
 from serving.desk.embedded_postgres import EmbeddedPostgres
-from serving.ports.memory_store import Batch, WriteReceipt
+from serving.ports.memory_store import WriteReceipt
 from tests.fixtures.postgres import QUICK, pid_of
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, eventually
-from tests.support.builders import TENANT, segment
+from tests.support.builders import TENANT, batch_of, segment
 from tests.support.processes import is_alive
 from tests.support.waiting import until
 
@@ -69,14 +69,14 @@ def given_again(receipt: WriteReceipt, aborted: int) -> bool:
 
 async def test_an_index_sees_what_is_written_after_a_crash(server: Server) -> None:
     async with Postgres(server.dsn) as postgres:
-        await postgres.store.write(Batch(TENANT, [segment("before")]))
+        await postgres.store.write(batch_of(segment("before")))
         await embed(postgres)
         with aborted_transactions(server.dsn) as aborted:
             position, _ = await bootstrap(postgres)
             server.crash()
 
     async with Postgres(server.dsn) as postgres:
-        receipt = await postgres.store.write(Batch(TENANT, [segment("after")]))
+        receipt = await postgres.store.write(batch_of(segment("after")))
         await embed(postgres)
         delta = await postgres.feed.changes_since(position, MODEL)
 
@@ -86,12 +86,12 @@ async def test_an_index_sees_what_is_written_after_a_crash(server: Server) -> No
 
 async def test_the_names_in_memory_include_those_stored_after_a_crash(server: Server) -> None:
     async with Postgres(server.dsn) as postgres:
-        await postgres.store.write(Batch(TENANT, [segment("before", entities=["Ann"])]))
+        await postgres.store.write(batch_of(segment("before", entities=["Ann"])))
         with aborted_transactions(server.dsn) as aborted:
             assert set(await postgres.store.known_names(TENANT)) == {"ann"}
             server.crash()
         async with Postgres(server.dsn) as writing:
-            receipt = await writing.store.write(Batch(TENANT, [segment("after", entities=["Bob"])]))
+            receipt = await writing.store.write(batch_of(segment("after", entities=["Bob"])))
 
         await eventually(lambda: is_ready(postgres))
         names = await postgres.store.known_names(TENANT)

@@ -13,21 +13,16 @@ from serving.domain.shards import Shard, all_shards
 from serving.ports.index_engine import FeedPosition, IndexFeed, IndexRow
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, OTHER_MODEL, bootstrap, embed
-from tests.support.builders import NOON, TENANT, days, fact, ids, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, segment
 
 pytestmark = pytest.mark.postgres
 
 
 async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
     stored = segment(
-        "a",
-        speaker="Ann",
-        labels={"x": "y"},
-        entities=("Goa",),
-        entity="Diary",
-        importance=0.75,
+        "a", speaker="Ann", labels={"x": "y"}, entities=("Goa",), entity="Diary", importance=0.75
     )
-    await postgres.store.write(Batch(TENANT, [stored]))
+    await postgres.store.write(batch_of(stored))
     await embed(postgres)
 
     _, rows = await bootstrap(postgres)
@@ -45,7 +40,7 @@ async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> 
     stored = fact(
         "f", "x", "y", "z", evidence=("b", "a"), valid_from=NOON, retracted_at=NOON + days(1)
     )
-    await postgres.store.write(Batch(TENANT, [stored]))
+    await postgres.store.write(batch_of(stored))
     await embed(postgres)
 
     _, rows = await bootstrap(postgres)
@@ -56,7 +51,7 @@ async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> 
 
 
 async def test_windows_come_in_their_order(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
     (task,) = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
     windows = np.eye(4, dtype=np.float32)[[2, 0, 3]]
@@ -81,7 +76,7 @@ async def test_rows_of_all_tenants_come_in_batches(postgres: Postgres) -> None:
 
 
 async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment(f"{place}") for place in range(1000)]))
+    await postgres.store.write(batch_of(*(segment(f"{place}") for place in range(1000))))
     await embed(postgres)
 
     async with postgres.feed.bootstrap(MODEL) as (_, batches):
@@ -91,10 +86,10 @@ async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
 
 
 async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b"), segment("c")]))
+    await postgres.store.write(batch_of(segment("a"), segment("b"), segment("c")))
     await embed(postgres)
     position, rows = await bootstrap(postgres)
-    await postgres.store.write(Batch(TENANT, [segment("d"), segment("a", importance=1.0)]))
+    await postgres.store.write(batch_of(segment("d"), segment("a", importance=1.0)))
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
 
     before = await postgres.feed.changes_since(position, MODEL)
@@ -111,13 +106,13 @@ async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> N
 
 
 async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await embed(postgres)
     position, _ = await bootstrap(postgres)
     caught_up = await postgres.feed.lag_s(position)
-    await postgres.store.write(Batch(TENANT, [segment("b")]))
+    await postgres.store.write(batch_of(segment("b")))
     between = await postgres.feed.lag_s(position)
-    await postgres.store.write(Batch(TENANT, [segment("c")]))
+    await postgres.store.write(batch_of(segment("c")))
     after = await postgres.feed.lag_s(position)
     reached = (await postgres.feed.changes_since(position, MODEL)).position
 
@@ -127,11 +122,11 @@ async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres)
 
 
 async def test_changed_row_is_removed_until_embedded(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     await embed(postgres)
     position, _ = await bootstrap(postgres)
 
-    await postgres.store.write(Batch(TENANT, [segment("a", "changed")]))
+    await postgres.store.write(batch_of(segment("a", "changed")))
     changed = await postgres.feed.changes_since(position, MODEL)
     await embed(postgres)
     mended = await postgres.feed.changes_since(changed.position, MODEL)
@@ -141,7 +136,7 @@ async def test_changed_row_is_removed_until_embedded(postgres: Postgres) -> None
 
 
 async def test_a_position_shows_which_writes_have_their_embeddings(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(Batch(TENANT, [segment("a")]))
+    receipt = await postgres.store.write(batch_of(segment("a")))
     before, _ = await bootstrap(postgres)
     await embed(postgres)
     after, _ = await bootstrap(postgres)
@@ -154,11 +149,9 @@ async def test_a_position_shows_which_writes_have_their_embeddings(postgres: Pos
 
 async def test_the_share_of_embedded_rows_leaves_the_sensitive_out(postgres: Postgres) -> None:
     assert await postgres.feed.embedded_share(MODEL) == 1.0
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("s", sensitive=True)]))
+    await postgres.store.write(batch_of(segment("a"), segment("s", sensitive=True)))
     await embed(postgres)
-    await postgres.store.write(
-        Batch(TENANT, [segment("b"), fact("f", "x", "y", "z", evidence=("s",))])
-    )
+    await postgres.store.write(batch_of(segment("b"), fact("f", "x", "y", "z", evidence=("s",))))
 
     assert await postgres.feed.embedded_share(MODEL) == 0.5
     assert await postgres.feed.embedded_share(OTHER_MODEL) == 0.0
@@ -215,7 +208,7 @@ async def test_shard_has_evidence_of_its_facts_without_vectors(postgres: Postgre
     home = home_of(fact_id("f"))
     elsewhere = away_from(home)
     stated = fact("f", "x", "y", "z", evidence=(elsewhere,))
-    await postgres.store.write(Batch(TENANT, [segment(elsewhere, speaker="Ann"), stated]))
+    await postgres.store.write(batch_of(segment(elsewhere, speaker="Ann"), stated))
     await embed(postgres)
 
     _, rows = await rows_of(postgres.feed_of(home))
@@ -229,15 +222,15 @@ async def test_delta_brings_the_evidence_of_its_facts(postgres: Postgres) -> Non
     home = home_of(fact_id("f"))
     elsewhere = away_from(home)
     feed = postgres.feed_of(home)
-    await postgres.store.write(Batch(TENANT, [segment(elsewhere)]))
+    await postgres.store.write(batch_of(segment(elsewhere)))
     await embed(postgres)
     position, rows = await rows_of(feed)
     assert rows == []
 
-    await postgres.store.write(Batch(TENANT, [fact("f", "x", "y", "z", evidence=(elsewhere,))]))
+    await postgres.store.write(batch_of(fact("f", "x", "y", "z", evidence=(elsewhere,))))
     await embed(postgres)
     stated = await feed.changes_since(position, MODEL)
-    await postgres.store.write(Batch(TENANT, [segment(elsewhere, speaker="Ann")]))
+    await postgres.store.write(batch_of(segment(elsewhere, speaker="Ann")))
     renamed = await feed.changes_since(stated.position, MODEL)
     await postgres.store.erase(TENANT, Selector(items=(segment_id(elsewhere),)))
     erased = await feed.changes_since(renamed.position, MODEL)

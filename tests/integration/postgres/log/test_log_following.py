@@ -14,7 +14,7 @@ from serving.domain.items.records import segment_id
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, embed
-from tests.support.builders import TENANT, ids, segment
+from tests.support.builders import TENANT, batch_of, ids, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -29,7 +29,7 @@ async def test_a_tail_misses_nothing_of_six_writers(postgres: Postgres) -> None:
     async def write(writer: int) -> ConsistencyToken:
         for start in range(0, ROWS, AT_ONCE):
             places = range(start, start + AT_ONCE)
-            await postgres.store.write(Batch(TENANT, [segment(f"{writer}-{p}") for p in places]))
+            await postgres.store.write(batch_of(*(segment(f"{writer}-{p}") for p in places)))
             again = [segment(f"{writer}-{p}", "other words") for p in places if p % 3 == 0]
             await postgres.store.write(Batch(TENANT, again))
             gone = tuple(segment_id(f"{writer}-{p}") for p in places if p % 10 == 0)

@@ -25,7 +25,7 @@ from serving.ports.memory_store import Batch, GivenVectors
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
 from tests.integration.postgres.log.following import bootstrap, scalar
-from tests.support.builders import TENANT, fact, ids, segment
+from tests.support.builders import TENANT, batch_of, fact, ids, segment
 
 OTHER = TenantName("other")
 
@@ -42,7 +42,7 @@ class InterruptedEmbedder(FakeEmbedder):
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         if self._meanwhile:
-            await self._postgres.store.write(Batch(TENANT, [segment(self._meanwhile.pop(0))]))
+            await self._postgres.store.write(batch_of(segment(self._meanwhile.pop(0))))
         return await super().embed_documents(texts)
 
 
@@ -61,7 +61,7 @@ async def steps(postgres: Postgres, count: int, meanwhile: str) -> list[tuple[st
 
 
 async def test_model_is_complete_after_writes_during_its_backlog(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
 
     after_each = await steps(postgres, 2, meanwhile="b")
 
@@ -73,7 +73,7 @@ async def test_a_model_without_a_row_is_complete_at_once(postgres: Postgres) -> 
 
 
 async def test_continuous_writes_do_not_delay_a_complete_model(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
 
     after_each = await steps(postgres, 3, meanwhile="b c d")
 
@@ -125,7 +125,7 @@ async def test_given_vector_is_stored_and_not_computed(postgres: Postgres) -> No
 
 
 async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", "first")]))
+    await postgres.store.write(batch_of(segment("a", "first")))
     await projected(postgres, NotingEmbedder())
     embedder = NotingEmbedder()
 
@@ -140,7 +140,7 @@ async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> 
 
 async def test_given_vector_goes_with_its_text(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, [segment("a", "first")], given=given(7, names="a")))
-    await postgres.store.write(Batch(TENANT, [segment("a", "second")]))
+    await postgres.store.write(batch_of(segment("a", "second")))
     embedder = NotingEmbedder()
 
     await projected(postgres, embedder)
@@ -187,7 +187,7 @@ class NotingGraph(InMemoryGraph):
 async def test_backlog_does_not_stall_the_graph_of_another(postgres: Postgres) -> None:
     for start in range(0, 3 * BATCH_CHANGES, BATCH_CHANGES):
         numbers = range(start, start + BATCH_CHANGES)
-        await postgres.store.write(Batch(TENANT, [segment(f"a{number}") for number in numbers]))
+        await postgres.store.write(batch_of(*(segment(f"a{number}") for number in numbers)))
     await postgres.store.write(Batch(OTHER, [segment("b1"), segment("b2")]))
     graph = NotingGraph()
     projector = Projector(postgres.change_log, GraphWork(postgres.change_log, graph))
@@ -245,7 +245,7 @@ async def test_rows_embedded_before_an_overload_are_kept(postgres: Postgres) -> 
 
 
 async def test_rows_waiting_for_projection_are_counted_by_tenant(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await postgres.store.write(batch_of(segment("a"), segment("b")))
     await postgres.store.write(Batch(OTHER, [segment("c")]))
 
     waiting = await postgres.consistency.pending_counts(OTHER, Deadline.after(60))
@@ -257,7 +257,7 @@ async def test_rows_waiting_for_projection_are_counted_by_tenant(postgres: Postg
 async def test_sensitive_rows_do_not_wait_for_embedding(postgres: Postgres) -> None:
     hidden = segment("a", sensitive=True)
     resting_on_it = fact("f", "Nora", "has PIN", "28", evidence=("a",))
-    await postgres.store.write(Batch(TENANT, [hidden, resting_on_it, segment("b")]))
+    await postgres.store.write(batch_of(hidden, resting_on_it, segment("b")))
 
     waiting = await postgres.consistency.pending_counts(TENANT, Deadline.after(60))
 
@@ -265,7 +265,7 @@ async def test_sensitive_rows_do_not_wait_for_embedding(postgres: Postgres) -> N
 
 
 async def test_embedded_rows_do_not_wait_for_embedding(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await postgres.store.write(batch_of(segment("a"), segment("b")))
     await projected(postgres, NotingEmbedder())
 
     assert await postgres.consistency.pending_counts(TENANT, Deadline.after(60)) == {"graph": 2}

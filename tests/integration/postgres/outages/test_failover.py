@@ -22,10 +22,9 @@ from serving.desk.embedded_postgres.binaries import find_binaries, reachable_bin
 from serving.desk.embedded_postgres.launcher import SETTINGS
 from serving.domain.budget import Deadline
 from serving.ports.index_engine import FeedLostError
-from serving.ports.memory_store import Batch
 from tests.fixtures.postgres import QUICK, pid_of
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, eventually
-from tests.support.builders import TENANT, ids, segment
+from tests.support.builders import TENANT, batch_of, ids, segment
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.postgres
@@ -139,30 +138,28 @@ async def test_acknowledged_writes_survive_a_failover(pair: Pair) -> None:
     pair.replicate_each_commit()
     async with Postgres(pair.dsn) as postgres:
         for number in range(10):
-            await postgres.store.write(Batch(TENANT, [segment(f"{number}")]))
+            await postgres.store.write(batch_of(segment(f"{number}")))
 
         pair.kill_primary()
         pair.standby.promote()
 
         assert await eventually(postgres.store.ready)
         again = await postgres.store.write(
-            Batch(TENANT, [segment(f"{number}") for number in range(10)])
+            batch_of(*(segment(f"{number}") for number in range(10)))
         )
         assert set(again.outcomes) == {"unchanged"}
-        assert (await postgres.store.write(Batch(TENANT, [segment("new")]))).outcomes == ["created"]
+        assert (await postgres.store.write(batch_of(segment("new")))).outcomes == ["created"]
         assert len(await embed(postgres)) == 11
 
 
 async def test_lost_transactions_hide_no_later_write(pair: Pair) -> None:
     """The new primary gives the ids of the lost transactions again."""
     async with Postgres(pair.dsn) as postgres:
-        await postgres.store.write(Batch(TENANT, [segment("before", entities=["Ann"])]))
+        await postgres.store.write(batch_of(segment("before", entities=["Ann"])))
         pair.catch_up()
         pair.standby.stop()
         for number in range(10):
-            lost = await postgres.store.write(
-                Batch(TENANT, [segment(f"{number}", entities=["Lost"])])
-            )
+            lost = await postgres.store.write(batch_of(segment(f"{number}", entities=["Lost"])))
         await embed(postgres)
         position, _ = await bootstrap(postgres)
         assert set(await postgres.store.known_names(TENANT)) == {"ann", "lost"}
@@ -173,7 +170,7 @@ async def test_lost_transactions_hide_no_later_write(pair: Pair) -> None:
 
         assert await eventually(postgres.store.ready)
         assert await postgres.store.count(TENANT, ids("0", "9")) == 0
-        new = await postgres.store.write(Batch(TENANT, [segment("new", entities=["Bob"])]))
+        new = await postgres.store.write(batch_of(segment("new", entities=["Bob"])))
         assert max(new.token.xids) <= max(lost.token.xids), "the ids are not given again"
         with pytest.raises(FeedLostError):
             await postgres.feed.changes_since(position, MODEL)

@@ -20,7 +20,7 @@ from serving.ports.memory_store import Batch
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryAccessLog
 from tests.integration.postgres.log.following import eventually, scalar, waits_for_lock
-from tests.support.builders import TENANT, days, fact, ids, scope, segment
+from tests.support.builders import TENANT, batch_of, days, fact, ids, scope, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -64,7 +64,7 @@ async def test_accesses_are_stored_by_tenant_and_item(postgres: Postgres) -> Non
 
 
 async def test_remaining_accesses_are_stored_at_the_end(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     log = PostgresAccessLog(postgres.database)
     await log.open()
     log.record(TENANT, ids("a"))
@@ -78,7 +78,7 @@ async def test_memory_for_counts_is_bounded(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.adapters.postgres.reads.access_log.MAX_PENDING", 1)
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await postgres.store.write(batch_of(segment("a"), segment("b")))
 
     postgres.access.record(TENANT, ids("a", "b", "a"))
     await postgres.access.flush()
@@ -96,7 +96,7 @@ async def test_an_idle_log_writes_nothing(postgres: Postgres) -> None:
 
 async def test_access_being_stored_counts_once(postgres: Postgres) -> None:
     log = PostgresAccessLog(postgres.database)
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     log.record(TENANT, ids("a"))
 
     async with postgres.database.transaction() as connection:
@@ -132,7 +132,7 @@ class SlowToSaySo(Database):
 async def test_access_stored_without_acknowledgement_counts_once(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     async with SlowToSaySo(postgres_dsn) as database:
         log = PostgresAccessLog(database)
         log.record(TENANT, ids("a"))
@@ -148,10 +148,7 @@ async def test_access_stored_without_acknowledgement_counts_once(
 
 async def test_count_of_former_version_finds_its_tenant(postgres: Postgres) -> None:
     await postgres.store.write(
-        Batch(
-            TENANT,
-            [segment("a", event_time=TODAY - days(2)), segment("b", event_time=TODAY - days(1))],
-        )
+        batch_of(segment("a", event_time=TODAY - days(2)), segment("b", event_time=TODAY - days(1)))
     )
     async with postgres.database.work() as connection:
         await connection.execute(

@@ -12,7 +12,7 @@ from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName, segment_id
 from serving.ports.memory_store import Batch, Selector
-from tests.support.builders import TENANT, segment
+from tests.support.builders import TENANT, batch_of, segment
 from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
@@ -22,20 +22,20 @@ async def test_names_of_another_process_are_known_at_once(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
+        await postgres.store.write(batch_of(segment("a", entities=("Goa",))))
         before = dict(await other.store.known_names(TENANT))
 
-        await postgres.store.write(Batch(TENANT, [segment("b", entities=("Rome", "Goa"))]))
+        await postgres.store.write(batch_of(segment("b", entities=("Rome", "Goa"))))
 
         assert before == {"goa": "Goa"}
         assert await other.store.known_names(TENANT) == {"goa": "Goa", "rome": "Rome"}
 
 
 async def test_a_name_committed_late_is_not_missed(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     async with postgres.database.transaction() as slow:
         await slow.execute("INSERT INTO entity SELECT id, 'slow', 'Slow' FROM tenant")
-        await postgres.store.write(Batch(TENANT, [segment("b", entities=("Quick",))]))
+        await postgres.store.write(batch_of(segment("b", entities=("Quick",))))
         during = dict(await postgres.store.known_names(TENANT))
 
     assert during == {"quick": "Quick"}
@@ -49,11 +49,11 @@ async def test_names_erased_elsewhere_are_forgotten_at_once(
     postgres: Postgres, postgres_dsn: str, selector: Selector
 ) -> None:
     async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
+        await postgres.store.write(batch_of(segment("a", entities=("Goa",))))
         await other.store.known_names(TENANT)
 
         await postgres.store.erase(TENANT, selector)
-        await postgres.store.write(Batch(TENANT, [segment("b", entities=("Rome",))]))
+        await postgres.store.write(batch_of(segment("b", entities=("Rome",))))
 
         assert await other.store.known_names(TENANT) == {"rome": "Rome"}
 
@@ -75,7 +75,7 @@ async def test_memory_for_names_is_bounded(
 async def test_slow_name_load_is_cached_for_the_next_query(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", entities=("Melanie",))]))
+    await postgres.store.write(batch_of(segment("a", entities=("Melanie",))))
     async with Postgres(postgres_dsn, work_connections=1) as other:
         async with other.database.work():  # so that none is left to read with
             with pytest.raises(TimeoutError):
@@ -99,9 +99,7 @@ async def test_a_question_without_an_unknown_word_needs_no_connection(
     postgres: Postgres, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.adapters.postgres.words.known_names.UNCHECKED_S", math.inf)
-    await postgres.store.write(
-        Batch(TENANT, [segment("a", "We sail", entities=("Melanie", "Deborah"))])
-    )
+    await postgres.store.write(batch_of(segment("a", "We sail", entities=("Melanie", "Deborah"))))
     async with Postgres(postgres_dsn, search_connections=1) as other:
         for _ in range(2):  # the first reads the names, the second the words that resemble one
             assert await meant(other, *PLAIN, "Deb") == {"Deb": "Deborah"}
@@ -122,10 +120,10 @@ async def test_a_question_without_an_unknown_word_needs_no_connection(
 
 
 async def test_a_name_that_was_just_written_is_meant(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", entities=("Deborah",))]))
+    await postgres.store.write(batch_of(segment("a", entities=("Deborah",))))
     assert await meant(postgres, "Melony") == {}
 
-    await postgres.store.write(Batch(TENANT, [segment("b", entities=("Melanie",))]))
+    await postgres.store.write(batch_of(segment("b", entities=("Melanie",))))
 
     assert await meant(postgres, "Melony") == {"Melony": "Melanie"}
 
@@ -134,11 +132,11 @@ async def test_announced_name_of_another_process_is_matched(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(Batch(TENANT, [segment("a", entities=("Deborah",))]))
+        await postgres.store.write(batch_of(segment("a", entities=("Deborah",))))
         assert await meant(other, "Melony") == {}
         before = other.notifications.received([Channel.CHANGES])
 
-        await postgres.store.write(Batch(TENANT, [segment("b", entities=("Melanie",))]))
+        await postgres.store.write(batch_of(segment("b", entities=("Melanie",))))
         await other.notifications.wait_beyond(before, [Channel.CHANGES], 10)
 
         assert await meant(other, "Melony") == {"Melony": "Melanie"}
@@ -147,7 +145,7 @@ async def test_announced_name_of_another_process_is_matched(
 async def test_names_are_reread_without_announcements(postgres: Postgres) -> None:
     now_s = 0.0
     names = KnownNames(postgres.database, postgres.notifications, clock=lambda: now_s)
-    await postgres.store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
+    await postgres.store.write(batch_of(segment("a", entities=("Goa",))))
     assert names.current(TENANT) is None
     while names.current(TENANT) is None:  # until the announcement of the write has come
         await names.of_tenant(TENANT)

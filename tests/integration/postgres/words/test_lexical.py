@@ -19,7 +19,7 @@ from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.ports.memory_store import Batch
 from tests.integration.postgres.words.searching import ids_of, search
-from tests.support.builders import NOON, TENANT, days, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -59,12 +59,7 @@ async def found(
     """The ids found, best first."""
     return ids_of(
         await search(
-            postgres.lexical,
-            text,
-            case.words,
-            enough=case.enough,
-            tenant=tenant,
-            filter_=filter_,
+            postgres.lexical, text, case.words, enough=case.enough, tenant=tenant, filter_=filter_
         )
     )
 
@@ -75,9 +70,7 @@ async def found(
 @EVERY_CASE
 async def test_title_and_speaker_are_searched_too(postgres: Postgres, case: SearchCase) -> None:
     await postgres.store.write(
-        Batch(
-            TENANT, [segment("a", title="Voyages"), segment("b", speaker="Ann"), segment("c", "no")]
-        )
+        batch_of(segment("a", title="Voyages"), segment("b", speaker="Ann"), segment("c", "no"))
     )
 
     assert await found(postgres, "voyage", case) == ["a"]
@@ -86,7 +79,7 @@ async def test_title_and_speaker_are_searched_too(postgres: Postgres, case: Sear
 
 async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> None:
     said = [segment(name, event_time=NOON - days(ago)) for name, ago in (("a", 1), ("b", 3))]
-    await postgres.store.write(Batch(TENANT, [*said, segment("c", event_time=NOON - days(2))]))
+    await postgres.store.write(batch_of(*said, segment("c", event_time=NOON - days(2))))
 
     assert await found(postgres, "Goa") == ["b", "c", "a"]
 
@@ -95,8 +88,8 @@ async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> N
 async def test_updated_text_is_found_by_new_words_only(
     postgres: Postgres, case: SearchCase
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", "sailing")]))
-    await postgres.store.write(Batch(TENANT, [segment("a", "flying")]))
+    await postgres.store.write(batch_of(segment("a", "sailing")))
+    await postgres.store.write(batch_of(segment("a", "flying")))
 
     assert await found(postgres, "sailing", case) == []
     assert await found(postgres, "flying", case) == ["a"]
@@ -108,7 +101,7 @@ async def test_words_are_those_of_the_tenants_language(
 ) -> None:
     german = TenantName("german")
     await postgres.store.write(Batch(german, [segment("a", "Die Häuser am Meer")], "german"))
-    await postgres.store.write(Batch(TENANT, [segment("a", "Die Häuser am Meer")]))
+    await postgres.store.write(batch_of(segment("a", "Die Häuser am Meer")))
 
     assert await found(postgres, "Haus", case, tenant=german) == ["a"]
     assert await found(postgres, "Haus", case) == []
@@ -134,7 +127,7 @@ async def test_words_are_those_of_the_tenants_language(
     ids=range(13),
 )
 async def test_no_text_is_an_error(postgres: Postgres, text: str) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", "Goa")]))
+    await postgres.store.write(batch_of(segment("a", "Goa")))
 
     for case in CASES.values():
         assert set(await found(postgres, text, case)) <= {"a"}
@@ -143,13 +136,12 @@ async def test_no_text_is_an_error(postgres: Postgres, text: str) -> None:
 
 @EVERY_CASE
 @pytest.mark.parametrize(
-    "address",
-    ["x.org/it's", "http://x.org/a&b=c'd", "x.org/it''s", "x.org/%(any)s"],
+    "address", ["x.org/it's", "http://x.org/a&b=c'd", "x.org/it''s", "x.org/%(any)s"]
 )
 async def test_a_word_is_found_whatever_characters_it_has(
     postgres: Postgres, case: SearchCase, address: str
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", address), segment("b", "y.com/q&e")]))
+    await postgres.store.write(batch_of(segment("a", address), segment("b", "y.com/q&e")))
 
     assert await found(postgres, address, case) == ["a"]
 
@@ -160,7 +152,7 @@ async def test_the_longest_question_of_different_words_is_no_error(
 ) -> None:
     words = [first + second for first, second in product(ascii_lowercase + digits, repeat=2)]
     words += [f"q{word}" for word in words]
-    await postgres.store.write(Batch(TENANT, [segment("a", " ".join(words))]))
+    await postgres.store.write(batch_of(segment("a", " ".join(words))))
 
     assert await found(postgres, " ".join(words)[:8192], case) == ["a"]
 
@@ -188,8 +180,8 @@ async def test_function_words_do_not_count_beside_others(
 async def test_equal_scores_are_ordered_by_id(postgres: Postgres, case: SearchCase) -> None:
     # One by one, and among others, so that they are not read in the order of their ids.
     for id_ in "dacb":
-        await postgres.store.write(Batch(TENANT, [segment(id_)]))
-    await postgres.store.write(Batch(TENANT, [segment(f"e{n}", "Rome") for n in range(300)]))
+        await postgres.store.write(batch_of(segment(id_)))
+    await postgres.store.write(batch_of(*(segment(f"e{n}", "Rome") for n in range(300))))
     async with postgres.database.work() as connection:
         await connection.execute("ANALYZE segment")
     text = "Goa unmentioned" if case == CASES["all, then any"] else "Goa"
@@ -203,7 +195,7 @@ async def test_equal_scores_are_ordered_by_id(postgres: Postgres, case: SearchCa
 async def test_names_of_any_script_can_be_filtered(postgres: Postgres) -> None:
     # One character that the key of a name writes as eighteen.
     longest = "\ufdfa" * 85
-    await postgres.store.write(Batch(TENANT, [segment("a", speaker=longest, entities=(longest,))]))
+    await postgres.store.write(batch_of(segment("a", speaker=longest, entities=(longest,))))
 
     assert await found(postgres, "Goa", filter_=Filter(speakers=(longest,))) == ["a"]
 
@@ -267,7 +259,7 @@ async def test_filters_mean_what_the_domain_says_they_mean(
 
 @EVERY_CASE
 async def test_times_of_storing_filter_too(postgres: Postgres, case: SearchCase) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     (stored,) = await postgres.catalog.list_segments(TENANT, Filter(), "", 1)
     assert stored.created_at is not None
 
@@ -284,14 +276,11 @@ async def test_times_of_storing_filter_too(postgres: Postgres, case: SearchCase)
 
 async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgres) -> None:
     await postgres.store.write(
-        Batch(
-            TENANT,
-            [
-                segment("common", "the boat and the boat and the boat"),
-                segment("rare", "a boat named Argo"),
-                *(segment(f"other {place}", "some boat") for place in range(10)),
-            ],
-        ),
+        batch_of(
+            segment("common", "the boat and the boat and the boat"),
+            segment("rare", "a boat named Argo"),
+            *(segment(f"other {place}", "some boat") for place in range(10)),
+        )
     )
 
     assert (await found(postgres, "the boat Argo"))[0] == "rare"
@@ -299,13 +288,12 @@ async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgr
 
 async def test_the_answer_is_filled_though_the_plan_left_rows_out(postgres: Postgres) -> None:
     await postgres.store.write(
-        Batch(
-            TENANT,
-            [
+        batch_of(
+            *(
                 segment(f"{place:02}", "boat" + (" Argo" if place < 5 else ""))
                 for place in range(30)
-            ],
-        ),
+            )
+        )
     )
     narrow = PostgresLexicalSearch(
         postgres.database, postgres.notifications, Budget(all_rows=10, candidates=6, postings=100)
@@ -327,9 +315,7 @@ BOATS = [
 
 
 async def test_cover_density_counts_places_and_not_rarity(postgres: Postgres) -> None:
-    await postgres.store.write(
-        Batch(TENANT, [*BOATS, *(segment(f"{n}", "some boat") for n in "12")])
-    )
+    await postgres.store.write(batch_of(*BOATS, *(segment(f"{n}", "some boat") for n in "12")))
 
     candidates = await search(postgres.lexical, "the boat Argo", ANY)
 
@@ -406,14 +392,14 @@ REPEATED = segment("repeated", "Argo sailed. " * 30)
 
 
 async def test_repeated_words_can_outrank_all_words(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [*VOYAGE, REPEATED]))
+    await postgres.store.write(batch_of(*VOYAGE, REPEATED))
 
     assert [*await voyage(postgres, enough=2)][:2] == ["repeated", "all"]
 
 
 async def test_rows_with_all_words_can_fill_the_depth(postgres: Postgres) -> None:
     await postgres.store.write(
-        Batch(TENANT, [*VOYAGE, REPEATED, segment("too", "Argo sailed to Goa, too")])
+        batch_of(*VOYAGE, REPEATED, segment("too", "Argo sailed to Goa, too"))
     )
 
     candidates = await search(
@@ -467,7 +453,7 @@ async def test_keywords_are_found_like_the_text_and_read_back(postgres: Postgres
 async def test_changed_keywords_are_a_change_of_the_segment(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, PARTS))
 
-    await postgres.store.write(Batch(TENANT, [replace(PARTS[2], keywords=("Porto",))]))
+    await postgres.store.write(batch_of(replace(PARTS[2], keywords=("Porto",))))
 
     assert "keywords" not in ids_of(await search(postgres.lexical, "Goa"))
     assert ids_of(await search(postgres.lexical, "Porto")) == ["keywords"]

@@ -17,7 +17,7 @@ from serving.domain.items.records import TenantName
 from serving.ports.memory_store import Batch
 from tests.integration.postgres.log.following import eventually, scalar, waits_for_lock
 from tests.integration.postgres.words.searching import ids_of, search
-from tests.support.builders import TENANT, segment
+from tests.support.builders import TENANT, batch_of, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -63,7 +63,7 @@ async def test_stored_segments_get_their_words(dsn: str) -> None:
         async with postgres.database.work() as connection:
             rewritten = "SELECT tsv::text FROM segment WHERE id = 'code'"
             before = await scalar(connection, rewritten)
-            await postgres.store.write(Batch(TENANT, [segment("code", "Other.")]))
+            await postgres.store.write(batch_of(segment("code", "Other.")))
             await postgres.store.write(Batch(TENANT, SAID))
             assert await scalar(connection, rewritten) == before
     assert await rewrite_outdated_words(dsn) == 0

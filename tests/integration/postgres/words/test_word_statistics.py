@@ -19,7 +19,7 @@ from serving.domain.items.records import TenantName
 from serving.ports.memory_store import Batch
 from tests.integration.postgres.log.following import eventually, scalar
 from tests.integration.postgres.words.searching import search
-from tests.support.builders import TENANT, ids, segment
+from tests.support.builders import TENANT, batch_of, ids, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -34,15 +34,12 @@ async def tenant_id(postgres: Postgres, tenant: TenantName) -> int:
 async def fill(postgres: Postgres) -> None:
     """A tenant with four segments, of two and three words, and another with long ones."""
     await postgres.store.write(
-        Batch(
-            TENANT,
-            [
-                segment("a", "boat harbour"),
-                segment("b", "boat harbour"),
-                segment("c", "boat island"),
-                segment("d", "boat sail wind"),
-            ],
-        ),
+        batch_of(
+            segment("a", "boat harbour"),
+            segment("b", "boat harbour"),
+            segment("c", "boat island"),
+            segment("d", "boat sail wind"),
+        )
     )
     await postgres.store.write(
         Batch(
@@ -96,7 +93,7 @@ async def test_old_statistics_are_used_once_and_recounted(postgres: Postgres) ->
             return (await cache.of_tenant(connection, number)).segments == segments
 
     assert await counted(4)
-    await postgres.store.write(Batch(TENANT, [segment("e")]))
+    await postgres.store.write(batch_of(segment("e")))
     assert await counted(4)
     now = 10.0
     assert await counted(4)

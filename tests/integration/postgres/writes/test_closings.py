@@ -14,7 +14,7 @@ from serving.domain.items.superseding import closings_of
 from serving.domain.items.validity import Closing
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, items, project_graph
-from tests.support.builders import NOON, TENANT, days, fact
+from tests.support.builders import NOON, TENANT, batch_of, days, fact
 
 # So that the tests notice a statement without its tenant.
 pytestmark = [pytest.mark.postgres, pytest.mark.without_row_security]
@@ -55,22 +55,22 @@ async def test_writers_side_by_side_leave_one_history(postgres: Postgres) -> Non
 
 
 async def test_rows_of_a_former_version_are_closed_too(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [home("old", 0, single_valued=False)]))
+    await postgres.store.write(batch_of(home("old", 0, single_valued=False)))
     async with postgres.database.work() as connection:
         await connection.execute("UPDATE fact SET topic = NULL")
 
-    await postgres.store.write(Batch(TENANT, [home("new", 1)]))
+    await postgres.store.write(batch_of(home("new", 1)))
 
     assert await closers(postgres) == {"new": [], "old": ["new"]}
 
 
 async def test_rows_of_a_former_version_are_of_one_tenant(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [fact("old", "Bob", "likes", "tea")]))
+    await postgres.store.write(batch_of(fact("old", "Bob", "likes", "tea")))
     await postgres.store.write(Batch(TenantName("other"), [home("old", 0, single_valued=False)]))
     async with postgres.database.work() as connection:
         await connection.execute("UPDATE fact SET topic = NULL")
 
-    await postgres.store.write(Batch(TENANT, [home("new", 1)]))
+    await postgres.store.write(batch_of(home("new", 1)))
 
     assert await closers(postgres) == {"new": [], "old": []}
 
@@ -92,10 +92,10 @@ async def test_closing_by_id_stays_in_its_tenant(postgres: Postgres) -> None:
 
 
 async def test_a_closed_fact_is_logged_with_what_closed_it(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [home("a", 0), fact("other", "Bob", "met", "Ann")]))
+    await postgres.store.write(batch_of(home("a", 0), fact("other", "Bob", "met", "Ann")))
     await logged(postgres)
 
-    receipt = await postgres.store.write(Batch(TENANT, [home("b", 1)]))
+    receipt = await postgres.store.write(batch_of(home("b", 1)))
     batch = await postgres.change_log.next_batch("graph", None, 1000)
 
     assert sorted(items(batch)) == [fact_id("a"), fact_id("b")]
@@ -104,27 +104,25 @@ async def test_a_closed_fact_is_logged_with_what_closed_it(postgres: Postgres) -
 
 async def test_a_new_value_changes_the_one_before_it_alone(postgres: Postgres) -> None:
     for day in range(5):
-        await postgres.store.write(
-            Batch(TENANT, [home(f"{day}", day, recorded_at=NOON + days(day))])
-        )
+        await postgres.store.write(batch_of(home(f"{day}", day, recorded_at=NOON + days(day))))
     await logged(postgres)
 
-    await postgres.store.write(Batch(TENANT, [home("5", 5, recorded_at=NOON + days(5))]))
+    await postgres.store.write(batch_of(home("5", 5, recorded_at=NOON + days(5))))
 
     assert await logged(postgres) == [fact_id("4"), fact_id("5")]
 
 
 async def test_a_repeat_logs_nothing(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [home("a", 0), home("b", 1)]))
+    await postgres.store.write(batch_of(home("a", 0), home("b", 1)))
     await logged(postgres)
 
-    await postgres.store.write(Batch(TENANT, [home("b", 1), home("a", 0)]))
+    await postgres.store.write(batch_of(home("b", 1), home("a", 0)))
 
     assert await logged(postgres) == []
 
 
 async def test_reopened_fact_is_logged_with_the_erasure(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [home("a", 0), home("b", 1)]))
+    await postgres.store.write(batch_of(home("a", 0), home("b", 1)))
     await logged(postgres)
 
     receipt = await postgres.store.erase(TENANT, Selector(items=(fact_id("b"),)))
@@ -135,12 +133,12 @@ async def test_reopened_fact_is_logged_with_the_erasure(postgres: Postgres) -> N
 
 
 async def test_the_projections_follow_a_closed_fact(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [home("a", 0)]))
+    await postgres.store.write(batch_of(home("a", 0)))
     await embed(postgres)
     await project_graph(postgres)
     position, _ = await bootstrap(postgres)
 
-    await postgres.store.write(Batch(TENANT, [home("b", 1, recorded_at=NOON + days(2))]))
+    await postgres.store.write(batch_of(home("b", 1, recorded_at=NOON + days(2))))
     changes = await project_graph(postgres)
     delta = await postgres.feed.changes_since(position, MODEL)
     _, all_rows = await bootstrap(postgres)

@@ -9,7 +9,7 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.domain.items.records import TenantName, fact_id, segment_id
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import embed, scalar
-from tests.support.builders import TENANT, fact, segment
+from tests.support.builders import TENANT, batch_of, fact, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -117,10 +117,10 @@ async def test_other_tenants_keep_all_they_have(postgres: Postgres) -> None:
 
 
 async def test_a_former_text_is_gone_with_its_vector(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", f"{MARK} before")]))
+    await postgres.store.write(batch_of(segment("a", f"{MARK} before")))
     await embed(postgres)
 
-    await postgres.store.write(Batch(TENANT, [segment("a", "after")]))
+    await postgres.store.write(batch_of(segment("a", "after")))
 
     assert await tables_with(postgres, MARK) == []
     assert (await rows_of_key(postgres, 1))["embedding"] == 0

@@ -27,10 +27,10 @@ from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser, Forgotten
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
-from serving.ports.memory_store import Batch, Selector
+from serving.ports.memory_store import Selector
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.integration.postgres.writes.test_erasure import MARK, rows_of_key, tables_with
-from tests.support.builders import TENANT, fact, segment
+from tests.support.builders import TENANT, batch_of, fact, segment
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
 
@@ -43,12 +43,7 @@ OTHER_SELECTORS = {
 }
 COMMITTING = "erasure.note_erasure"
 """The last statement of the transaction."""
-CHANGES = (
-    COMMITTING,
-    "store.erase",
-    "graph.apply",
-    "change_log.advance",
-)
+CHANGES = (COMMITTING, "store.erase", "graph.apply", "change_log.advance")
 READS = (
     "store.count",
     "store.count_derived",
@@ -166,11 +161,7 @@ class Stores:
             embedding = Projector(log, EmbeddingWork(log, embedder))
             drawing = Projector(log, GraphWork(log, watched("graph", graph)))
             try:
-                async with (
-                    in_background(embedding.run()),
-                    in_background(drawing.run()),
-                    index,
-                ):
+                async with in_background(embedding.run()), in_background(drawing.run()), index:
                     yield Process(postgres, index, graph, eraser)
             finally:
                 await graph.close()
@@ -192,7 +183,7 @@ async def stores(postgres_dsn: str, neo4j_uri: str, neo4j_graph: Neo4jGraph) -> 
     about = fact("f", f"{MARK} subject", MARK, f"{MARK} object", evidence=("a",))
     async with stores.process(Kill()) as process:
         postgres = process.postgres
-        token = (await postgres.store.write(Batch(TENANT, [said, about]))).token
+        token = (await postgres.store.write(batch_of(said, about))).token
         assert await process.index.caught_up(token, Deadline.after(60))
         assert await postgres.consistency.graph_has_seen(token, Deadline.after(60))
         postgres.access.record(TENANT, [segment_id("a"), fact_id("f")])

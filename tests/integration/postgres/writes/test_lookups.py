@@ -20,12 +20,12 @@ from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.lookups import LookupKey
 from serving.ports.embedding import VectorLike, Vectors
 from serving.ports.graph import GraphChanges
-from serving.ports.memory_store import Batch, EraseReceipt, Selector
+from serving.ports.memory_store import EraseReceipt, Selector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, FakeEncoder
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
 from tests.integration.postgres.log.following import bootstrap, project_graph
-from tests.support.builders import NOON, TENANT, days, fact, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
 
@@ -118,7 +118,7 @@ def meanings(texts: list[str]) -> list[Vectors]:
 
 @pytest.fixture
 async def stores(postgres: Postgres, neo4j_graph: Neo4jGraph) -> Stores:
-    await postgres.store.write(Batch(TENANT, [SAID, *ALIKE, OVER]))
+    await postgres.store.write(batch_of(SAID, *ALIKE, OVER))
     await store_vectors(postgres, meanings)
     _, rows = await bootstrap(postgres, FAKE_MODEL)
     engine = ExactIndex(FAKE_MODEL.dimension)
@@ -129,7 +129,7 @@ async def stores(postgres: Postgres, neo4j_graph: Neo4jGraph) -> Stores:
 
 async def test_remaining_item_is_found_by_text_and_vector(stores: Stores) -> None:
     async def is_back(_: EraseReceipt) -> None:
-        await stores.postgres.store.write(Batch(TENANT, [SAID]))
+        await stores.postgres.store.write(batch_of(SAID))
 
     assert await stores.forget(then=is_back) == {
         ("postgres", LookupKey.TEXT): (1, 1),
@@ -153,7 +153,7 @@ async def test_erased_item_is_not_confused_with_similar_ones(stores: Stores) -> 
 
 async def test_a_vector_of_nothing_is_not_asked_for(postgres: Postgres) -> None:
     """An index refuses to search for it."""
-    await postgres.store.write(Batch(TENANT, [SAID]))
+    await postgres.store.write(batch_of(SAID))
     nothing = np.zeros((1, FAKE_MODEL.dimension), np.float32)
     await store_vectors(postgres, lambda texts: [nothing for _ in texts])
 

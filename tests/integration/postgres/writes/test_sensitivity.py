@@ -24,7 +24,7 @@ from tests.integration.postgres.log.following import (
     waits_for_lock,
 )
 from tests.integration.postgres.words.searching import search
-from tests.support.builders import TENANT, fact, ids, segment
+from tests.support.builders import TENANT, batch_of, fact, ids, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -34,10 +34,7 @@ RESTING = fact("f", "Ann", "likes", "Goa", evidence=("a", "b"))
 def shown(changes: GraphChanges) -> list[ItemId]:
     """The items that the graph receives."""
     return sorted(
-        [
-            *(row.segment.item for row in changes.segments),
-            *(row.fact.item for row in changes.facts),
-        ]
+        [*(row.segment.item for row in changes.segments), *(row.fact.item for row in changes.facts)]
     )
 
 
@@ -53,7 +50,7 @@ async def embedded(postgres: Postgres) -> list[ItemId]:
 
 
 async def test_a_sensitive_segment_is_found_by_words_only(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", sensitive=True)]))
+    await postgres.store.write(batch_of(segment("a", sensitive=True)))
 
     found = await search(postgres.lexical, "Goa")
 
@@ -63,7 +60,7 @@ async def test_a_sensitive_segment_is_found_by_words_only(postgres: Postgres) ->
 
 
 async def test_fact_with_sensitive_evidence_is_not_projected(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b", sensitive=True), RESTING]))
+    await postgres.store.write(batch_of(segment("a"), segment("b", sensitive=True), RESTING))
 
     assert await embed(postgres) == ids("a")
     changes = await project_graph(postgres)
@@ -74,12 +71,12 @@ async def test_fact_with_sensitive_evidence_is_not_projected(postgres: Postgres)
 async def test_turning_sensitive_takes_the_vectors_in_the_same_transaction(
     postgres: Postgres,
 ) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b"), RESTING]))
+    await postgres.store.write(batch_of(segment("a"), segment("b"), RESTING))
     await embed(postgres)
     position, _ = await bootstrap(postgres)
     await project_graph(postgres)
 
-    await postgres.store.write(Batch(TENANT, [segment("b", sensitive=True)]))
+    await postgres.store.write(batch_of(segment("b", sensitive=True)))
 
     async with postgres.database.work() as connection:
         assert await scalar(connection, "SELECT count(*) FROM embedding") == 1
@@ -90,29 +87,29 @@ async def test_turning_sensitive_takes_the_vectors_in_the_same_transaction(
 
 
 async def test_ceasing_to_be_sensitive_brings_the_facts_back(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b", sensitive=True), RESTING]))
+    await postgres.store.write(batch_of(segment("a"), segment("b", sensitive=True), RESTING))
     await embed(postgres)
     await project_graph(postgres)
 
-    await postgres.store.write(Batch(TENANT, [segment("b")]))
+    await postgres.store.write(batch_of(segment("b")))
 
     assert sorted(await embed(postgres)) == [fact_id("f"), segment_id("b")]
     assert shown(await project_graph(postgres)) == [fact_id("f"), segment_id("b")]
 
 
 async def test_a_sensitive_segment_that_comes_after_the_fact_hides_it(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), RESTING]))
+    await postgres.store.write(batch_of(segment("a"), RESTING))
     await embed(postgres)
     await project_graph(postgres)
 
-    await postgres.store.write(Batch(TENANT, [segment("b", sensitive=True)]))
+    await postgres.store.write(batch_of(segment("b", sensitive=True)))
 
     assert await embedded(postgres) == ids("a")
     assert removed(await project_graph(postgres)) == [fact_id("f"), segment_id("b")]
 
 
 async def test_fact_returns_after_erasure_of_sensitive_evidence(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), segment("b", sensitive=True), RESTING]))
+    await postgres.store.write(batch_of(segment("a"), segment("b", sensitive=True), RESTING))
     await embed(postgres)
     await project_graph(postgres)
 
@@ -124,17 +121,17 @@ async def test_fact_returns_after_erasure_of_sensitive_evidence(postgres: Postgr
 
 
 async def test_a_fact_that_turns_sensitive_itself_loses_its_vector(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [fact("f", "x", "y", "z")]))
+    await postgres.store.write(batch_of(fact("f", "x", "y", "z")))
     await embed(postgres)
 
-    await postgres.store.write(Batch(TENANT, [fact("f", "x", "y", "z", sensitive=True)]))
+    await postgres.store.write(batch_of(fact("f", "x", "y", "z", sensitive=True)))
 
     assert await embedded(postgres) == []
     assert await embed(postgres) == []
 
 
 async def test_another_tenants_sensitive_segment_hides_nothing(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a"), RESTING]))
+    await postgres.store.write(batch_of(segment("a"), RESTING))
 
     await postgres.store.write(Batch(TenantName("other"), [segment("b", sensitive=True)]))
 
@@ -142,14 +139,12 @@ async def test_another_tenants_sensitive_segment_hides_nothing(postgres: Postgre
 
 
 async def test_segment_turns_sensitive_after_facts_being_written(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a")]))
+    await postgres.store.write(batch_of(segment("a")))
     batch = Batch(tenant=TENANT, items=[fact("f", "x", "y", "z", evidence=("b",))])
 
     async with postgres.database.transaction() as connection:
         await write_batch(connection, batch, exclusive=False)
-        hiding = asyncio.create_task(
-            postgres.store.write(Batch(TENANT, [segment("b", sensitive=True)]))
-        )
+        hiding = asyncio.create_task(postgres.store.write(batch_of(segment("b", sensitive=True))))
         assert await eventually(lambda: waits_for_lock(postgres))
     receipt = await hiding
 
@@ -164,7 +159,7 @@ async def test_segment_turns_sensitive_after_facts_being_written(postgres: Postg
 
 
 async def test_a_name_that_is_being_written_is_not_forgotten(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, [segment("a", entities=("Goa",))]))
+    await postgres.store.write(batch_of(segment("a", entities=("Goa",))))
     batch = Batch(tenant=TENANT, items=[segment("b", entities=("Goa",))])
 
     async def waits_or_ends() -> bool:
@@ -172,7 +167,7 @@ async def test_a_name_that_is_being_written_is_not_forgotten(postgres: Postgres)
 
     async with postgres.database.transaction() as connection:
         await write_batch(connection, batch, exclusive=False)
-        dropping = asyncio.create_task(postgres.store.write(Batch(TENANT, [segment("a")])))
+        dropping = asyncio.create_task(postgres.store.write(batch_of(segment("a"))))
         assert await eventually(waits_or_ends)
     await dropping
 
@@ -181,14 +176,14 @@ async def test_a_name_that_is_being_written_is_not_forgotten(postgres: Postgres)
 
 async def test_fact_waits_for_segment_that_turns_sensitive(postgres: Postgres) -> None:
     names = [f"{place:02}" for place in range(12)]
-    await postgres.store.write(Batch(TENANT, [segment(name) for name in names]))
+    await postgres.store.write(batch_of(*(segment(name) for name in names)))
     await embed(postgres)
 
     async def tell(name: str) -> None:
-        await postgres.store.write(Batch(TENANT, [fact(name, "x", "y", name, evidence=(name,))]))
+        await postgres.store.write(batch_of(fact(name, "x", "y", name, evidence=(name,))))
 
     async def hide(name: str) -> None:
-        await postgres.store.write(Batch(TENANT, [segment(name, sensitive=True)]))
+        await postgres.store.write(batch_of(segment(name, sensitive=True)))
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         for name in names:
@@ -250,7 +245,7 @@ async def test_the_schema_rejects_hiding_a_row_without_deleting_its_vector(
 
 async def test_sensitive_words_are_not_counted(postgres: Postgres) -> None:
     hidden = [segment(name, "xyzzy boat", sensitive=True) for name in "ab"]
-    await postgres.store.write(Batch(TENANT, [*hidden, segment("c", "boat"), segment("d", "boat")]))
+    await postgres.store.write(batch_of(*hidden, segment("c", "boat"), segment("d", "boat")))
 
     async with postgres.database.work() as connection:
         tenant_id = await scalar(connection, "SELECT id FROM tenant")
@@ -276,7 +271,7 @@ async def test_no_statistics_of_the_planner_quote_a_text(postgres: Postgres) -> 
         for place in range(10)
     ]
     known = [fact(f"{place}", "subject", f"relation {place}", "object") for place in range(10)]
-    await postgres.store.write(Batch(TENANT, [*said, *known]))
+    await postgres.store.write(batch_of(*said, *known))
 
     async with postgres.database.work() as connection:
         for column in CONTENT[:8]:  # as before the migration, whose repetition does no harm

@@ -21,17 +21,14 @@ from serving.ports.memory_store import Batch, Selector
 from serving.ports.verification import Difference, Finding
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
 from tests.integration.postgres.words.searching import ids_of, search
-from tests.support.builders import NOON, TENANT, fact, ids, scope, segment
+from tests.support.builders import NOON, TENANT, batch_of, fact, ids, scope, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = [pytest.mark.postgres, pytest.mark.without_row_security]
 
 OTHER = TenantName("other")
 MY_SEGMENT = segment("a", "mine", speaker="Ann", session="monday", entities=("Goa",))
-MINE: list[Item] = [
-    MY_SEGMENT,
-    fact("f", "Ann", "likes", "Goa", evidence=("a",)),
-]
+MINE: list[Item] = [MY_SEGMENT, fact("f", "Ann", "likes", "Goa", evidence=("a",))]
 THEIRS: list[Item] = [
     segment("a", "theirs", speaker="Ann", session="monday", entities=("Goa",)),
     segment("b", "theirs too", entities=("Rome",)),
@@ -158,7 +155,7 @@ async def test_erasing_touches_one_tenant(both: Postgres, selector: Selector) ->
 
 
 async def test_erasing_a_name_leaves_it_to_another_tenant(both: Postgres) -> None:
-    await both.store.write(Batch(TENANT, [segment("p", entities=("Paris",))]))
+    await both.store.write(batch_of(segment("p", entities=("Paris",))))
     async with both.database.work() as connection:  # a name that nothing uses
         await connection.execute(
             "INSERT INTO entity (tenant_id, name_key, name) "
@@ -191,7 +188,7 @@ async def test_projections_are_given_each_item_under_its_tenant(both: Postgres) 
 
 async def test_the_feed_reads_the_changes_of_the_tenant_that_changed(both: Postgres) -> None:
     position, _ = await bootstrap(both)
-    await both.store.write(Batch(TENANT, [replace(MY_SEGMENT, importance=1.0)]))
+    await both.store.write(batch_of(replace(MY_SEGMENT, importance=1.0)))
 
     delta = await both.feed.changes_since(position, MODEL)
 
@@ -225,14 +222,11 @@ async def test_a_write_waits_for_no_row_of_another_tenant(both: Postgres) -> Non
 async def test_erasure_ignores_closings_of_other_tenants(both: Postgres) -> None:
     # "g" closes "h"; the other tenant's "g" has the segment "b" as evidence, which is erased.
     await both.store.write(
-        Batch(
-            TENANT,
-            [
-                segment("b"),
-                fact("g", "Bob", "met", "Cid", closes=("h",)),
-                fact("h", "Bob", "met", "Al"),
-            ],
-        ),
+        batch_of(
+            segment("b"),
+            fact("g", "Bob", "met", "Cid", closes=("h",)),
+            fact("h", "Bob", "met", "Al"),
+        )
     )
     async with both.database.transaction() as connection:
         await connection.execute("SELECT FROM fact WHERE id = 'h' FOR UPDATE")
@@ -242,7 +236,7 @@ async def test_erasure_ignores_closings_of_other_tenants(both: Postgres) -> None
 
 
 async def test_evidence_of_another_tenant_feeds_no_shard(both: Postgres) -> None:
-    await both.store.write(Batch(TENANT, [segment("b")]))
+    await both.store.write(batch_of(segment("b")))
     await both.store.write(
         Batch(OTHER, [fact(f"f{n}", "x", "y", "z", evidence=("b",)) for n in range(9)])
     )

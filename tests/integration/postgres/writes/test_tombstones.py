@@ -12,7 +12,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.writes.test_erasure import MARK, tables_with
-from tests.support.builders import TENANT, fact, segment
+from tests.support.builders import TENANT, batch_of, fact, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -86,7 +86,7 @@ async def test_a_tenant_stays_erased(postgres: Postgres) -> None:
 async def test_item_rewritten_after_its_erasure_stays(postgres: Postgres) -> None:
     await fill(postgres)
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
-    await postgres.store.write(Batch(TENANT, [segment("a", "written again")]))
+    await postgres.store.write(batch_of(segment("a", "written again")))
     await backup(postgres)
     exported = await read_tombstones(postgres.database)
     await restore(postgres)

@@ -17,10 +17,10 @@ from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.writes.vacuum import vacuum_tables
 from serving.desk.embedded_postgres import EmbeddedPostgres
-from serving.ports.memory_store import Batch, Selector
+from serving.ports.memory_store import Selector
 from tests.fixtures.postgres import QUICK
 from tests.integration.postgres.writes.test_erasure import MARK, fill
-from tests.support.builders import TENANT, segment
+from tests.support.builders import TENANT, batch_of, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -61,17 +61,14 @@ async def write_out(postgres: Postgres) -> None:
 async def test_no_file_holds_what_was_erased(server: EmbeddedPostgres, dsn: str) -> None:
     async with Postgres(dsn) as postgres:
         await fill(postgres, TENANT)
-        await postgres.store.write(Batch(TENANT, [segment("kept", "The boat is blue.")]))
+        await postgres.store.write(batch_of(segment("kept", "The boat is blue.")))
         await write_out(postgres)
         await postgres.store.erase(TENANT, Selector(speaker=f"{MARK} speaker"))
         await write_out(postgres)
         assert folders(files_with(MARK, server)) == {"base", "pg_wal"}
 
         result = await asyncio.to_thread(
-            CliRunner().invoke,
-            main,
-            ["erasures", "vacuum"],
-            env={"TRIVIUM_POSTGRES__DSN": dsn},
+            CliRunner().invoke, main, ["erasures", "vacuum"], env={"TRIVIUM_POSTGRES__DSN": dsn}
         )
 
         assert result.exit_code == 0, result.output

@@ -33,11 +33,10 @@ from serving.pipeline.retrieval.legs import LEGS as LEGS_BY_NAME
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval
-from serving.ports.memory_store import Batch
 from tests.fakes.pipeline import FixedLeg
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import TENANT, query, segment
+from tests.support.builders import batch_of, query, segment
 from tests.support.examples import examples
 from tests.unit.pipeline.retrieval.retrieving import retriever
 
@@ -145,7 +144,7 @@ async def faulty(
     legs: Mapping[str, FaultyLeg], store_s: float, *, breakers: Mapping[str, Breaker] | None = None
 ) -> Retriever:
     store = SlowStore(store_s)
-    await store.write(Batch(TENANT, [segment("a")]))
+    await store.write(batch_of(segment("a")))
     clock = asyncio.get_running_loop().time
     return retriever(store, legs, admission=Admission(clock=clock), breakers=breakers or {})
 
@@ -166,11 +165,7 @@ async def ask(answering: Retriever, asked: TimedQuery) -> Outcome:
 
 
 @settings(deadline=None, max_examples=examples(150))
-@given(
-    faults=st.tuples(FAULTS, FAULTS, FAULTS),
-    budget_s=BUDGETS,
-    store_s=st.just(0.0) | SECONDS,
-)
+@given(faults=st.tuples(FAULTS, FAULTS, FAULTS), budget_s=BUDGETS, store_s=st.just(0.0) | SECONDS)
 def test_query_ends_in_time_with_labelled_legs(
     faults: Sequence[Fault], budget_s: float, store_s: float
 ) -> None:

@@ -29,7 +29,6 @@ from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP, Leg, LegSkippedError
 from serving.ports.embedding import Vector
-from serving.ports.memory_store import Batch
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import (
     BrokenLeg,
@@ -41,7 +40,7 @@ from tests.fakes.pipeline import (
     RecordingAccess,
 )
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, batch_of, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, states, store_of
 
 TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
@@ -489,7 +488,7 @@ async def test_the_first_fact_ends_the_skipping() -> None:
     answering = retriever(store, {"lexical": FixedLeg("a"), "graph": LegOverFacts("a")})
     before = await answering.retrieve(query("?"), WITH_GRAPH, soon())
 
-    await store.write(Batch(TENANT, [fact("f", "Ann", "sails", "Goa")]))
+    await store.write(batch_of(fact("f", "Ann", "sails", "Goa")))
     after = await answering.retrieve(query("?"), WITH_GRAPH, soon())
 
     assert states(before)["graph"] is LegState.SKIPPED
@@ -507,7 +506,7 @@ class StoreThatCannotTell(InMemoryStore):
 
 async def test_unknown_presence_of_facts_searches_them() -> None:
     store = StoreThatCannotTell()
-    await store.write(Batch(TENANT, [segment("a")]))
+    await store.write(batch_of(segment("a")))
     answering = retriever(store, {"lexical": FixedLeg("a"), "graph": LegOverFacts("a")})
 
     answer = await answering.retrieve(query("?"), WITH_GRAPH, soon())

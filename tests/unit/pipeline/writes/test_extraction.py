@@ -20,7 +20,7 @@ from serving.pipeline.writes.extraction import (
 )
 from serving.pipeline.writes.projector import LAST_BACK_OFF_S, Projector
 from serving.ports.change_log import Change
-from serving.ports.memory_store import Batch, ExtractionProgress, Outcome, UnreadTurn
+from serving.ports.memory_store import ExtractionProgress, Outcome, UnreadTurn
 from serving.ports.text_analysis import (
     Conversation,
     Proposal,
@@ -30,7 +30,7 @@ from serving.ports.text_analysis import (
 )
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import A_DAY_LATER, NOON, TENANT, days, fact, segment
+from tests.support.builders import A_DAY_LATER, NOON, TENANT, batch_of, days, fact, segment
 
 Answer = Callable[[Conversation], Proposal]
 
@@ -328,7 +328,7 @@ async def test_a_repeat_asks_nothing() -> None:
 
 async def test_names_are_spelled_as_known() -> None:
     store = InMemoryStore()
-    await store.write(Batch(TENANT, [segment("x", entities=("New York",))]))
+    await store.write(batch_of(segment("x", entities=("New York",))))
     extraction = extracting(
         giving(
             proposal("a", subject="I", object="new york"),

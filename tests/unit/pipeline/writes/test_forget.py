@@ -17,14 +17,14 @@ from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser, StoreReceipt
 from serving.pipeline.writes.lookups import Lookup, LookupKey
 from serving.ports.embedding import VectorLike
-from serving.ports.memory_store import Batch, EraseReceipt, Selector
+from serving.ports.memory_store import EraseReceipt, Selector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
 from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
-from tests.support.builders import TENANT, segment
+from tests.support.builders import TENANT, batch_of, segment
 
 ONE = Selector(items=(segment_id("a"),))
 
@@ -75,7 +75,7 @@ async def forgotten(
 @pytest.fixture
 async def store() -> InMemoryStore:
     store = CountingStore()
-    await store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await store.write(batch_of(segment("a"), segment("b")))
     return store
 
 
@@ -99,14 +99,14 @@ async def test_item_found_only_by_search_counts_as_remaining() -> None:
 
         async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
             erased = await super().erase(tenant, selector)
-            await self.write(Batch(TENANT, [segment("a")]))
+            await self.write(batch_of(segment("a")))
             return erased
 
         async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
             return 0
 
     store = BlindStore()
-    await store.write(Batch(TENANT, [segment("a")]))
+    await store.write(batch_of(segment("a")))
 
     receipts = await forgotten(store, FixedIndex())
 
@@ -130,7 +130,7 @@ async def test_vector_is_searched_in_its_models_index() -> None:
             return IndexAnswer([Candidate(segment_id("a"), 1.0)], epoch=1)
 
     store = EmbeddedStore()
-    await store.write(Batch(TENANT, [segment("a"), segment("b")]))
+    await store.write(batch_of(segment("a"), segment("b")))
 
     receipts = await forgotten(store, QueriedIndex(), Selector(everything=True))
 
@@ -146,7 +146,7 @@ async def test_a_name_that_stays_in_the_cache_remains() -> None:
             return replace(await super().erase(tenant, selector), names=["goa", "rome"])
 
     store = CachingStore()
-    await store.write(Batch(TENANT, [segment("a", entities=("Goa", "Rome"))]))
+    await store.write(batch_of(segment("a", entities=("Goa", "Rome"))))
 
     receipts = await forgotten(store, FixedIndex())
 
@@ -185,7 +185,7 @@ async def test_store_lost_after_the_erasure_is_unverified() -> None:
             raise DependencyError("postgres", "it is away")
 
     store = LostStore()
-    await store.write(Batch(TENANT, [segment("a")]))
+    await store.write(batch_of(segment("a")))
 
     receipts = await forgotten(store, FixedIndex())
 

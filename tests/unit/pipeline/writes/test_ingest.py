@@ -12,7 +12,7 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.memory_store import Batch
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import TENANT, fact, segment
+from tests.support.builders import TENANT, batch_of, fact, segment
 
 
 class EveryWord:
@@ -30,7 +30,7 @@ async def test_a_segment_without_entities_is_given_them() -> None:
     store = InMemoryStore()
     said = segment("a", "Mel sails to Goa")
 
-    await Ingestor(store, EveryWord()).ingest(Batch(TENANT, [said]))
+    await Ingestor(store, EveryWord()).ingest(batch_of(said))
 
     assert (await stored(store, "a")).entities == ("Mel", "Goa")
 
@@ -38,9 +38,7 @@ async def test_a_segment_without_entities_is_given_them() -> None:
 async def test_given_entities_are_left_as_they_are() -> None:
     store = InMemoryStore()
 
-    await Ingestor(store, EveryWord()).ingest(
-        Batch(TENANT, [segment("a", "Mel", entities=("Tom",))])
-    )
+    await Ingestor(store, EveryWord()).ingest(batch_of(segment("a", "Mel", entities=("Tom",))))
 
     assert (await stored(store, "a")).entities == ("Tom",)
 
@@ -48,9 +46,9 @@ async def test_given_entities_are_left_as_they_are() -> None:
 async def test_found_entities_are_no_part_of_the_content() -> None:
     store = InMemoryStore()
     ingestor = Ingestor(store, EveryWord())
-    await ingestor.ingest(Batch(TENANT, [segment("a", "Mel sails")]))
+    await ingestor.ingest(batch_of(segment("a", "Mel sails")))
 
-    again = await ingestor.ingest(Batch(TENANT, [segment("a", "Mel sails")]))
+    again = await ingestor.ingest(batch_of(segment("a", "Mel sails")))
 
     assert again.outcomes == ["unchanged"]
 
@@ -78,7 +76,7 @@ async def test_times_that_a_turn_names_are_stored() -> None:
 async def test_mention_is_no_part_of_the_content() -> None:
     store = InMemoryStore()
     ingestor = Ingestor(store, EveryWord(), dates=EnglishDates())
-    batch = Batch(TENANT, [segment("a", "The dentist is tomorrow.")])
+    batch = batch_of(segment("a", "The dentist is tomorrow."))
     await ingestor.ingest(batch)
 
     again = await ingestor.ingest(replace(batch, time_zone=ZoneInfo("Asia/Kolkata")))
@@ -119,7 +117,7 @@ async def test_ingestion_waits_for_a_write_slot() -> None:
     slots = WriteSlots(max_concurrent=2)
     ingestor = Ingestor(InMemoryStore(), EveryWord(), slots)
     async with slots.slot(TENANT):
-        waiting = asyncio.create_task(ingestor.ingest(Batch(TENANT, [segment("a")])))
+        waiting = asyncio.create_task(ingestor.ingest(batch_of(segment("a"))))
         await asyncio.sleep(0)  # until it waits
         other = await ingestor.ingest(Batch(TenantName("other"), [segment("a")]))
         assert not waiting.done()
