@@ -45,7 +45,6 @@ class PublishedModel:
         megabytes: The size of the download.
         stem: The graph in the jar is `<stem>.onnx`, the tokenizer `<stem>-tokenizer.json`.
         graph_sha256: Of the graph, in float32.
-        hub_id: The same model on the hub, with weights for torch.
         hidden_size: The dimension of the vectors.
         pooling: "mean" or "cls".
         window: In tokens.
@@ -56,7 +55,6 @@ class PublishedModel:
     megabytes: int
     stem: str
     graph_sha256: str
-    hub_id: str
     hidden_size: int
     pooling: str
     window: int
@@ -81,7 +79,6 @@ PUBLISHED: Mapping[str, PublishedModel] = MappingProxyType(
             megabytes=83,
             stem="all-minilm-l6-v2",
             graph_sha256="759c3cd2b7fe7e93933ad23c4c9181b7396442a2ed746ec7c1d46192c469c46e",
-            hub_id="sentence-transformers/all-MiniLM-L6-v2",
             hidden_size=384,
             pooling="mean",
             window=256,
@@ -97,7 +94,6 @@ PUBLISHED: Mapping[str, PublishedModel] = MappingProxyType(
             megabytes=78,
             stem="bge-small-en-v1.5",
             graph_sha256="828e1496d7fabb79cfa4dcd84fa38625c0d3d21da474a00f08db0f559940cf35",
-            hub_id="BAAI/bge-small-en-v1.5",
             hidden_size=384,
             pooling="cls",
             window=512,

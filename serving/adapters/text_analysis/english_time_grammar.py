@@ -684,11 +684,10 @@ class Sentence:
     # ---- what comes again
 
     def _recurring_time(
-        self, at: int, *, led: bool = False, ranged: bool = False, by: datetime | None = None
+        self, at: int, *, ranged: bool = False, by: datetime | None = None
     ) -> tuple[Span, int] | None:
         start = self._behind(at, "the")
-        led = led or ranged or self._is_led(at)
-        read = self._recurring(start, led=led)
+        read = self._recurring(start, led=ranged or self._is_led(at))
         if read is None:
             return None
         return self._occurrence(*read, by=by)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-
-
-class ArrayLike(Protocol):
-    """Anything that NumPy converts to float32 (dimension,)."""
-
-    def __array__(self) -> NDArray[np.float32]:
-        """Its values, on the host."""
-        ...
 
 
 class DeviceVector:
@@ -41,14 +33,3 @@ class DeviceVector:
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
         return np.asarray(self).__reduce_ex__(protocol)
-
-
-def tensor_of(vector: DeviceVector | ArrayLike, device: torch.device) -> torch.Tensor:
-    """A vector as a tensor on a device; not copied if it is already there.
-
-    Returns:
-        float32 (dimension,).
-    """
-    if isinstance(vector, DeviceVector):
-        return vector.tensor.to(device)
-    return torch.tensor(np.asarray(vector), dtype=torch.float32, device=device)

@@ -24,10 +24,9 @@ async def fetch_row(
     values: Sequence[object] | Mapping[str, object] | None = None,
     *,
     prepare: bool | None = None,
-    binary: bool = False,
 ) -> tuple[Any, ...]:
     """Executes a statement that always returns a row, and returns that row."""
-    cursor = await connection.execute(statement, values, prepare=prepare, binary=binary)
+    cursor = await connection.execute(statement, values, prepare=prepare)
     row = await cursor.fetchone()
     assert row is not None, "the statement returned no row; this is a bug"
     return row

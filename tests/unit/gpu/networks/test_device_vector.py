@@ -7,9 +7,8 @@ import pickle
 import numpy as np
 import torch
 
-from serving.adapters.vector_index.device_vector import DeviceVector, tensor_of
+from serving.adapters.vector_index.device_vector import DeviceVector
 
-CPU = torch.device("cpu")
 VALUES = [0.6, 0.0, 0.8]
 
 
@@ -38,19 +37,3 @@ def test_device_vector_reaches_another_process_as_array() -> None:
 
     assert type(arrived) is np.ndarray
     np.testing.assert_array_equal(arrived, np.array(VALUES, np.float32))
-
-
-def test_device_vector_is_read_without_a_copy() -> None:
-    vector = made()
-
-    assert tensor_of(vector, CPU).data_ptr() == vector.tensor.data_ptr()
-
-
-def test_an_array_becomes_a_tensor_of_its_own() -> None:
-    vector = np.array(VALUES)
-    vector.flags.writeable = False
-
-    tensor = tensor_of(vector, CPU)
-
-    assert tensor.dtype == torch.float32
-    torch.testing.assert_close(tensor, torch.tensor(VALUES))
