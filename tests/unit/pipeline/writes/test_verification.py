@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from serving.domain.items.records import ItemId, Segment, TenantName, segment_id
+from serving.domain.items.records import ItemId, Segment, TenantName, fact_id, segment_id
 from serving.pipeline.writes.verification import Verifier
 from serving.ports.graph import GraphChanges, GraphSegment
 from serving.ports.verification import Difference, Finding
@@ -123,6 +123,17 @@ async def test_unprojected_item_is_no_difference() -> None:
     found = await Verifier(truth, truth.graph).verify()
 
     assert (found.findings, found.followed) == ([], True)
+
+
+async def test_facts_that_hold_again_outlast_repair() -> None:
+    truth = differing()
+    truth.reopened = {TENANT: [fact_id("f")]}
+    verifier = Verifier(truth, truth.graph)
+
+    found = await verifier.verify()
+    left = await verifier.repair(found)
+
+    assert found.reopened == left.reopened == {TENANT: [fact_id("f")]}
 
 
 async def test_a_repair_leaves_no_difference() -> None:
