@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from serving.domain.items.text import WORD, name_key, name_words
 from serving.domain.languages import ENGLISH
+from serving.domain.words.scripts import is_unspaced, letters_of
 
 MAX_NAME_WORDS = 8
 """The longest name looked up. With 5, the graph leg alone loses 7 points of recall@10 on the dev
@@ -15,6 +16,12 @@ questions of 2Wiki and 2 on those of MuSiQue, whose titles are long."""
 
 MAX_QUESTION_WORDS = 128
 """The words of a question that are used; each costs up to eight index seeks of 3 us."""
+
+MAX_UNSPACED_LETTERS = 64
+"""The letters of a question without spaces that are used; each costs up to seven index seeks."""
+
+UNSPACED_NAME_LETTERS = range(2, 9)
+"""The letters of a name within text without spaces. One letter is in too many words."""
 
 NEAR_COVERAGE = 0.6
 """The share of a name's words that the question must contain for a near match."""
@@ -38,8 +45,8 @@ class NamedSpan:
 
     words: str
     weight: float
-    start: int
-    end: int
+    start: float
+    end: float
 
 
 def entity_key(name: str) -> str:
@@ -70,7 +77,8 @@ def tenant_token(tenant: str) -> str:
 def question_spans(question: str) -> list[NamedSpan]:
     """The distinct runs of up to `MAX_NAME_WORDS` words, longest first; none of stop words only.
 
-    A span's weight is its number of words, since longer names are more specific.
+    A span's weight is its number of words, since longer names are more specific. In a script
+    without spaces a name may begin and end anywhere within a word.
     """
     words = name_words(question)[:MAX_QUESTION_WORDS]
     spans: dict[str, NamedSpan] = {}
@@ -80,7 +88,25 @@ def question_spans(question: str) -> list[NamedSpan]:
             if not ENGLISH.stop_words.issuperset(run):
                 named = " ".join(run)
                 spans.setdefault(named, NamedSpan(named, float(length), start, start + length))
+    for span in _unspaced_spans(words):
+        spans.setdefault(span.words, span)
     return list(spans.values())
+
+
+def _unspaced_spans(words: Sequence[str]) -> Iterator[NamedSpan]:
+    """The parts of words of scripts without spaces, longest first; each counts as a word."""
+    runs: list[tuple[int, list[str]]] = []
+    left = MAX_UNSPACED_LETTERS
+    for place, word in enumerate(words):
+        if left > 0 and is_unspaced(word):
+            runs.append((place, letters_of(word)[:left]))
+            left -= len(runs[-1][1])
+    for length in reversed(UNSPACED_NAME_LETTERS):
+        for place, letters in runs:
+            for start in range(len(letters) - length + 1):
+                end = start + length
+                begins, ends = (place + at / len(letters) for at in (start, end))
+                yield NamedSpan("".join(letters[start:end]), 1.0, begins, ends)
 
 
 def near_names_query(tenant: str, question: str) -> str | None:

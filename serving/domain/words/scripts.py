@@ -68,6 +68,11 @@ def is_unspaced(word: str) -> bool:
     return _IS_UNSPACED.search(word) is not None
 
 
+def letters_of(word: str) -> list[str]:
+    """The letters of a word, each with its marks."""
+    return _CLUSTER.findall(word)
+
+
 def letter_pairs(word: str) -> list[str]:
     """The overlapping pairs of letters of each run without spaces, and the rest of the word.
 
@@ -80,7 +85,7 @@ def letter_pairs(word: str) -> list[str]:
         if not is_unspaced(run):
             found.append(run)
             continue
-        letters = _CLUSTER.findall(run)
+        letters = letters_of(run)
         pairs = [left + right for left, right in pairwise(letters)]
         found += pairs or letters
         found += _IS_HAN.findall(run) if pairs else []

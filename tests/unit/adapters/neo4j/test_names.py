@@ -10,6 +10,7 @@ from serving.adapters.neo4j.names import (
     MAX_KEY_CHARACTERS,
     MAX_NAME_WORDS,
     MAX_QUESTION_WORDS,
+    MAX_UNSPACED_LETTERS,
     NamedSpan,
     entity_key,
     entity_words,
@@ -65,6 +66,33 @@ def test_short_name_in_a_question_is_among_spans(name: str, rest: str) -> None:
 
 def key_is_of_stop_words(key: str) -> bool:
     return question_spans(key) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("张伟住在哪里", "张伟"),
+        ("田中太郎はどこに住んでいますか", "田中太郎"),
+        ("คุณส้มอยู่ที่ไหน", "ส้ม"),
+        ("민수는 어디에 살아?", "민수"),
+    ],
+)
+def test_name_in_text_without_spaces_is_a_span(question: str, name: str) -> None:
+    assert entity_words(name) in keys(question)
+
+
+def test_parts_of_letters_without_spaces_lie_within_one_another() -> None:
+    spans = {span.words: span for span in question_spans("王小明说")}
+
+    assert list(spans) == ["王小明说", "王小明", "小明说", "王小", "小明", "明说"]
+    assert spans["王小明"] == NamedSpan("王小明", 1.0, 0, 0.75)
+    assert (spans["小明"].start, spans["小明"].end) == (0.25, 0.75)
+
+
+def test_question_without_spaces_has_bounded_spans() -> None:
+    spans = question_spans(", ".join("漢字仮名交じり文" * 9 for _ in range(500)))
+
+    assert len(spans) <= MAX_NAME_WORDS * (MAX_QUESTION_WORDS + MAX_UNSPACED_LETTERS)
 
 
 def test_long_question_has_a_bounded_number_of_spans() -> None:
