@@ -60,7 +60,7 @@ class Graph(Protocol):
             query: The question; all candidates pass its scope.
             walk: Which relations to follow, how far, and how to order the candidates.
             seeds: The segments whose entities the walk starts from, best first. None means the
-                entities that the question names.
+                entities that the question names; with `walk.mentions` it starts from both.
             depth: The most candidates.
             yields: Whether to return facts or segments.
             deadline: When to give up.

@@ -658,7 +658,7 @@ async def test_restricted_relations_change_no_score(graph: Graph) -> None:
     usual = await ask(graph, "Mara")
 
     assert await ask(graph, "Mara", walk=Walk(relations=("works at", "is in"))) == usual
-    assert await ask(graph, "Mara", walk=Walk(seeds_from="dense")) == usual
+    assert await ask(graph, "Mara", walk=Walk(seeds_from=("dense",))) == usual
 
 
 async def test_a_name_nobody_has_leads_nowhere_whatever_the_walk(graph: Graph) -> None:
@@ -725,6 +725,51 @@ async def test_segments_that_stand_for_the_same_are_one_seed(graph: Graph) -> No
     for walk in (Walk(), NEAREST):
         twice = await walk_from(graph, "main", "main too", "main", walk=walk)
         assert twice == await walk_from(graph, "main", walk=walk) != []
+
+
+MENTIONS = Walk(mentions=True)
+HARMONIUM: tuple[Item, ...] = (
+    segment("asked", entities=("harmonium", "Anselm")),
+    segment("shared", entities=("Anselm", "chapel")),
+    segment("further", entities=("York",)),
+    segment("other", entities=("Nora",)),
+    segment("file", entity="Nora"),
+    fact("f1", "Anselm", "lives in", "York", evidence=("shared",)),
+)
+
+
+async def test_walk_from_mentions_reaches_what_shares_them(graph: Graph) -> None:
+    await put(graph, *HARMONIUM)
+
+    found = await ask(graph, "Who repaired it?", walk=MENTIONS, seeds=ids("asked"))
+
+    assert named(found) == ["shared", "further"]
+    assert found[0].path == "Anselm -[lives in]-> York"
+    # Once shared by two segments, once by the fact of Anselm that it is evidence of, ...
+    assert found[0].score == pytest.approx(1 / 2**0.5 + 1.0, abs=1e-6)
+    # ... and half after a hop.
+    assert found[1].score == pytest.approx(0.5, abs=1e-6)
+
+
+async def test_walk_from_mentions_starts_from_names_too(graph: Graph) -> None:
+    await put(graph, *HARMONIUM)
+
+    both = await ask(graph, "Who helped Nora?", walk=MENTIONS, seeds=ids("asked"))
+    names = await ask(graph, "Who helped Nora?", walk=MENTIONS, seeds=[])
+
+    assert named(both)[:3] == ["shared", "file", "other"]
+    assert names == await ask(graph, "Who helped Nora?")
+    assert named(names) == ["file", "other"]
+
+
+async def test_seed_with_mentions_is_found_from_another(graph: Graph) -> None:
+    await put(graph, *HARMONIUM)
+
+    alone = await ask(graph, "?", walk=MENTIONS, seeds=ids("other"))
+    found = await ask(graph, "?", walk=MENTIONS, seeds=ids("asked", "shared"))
+
+    assert named(alone) == ["file"]
+    assert named(found) == ["shared", "asked", "further"]
 
 
 async def test_filter_and_clock_do_not_hold_for_seeds(graph: Graph) -> None:

@@ -34,6 +34,8 @@ class _Position:
     over: tuple[Fact, ...] = ()
     seed: str = ""
     """The entity that a given segment stands for, if it began there; it finds none of those."""
+    owner: str = ""
+    """The only segment that brought the entity where it began, which it does not find."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,10 @@ class InMemoryGraph:
         if deadline.passed:
             raise TimeoutError
         memory = _Memory(self._tenants[query.scope.tenant], query.scope, walk)
-        starts = memory.named(query.text) if seeds is None else memory.represented_by(seeds)
+        if walk.mentions:
+            starts = memory.named_or_mentioned(query.text, seeds or ())
+        else:
+            starts = memory.named(query.text) if seeds is None else memory.represented_by(seeds)
         if walk.order is WalkOrder.DISTANCE:
             return _nearest(memory.by_distance(starts, yields))[:depth]
         find = memory.facts if yields is Yields.FACTS else memory.segments
@@ -159,6 +164,18 @@ class _Memory:
         keys = dict.fromkeys(name_key(segment.entity) for segment in given if segment)
         return [_Position(key, 1.0, self._names[key], seed=key) for key in keys if key]
 
+    def named_or_mentioned(self, question: str, seeds: Sequence[ItemId]) -> list[_Position]:
+        """The entities named, and the others that segments stand for or mention."""
+        named = self.named(question)
+        owners: defaultdict[str, set[str]] = defaultdict(set)
+        for segment in filter(None, (self._segments.get(item.id) for item in seeds)):
+            for key in _mentioned(segment) | ({name_key(segment.entity)} - {""}):
+                owners[key].add(segment.id)
+        for key in owners.keys() - {position.at for position in named}:
+            owner = next(iter(owners[key])) if len(owners[key]) == 1 else ""
+            named.append(_Position(key, 1.0, self._names[key], owner=owner))
+        return named
+
     # ------------------------------------------------------------ what is found
 
     def segments(self, starts: Sequence[_Position]) -> Iterator[_Gain]:
@@ -231,7 +248,8 @@ class _Memory:
         reached = object_ if forward else subject
         arrow = f"-[{fact.relation}]->" if forward else f"<-[{fact.relation}]-"
         path = f"{position.path} {arrow} {self._names[reached]}"
-        return _Position(reached, share * fact.weight, path, (*position.over, fact), position.seed)
+        over = (*position.over, fact)
+        return replace(position, at=reached, activation=share * fact.weight, path=path, over=over)
 
     def _evidence(self, position: _Position) -> Iterator[_Gain]:
         fact = position.over[-1]
@@ -253,7 +271,7 @@ class _Memory:
 
     def _found_from(self, position: _Position, segment: Segment) -> bool:
         its_own = bool(position.seed) and name_key(segment.entity) == position.seed
-        return self._visible(segment) and not its_own
+        return self._visible(segment) and not its_own and segment.id != position.owner
 
     def _followed(self, fact: Fact, at: str) -> bool:
         wanted = not self._relations or fact.relation.lower() in self._relations

@@ -110,7 +110,8 @@ class Neo4jGraph:
 
         The seeds are the entities that the segments `seeds` are. With None they are the entities
         whose names are runs of words in the question or, if there is none, near matches of such
-        names. Relations are compared in lower case.
+        names. With `walk.mentions` they are both, and what the segments mention too. Relations are
+        compared in lower case.
 
         By activation, an entity passes its activation on to its mentions and to its facts, divided
         by the square root of their number, so that rare names and specific relations weigh more;
@@ -123,8 +124,8 @@ class Neo4jGraph:
         that are that entity or, if there are none, the evidence of the fact that led to it.
         Mentions are ignored.
 
-        A segment that is a seed's entity is found only from another seed, except by activation
-        from a name.
+        A segment that is a seed's entity, or the only one to bring a seed that it mentions, is
+        found only from another seed, except by activation from a name.
         """
         search = Search(
             scope=query.scope,
@@ -135,7 +136,7 @@ class Neo4jGraph:
         )
         with driver_errors():
             async with asyncio.timeout(deadline.remaining()):
-                if seeds is None:
+                if seeds is None or walk.mentions:
                     return await self._search_by_names(query, search, deadline)
                 return await self._find(search, (), deadline) or []
 

@@ -68,7 +68,7 @@ class Search:
     @property
     def is_default(self) -> bool:
         """Whether this is the walk of most questions, which has its own statements."""
-        return self.seeds is None and replace(self.walk, seeds_from="") == DEFAULT_WALK
+        return self.seeds is None and replace(self.walk, seeds_from=()) == DEFAULT_WALK
 
     @property
     def statement(self) -> LiteralString:
@@ -88,7 +88,8 @@ class Search:
         return {
             **parameters,
             "segments": list(self.seeds or ()),
-            "by_name": self.seeds is None,
+            "by_name": self.seeds is None or self.walk.mentions,
+            "mentions": self.walk.mentions,
             "selective": bool(self.walk.relations),
             "places": relation_places(self.walk.relations),
             "links": LINKS[self.walk.direction],

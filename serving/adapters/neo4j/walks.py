@@ -24,14 +24,17 @@ looks it up within its own tenant."""
 
 # ---------------------------------------------------------------- where to start
 
-# A name within a longer matched name weighs a quarter.
-_WEIGHED = """WITH named[..$given.seeds] AS named
+
+def _weighed(more: str = "") -> str:
+    """Makes `seeds` of names; a name within a longer matched name weighs a quarter."""
+    return f"""WITH named[..$given.seeds] AS named
 WITH [name IN named | [
     name[0], name[4],
     CASE WHEN any(other IN named WHERE other[2] <= name[2] AND name[3] <= other[3]
                                    AND other[3] - other[2] > name[3] - name[2])
-         THEN 0.25 * name[1] ELSE name[1] END]] AS seeds
+         THEN 0.25 * name[1] ELSE name[1] END{more}]] AS seeds
 """
+
 
 # The tenant is part of the key, so every walk starts within the tenant; each node that it reaches
 # is tested for the tenant again.
@@ -39,24 +42,30 @@ _SEEDS = f"""CYPHER replan=skip
 UNWIND $given.spans AS span
 MATCH (entity:Entity {{tenant: $given.tenant, words: span[0]}})
 WITH collect([entity, span[1], span[2], span[3], COUNT {{ (entity)<-[:MENTIONS]-() }}]) AS named
-{_WEIGHED}"""
+{_weighed()}"""
 
-# Seeds are names or segments; the other is empty. Segments weigh the same and keep their order.
+# Names come first, then what the segments are (or mention), in their order and with equal weights.
+# An entity that a single segment brings has its id as `owner`: it must not lead back to that one.
 _CUSTOM_SEEDS = f"""CYPHER replan=skip
 CALL () {{
     UNWIND $given.spans AS span
     MATCH (entity:Entity {{tenant: $given.tenant, words: span[0]}})
-    RETURN entity, span, 0 AS place
+    RETURN entity, span, -1 AS place, null AS bringer
   UNION ALL
     UNWIND range(0, size($given.segments) - 1) AS place
-    MATCH (:Segment {{tenant: $given.tenant, id: $given.segments[place]}})-[:IS]->(entity:Entity)
-    WHERE entity.tenant = $given.tenant
-    WITH entity, min(place) AS place
-    RETURN entity, [entity.key, 1.0, -1, -1] AS span, place
+    MATCH (segment:Segment {{tenant: $given.tenant, id: $given.segments[place]}})
+          -[link:IS|MENTIONS]->(entity:Entity)
+    WHERE entity.tenant = $given.tenant AND ($given.mentions OR type(link) = 'IS')
+    RETURN entity, [entity.key, 1.0, -1, -1] AS span, place, segment.id AS bringer
 }}
-WITH entity, span, place ORDER BY place
-WITH collect([entity, span[1], span[2], span[3], COUNT {{ (entity)<-[:MENTIONS]-() }}]) AS named
-{_WEIGHED}"""
+WITH entity, span, place, bringer ORDER BY place, span[1] DESC
+WITH entity, head(collect(span)) AS span, min(place) AS place, collect(DISTINCT bringer) AS bringers
+WITH entity, span, place, CASE WHEN $given.mentions AND place >= 0 AND size(bringers) = 1
+                               THEN bringers[0] END AS owner
+ORDER BY place, span[1] DESC
+WITH collect([entity, span[1], span[2], span[3], COUNT {{ (entity)<-[:MENTIONS]-() }},
+              owner]) AS named
+{_weighed(", name[5]")}"""
 
 # ---------------------------------------------------------------- by activation
 
@@ -125,7 +134,8 @@ RETURN size(seeds) AS seeds, found"""
 
 # A seed segment is found only from another seed.
 _FROM_ANOTHER = """
-        WITH * WHERE $given.by_name OR NOT EXISTS { (segment)-[:IS]->(seed) }"""
+        WITH * WHERE ($given.by_name OR NOT EXISTS { (segment)-[:IS]->(seed) })
+                 AND (owner IS NULL OR owner <> segment.id)"""
 
 
 def _find_segments(*, custom: bool) -> str:
@@ -136,11 +146,13 @@ def _find_segments(*, custom: bool) -> str:
     cost is therefore bounded, and segments found by other entities lose nothing.
     """
     others = " WHERE $given.by_name OR NOT (segment)-[:IS]->(named)" if custom else ""
+    owner = ", row[3] AS owner" if custom else ""
+    another = " AND (hub[3] IS NULL OR hub[3] <> segment.id)" if custom else ""
     return f"""{_CUSTOM_SEEDS if custom else _SEEDS}
 CALL (seeds) {{
     CALL (seeds) {{
         UNWIND seeds AS row
-        WITH row[0] AS seed, row[1] AS mentions, row[2] AS activation
+        WITH row[0] AS seed, row[1] AS mentions, row[2] AS activation{owner}
         CALL (seed, mentions, activation) {{
             MATCH (seed)<-[:MENTIONS]-(segment) WHERE {VISIBLE}
             WITH segment, mentions > $given.fan_out AS hub, mentions, activation
@@ -191,7 +203,7 @@ CALL (seeds) {{
          [(segment)-[:MENTIONS]->(named){others} | named] AS names
     WITH segment, trails, reduce(
         score = walked, hub IN hubs |
-        score + CASE WHEN hub[0] IN names THEN hub[2] / sqrt(hub[1]) ELSE 0.0 END) AS score
+        score + CASE WHEN hub[0] IN names{another} THEN hub[2] / sqrt(hub[1]) ELSE 0.0 END) AS score
     WHERE segment.tenant = $given.tenant
 {_best("segment")}"""
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, cr
 
 from serving.domain.ranking.faults import Fault, FieldError
 from serving.domain.ranking.leg_options import Expansion
-from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec, by_need
+from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec, Sort, by_need
 from serving.domain.ranking.signals import SIGNALS
 from serving.pipeline.retrieval.legs import LEGS
 
@@ -41,6 +41,11 @@ def _duration(value: object) -> object:
 Count = Annotated[int, BeforeValidator(_number)]
 Number = Annotated[float, BeforeValidator(_number)]
 Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+RECENCY_FLOOR = 0.3
+"""The default floor of legs by meaning with `sort: recency`, whose order shows the least similar of
+their candidates as soon as it is new. On the memories of `bench/quality/changes` a cosine of .3 has
+70 % of what answers a question (125), and 12 % of what does not (5,845), with the model minilm."""
 
 
 class _Form(BaseModel):
@@ -110,7 +115,7 @@ class ProfileForm(_ProfileForm):  # type: ignore[misc]  # a class that is made a
         faults = _Faults()
         # A Struct does not keep the order of its fields, so the order is fixed here.
         legs = [
-            faults.made(partial(_leg, leg, self.legs[leg], self.legs))
+            faults.made(partial(_leg, leg, self._sorted(leg), self.legs))
             for leg in _in_order_of(LEGS, self.legs)
         ]
         signals = [
@@ -132,6 +137,14 @@ class ProfileForm(_ProfileForm):  # type: ignore[misc]  # a class that is made a
                 "signals": tuple(signals),
             }
         )
+
+    def _sorted(self, leg: str) -> Any:
+        """A leg with the floor that the order of the profile requires."""
+        form = self.legs[leg]
+        is_by_meaning = leg in LEGS and LEGS[leg].dependency == "index"
+        if self.sort is Sort.RECENCY and is_by_meaning and form.floor is None:
+            return form.model_copy(update={"floor": RECENCY_FLOOR})
+        return form
 
 
 def _in_order_of(known: Iterable[str], given: Iterable[str]) -> list[str]:
@@ -182,12 +195,11 @@ def _leg(name: str, form: Any, all_legs: Mapping[str, object]) -> LegSpec:
 
 
 def _check_dependencies(path: str, leg: LegSpec, all_legs: Mapping[str, object]) -> None:
-    seeds = leg.walk.seeds_from
     faults = [
         Fault(f"{path}.{field}", f"the profile has no other leg {other!r}")
         for field, others in (
             ("pool.joined_by", leg.pool.joined_by if leg.pool else ()),
-            ("walk.seeds_from", (seeds,) if seeds else ()),
+            ("walk.seeds_from", leg.walk.seeds_from),
             ("expansion.found_by", leg.expansion.found_by if leg.expansion else ()),
         )
         for other in others

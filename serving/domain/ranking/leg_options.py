@@ -115,17 +115,25 @@ class WalkDirection(StrEnum):
 class Walk:
     """How the graph leg walks.
 
-    Only `relations` are followed, compared without case; empty means all. `seeds_from` names a
-    leg, earlier in the profile, whose candidates are the start of the walk; empty means the
+    Only `relations` are followed, compared without case; empty means all. `seeds_from` names legs
+    of the profile whose candidates, fused by rank, are the seeds of the walk; empty means the
     entities that the question names. Seeds in the request replace both.
+
+    A walk starts at the entities that its seeds represent. With `mentions` it starts at those that
+    the question names, and at all that the seeds represent or mention.
     """
 
     order: WalkOrder = WalkOrder.ACTIVATION
     direction: WalkDirection = WalkDirection.BOTH
     relations: tuple[str, ...] = ()
     hops: int = 2
-    seeds_from: str = ""
+    seeds_from: tuple[str, ...] = ()
+    mentions: bool = False
 
     def __post_init__(self) -> None:
         if self.hops not in (1, 2):
             raise FieldError.of("hops", f"must be 1 or 2, got {self.hops}")
+        if self.mentions and self.order is WalkOrder.DISTANCE:
+            raise FieldError.of(
+                "mentions", "is for the order activation: a mention has no distance"
+            )

@@ -103,9 +103,8 @@ class LegSpec:
     def leans_on(self) -> tuple[str, ...]:
         """The legs whose candidates it needs before it can search."""
         pool = self.pool.joined_by if self.pool is not None else ()
-        walk = (self.walk.seeds_from,) if self.walk.seeds_from else ()
         expansion = self.expansion.found_by if self.expansion is not None else ()
-        return (*pool, *walk, *expansion)
+        return (*pool, *self.walk.seeds_from, *expansion)
 
     def depth_for(self, limit: int) -> int:
         """Its depth for an answer of `limit` hits."""

@@ -274,5 +274,6 @@ def _why_never(row: Item, spec: LegSpec, after: LegResult | None) -> tuple[Miss,
     if not after.report.state.answered:
         _, ended = _why_unanswered(after)
         return Miss.UNANSWERED, f"no answer to a deeper search: {ended}"
-    start = f", from what {spec.walk.seeds_from} found" if spec.walk.seeds_from else ""
+    seeding = " and ".join(spec.walk.seeds_from)
+    start = f", from what {seeding} found" if seeding else ""
     return Miss.NEVER, f"not among its best {MAX_DEPTH}{start}"

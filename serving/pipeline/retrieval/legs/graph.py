@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from serving.domain.budget import GRAPH_WALK
 from serving.domain.items.records import ItemId, segment_id
 from serving.domain.ranking.ranked_list import above_floor
@@ -10,6 +12,7 @@ from serving.pipeline.retrieval.legs.leg import (
     LegAnswer,
     LegRequest,
     LegSkippedError,
+    fused_by_rank,
     require_text,
 )
 from serving.ports.change_log import Consistency
@@ -18,6 +21,8 @@ from serving.ports.graph import Graph
 
 class GraphLeg(Leg):
     """Finds segments or facts by the relations of the entities that the question names.
+
+    A profile may have it start from what other legs found.
 
     Without facts a name leads only to what mentions it, which words find as well, and in a better
     order (docs/ranking.md).
@@ -38,24 +43,36 @@ class GraphLeg(Leg):
         """Walks the graph once it has seen the caller's write, or half of the time has passed."""
         query, spec = request.query, request.spec
         stale = await graph_is_stale(self._consistency, request)
-        seeds = await self._seeds(request)
+        walk, lacking = spec.walk, ""
+        if query.seeds:
+            seeds: list[ItemId] | None = [segment_id(id_) for id_ in query.seeds]
+            walk = replace(walk, mentions=False)
+        elif walk.seeds_from:
+            seeds, lacking = await _found_seeds(request)
+        else:
+            require_text(query)
+            seeds = None
         found = await self._graph.search(
-            query, spec.walk, seeds, request.depth, spec.yields, request.deadline
+            query, walk, seeds, request.depth, spec.yields, request.deadline
         )
         kept, below = above_floor(found, spec.floor)
-        return LegAnswer(kept, below, stale)
+        return LegAnswer(kept, below, stale, lacking=lacking)
 
-    async def _seeds(self, request: LegRequest) -> list[ItemId] | None:
-        """Returns the segments to start from; None for the entities that the question names."""
-        if request.query.seeds:
-            return [segment_id(id_) for id_ in request.query.seeds]
-        if leg := request.spec.walk.seeds_from:
-            brought = await request.found_before([leg])
-            for why in (*brought.broken, *brought.skipped):
-                raise LegSkippedError(f"no entity to start from; {why}")
-            return brought.items
-        require_text(request.query)
-        return None
+
+async def _found_seeds(request: LegRequest) -> tuple[list[ItemId], str]:
+    """Returns what the legs that the walk starts from found, and why some of them are missing.
+
+    Raises:
+        LegSkippedError: All are, and the walk does not start from the names in the question too.
+    """
+    walk = request.spec.walk
+    brought = {leg: await request.found_by[leg]() for leg in walk.seeds_from}
+    broken = [why for each in brought.values() for why in each.broken]
+    missing = [*broken, *(why for each in brought.values() for why in each.skipped)]
+    if len(missing) == len(brought) and not walk.mentions:
+        raise LegSkippedError(f"no entity to start from; {'; '.join(missing)}")
+    seeds = fused_by_rank({leg: each.candidates for leg, each in brought.items()})
+    return seeds, "; ".join(broken)
 
 
 async def graph_is_stale(consistency: Consistency, request: LegRequest) -> bool:

@@ -12,10 +12,14 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId
 from serving.domain.questions.period import NamedTimes
 from serving.domain.questions.query import Query
+from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT, fuse
 from serving.domain.ranking.profile import LegSpec
-from serving.domain.ranking.ranked_list import Candidate
+from serving.domain.ranking.ranked_list import Candidate, RankedList
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.ports.change_log import Projection
+
+SEED_RANK_CONSTANT = PUBLISHED_RANK_CONSTANT
+"""Fuses lists for seeds, in every profile and whatever its own `rank_constant` is."""
 
 NOTHING_TO_LOOK_UP = "nothing to look up"
 """Why a leg is skipped that could find nothing. Its answer is complete."""
@@ -130,6 +134,21 @@ class Leg(ABC):
             LegSkippedError: There is no input to search with.
             TimeoutError: The deadline passed.
         """
+
+
+def fused_by_rank(found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:
+    """Returns what several legs found, best first, as seeds for another leg.
+
+    Args:
+        found: The candidates of each leg, best first.
+    """
+    lists = [RankedList(leg, tuple(candidates)) for leg, candidates in found.items()]
+    fused = fuse(lists, weights=dict.fromkeys(found, 1.0), rank_constant=SEED_RANK_CONSTANT)
+    # The same rank is worth the same in each leg; what the first of the legs found comes first.
+    in_order = dict.fromkeys(each.item for candidates in found.values() for each in candidates)
+    places = {item: place for place, item in enumerate(in_order)}
+    fused.sort(key=lambda one: (-one.score, places[one.item]))
+    return [one.item for one in fused]
 
 
 def require_text(query: Query) -> None:

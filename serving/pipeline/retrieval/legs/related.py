@@ -8,19 +8,20 @@ from dataclasses import replace
 from itertools import chain
 
 from serving.domain.items.records import ItemId
-from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT, fuse
-from serving.domain.ranking.leg_options import Expansion
-from serving.domain.ranking.ranked_list import Candidate, RankedList, above_floor
+from serving.domain.ranking.ranked_list import Candidate, above_floor
 from serving.pipeline.retrieval.legs.graph import graph_is_stale
-from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
+from serving.pipeline.retrieval.legs.leg import (
+    Leg,
+    LegAnswer,
+    LegRequest,
+    LegSkippedError,
+    fused_by_rank,
+)
 from serving.ports.change_log import Consistency
 from serving.ports.graph import Graph
 
 SEEDING_DEPTH = 20
 """How much of each list is considered for seeds; looking deeper changes none of them."""
-
-SEED_RANK_CONSTANT = PUBLISHED_RANK_CONSTANT
-"""Fuses the lists for seeds, in every profile and whatever its own `rank_constant` is."""
 
 
 class RelatedLeg(Leg):
@@ -55,7 +56,8 @@ class RelatedLeg(Leg):
         if len(broken) + len(skipped) == len(brought):
             raise LegSkippedError(f"no candidate to start from; {'; '.join([*broken, *skipped])}")
         candidates = {leg: each.candidates for leg, each in brought.items()}
-        seeds = seeds_of(expansion, candidates)
+        heads = {leg: each[:SEEDING_DEPTH] for leg, each in candidates.items()}
+        seeds = fused_by_rank(heads)[: expansion.seeds]
         duplicates = duplicates_of(seeds, candidates)
         answer = await self._related(request, seeds)
         others = [each for each in answer.candidates if each.item not in duplicates]
@@ -72,22 +74,6 @@ class RelatedLeg(Leg):
         return LegAnswer(
             await self._graph.related(query, seeds, depth, request.deadline), stale=stale
         )
-
-
-def seeds_of(expansion: Expansion, found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:
-    """Returns the seeds of an expansion: the best candidates of its legs, fused by rank.
-
-    Args:
-        expansion: Says how many.
-        found: The candidates of each of its legs, best first.
-    """
-    lists = [RankedList(leg, tuple(each[:SEEDING_DEPTH])) for leg, each in found.items()]
-    fused = fuse(lists, weights=dict.fromkeys(found, 1.0), rank_constant=SEED_RANK_CONSTANT)
-    # The same rank is worth the same in each leg; what the first of the legs found comes first.
-    in_order = dict.fromkeys(each.item for candidates in found.values() for each in candidates)
-    places = {item: place for place, item in enumerate(in_order)}
-    fused.sort(key=lambda one: (-one.score, places[one.item]))
-    return [one.item for one in fused[: expansion.seeds]]
 
 
 def duplicates_of(

@@ -81,7 +81,7 @@ def test_name_in_text_without_spaces_is_a_span(question: str, name: str) -> None
     assert entity_words(name) in keys(question)
 
 
-def test_parts_of_letters_without_spaces_lie_within_one_another() -> None:
+def test_parts_of_unspaced_letters_lie_within_one_another() -> None:
     spans = {span.words: span for span in question_spans("王小明说")}
 
     assert list(spans) == ["王小明说", "王小明", "小明说", "王小", "小明", "明说"]

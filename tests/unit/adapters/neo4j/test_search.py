@@ -111,7 +111,7 @@ def search(walk: Walk = Walk(), **fields: Any) -> Search:
     return Search(scope=scope(), walk=walk, **given)
 
 
-@pytest.mark.parametrize("default", [Walk(), Walk(seeds_from="dense")])
+@pytest.mark.parametrize("default", [Walk(), Walk(seeds_from=("dense",))])
 def test_default_walk_has_statements_of_its_own(default: Walk) -> None:
     spans = [NamedSpan("mara", 1.0, 0, 1)]
 

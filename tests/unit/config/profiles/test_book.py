@@ -75,10 +75,29 @@ def test_repair_of_unreachable_graph_is_reachable() -> None:
     assert not SHIPPED["hybrid_recall_reachable"].leg("graph").reorders
 
 
+def test_hybrid_recall_walks_from_words_and_meaning() -> None:
+    for name in ("hybrid_recall", "hybrid_recall_reachable"):
+        walk = SHIPPED[name].leg("graph").walk
+        assert (walk.seeds_from, walk.mentions) == (("lexical", "dense"), True)
+
+
+@pytest.mark.parametrize(
+    ("given", "floor"), [({}, 0.3), ({"floor": -1}, -1), ({"floor": 0.5}, 0.5)]
+)
+def test_sort_by_recency_has_a_floor_for_meaning(given: dict[str, Any], floor: float) -> None:
+    change = {"sort": "recency", "legs": {"dense": given}}
+
+    changed = SHIPPED.changed("hybrid_recall", change)
+
+    assert changed.leg("dense").floor == floor
+    assert changed.leg("lexical").floor is None
+    assert SHIPPED["hybrid_recall"].leg("dense").floor is None
+
+
 def test_objects_are_ordered_by_distance_from_the_dense_candidates() -> None:
     walk = SHIPPED["object_graph"].leg("graph").walk
 
-    assert (walk.order, walk.seeds_from) == (WalkOrder.DISTANCE, "dense")
+    assert (walk.order, walk.seeds_from) == (WalkOrder.DISTANCE, ("dense",))
     assert walk.relations[:3] == ("calls", "imports", "defined_in")
 
 
@@ -97,6 +116,10 @@ def test_objects_are_ordered_by_distance_from_the_dense_candidates() -> None:
         ({"legs": {"lexical": {"lookback": "PT0S"}}}, "legs.lexical.lookback"),
         ({"legs": {"dense": {"pool": {"recently_accessed": -1}}}}, "legs.dense.pool.recently_ac"),
         ({"legs": {"graph": {"walk": {"hops": 3}}}}, "legs.graph.walk.hops"),
+        (
+            {"legs": {"graph": {"walk": {"order": "distance", "mentions": True}}}},
+            "legs.graph.walk.mentions",
+        ),
         ({"legs": {"graph": {"weight": 0.3}}}, "legs.graph: no hit of this leg alone can show"),
         ({"legs": {"graph": {"weight": 9}}}, "legs.graph: this leg can fill the answer alone"),
         ({"legs": {leg: {"weight": 0} for leg in KEPT["plain"].weights}}, "legs: must not"),
@@ -110,21 +133,21 @@ def test_objects_are_ordered_by_distance_from_the_dense_candidates() -> None:
             "legs.dense.pool.joined_by: the profile has no other leg 'nobody'",
         ),
         (
-            {"legs": {"graph": {"walk": {"seeds_from": "temporal"}}}},
+            {"legs": {"graph": {"walk": {"seeds_from": ["temporal"]}}}},
             "legs.graph.walk.seeds_from: the profile has no other leg 'temporal'",
         ),
-        ({"legs": {"graph": {"walk": {"seeds_from": "graph"}}}}, "legs.graph.walk.seeds_from"),
+        ({"legs": {"graph": {"walk": {"seeds_from": ["graph"]}}}}, "legs.graph.walk.seeds_from"),
         (
             {
                 "legs": {
                     "dense": {"pool": {"recently_accessed": 9, "joined_by": ["graph"]}},
-                    "graph": {"walk": {"seeds_from": "dense"}},
+                    "graph": {"walk": {"seeds_from": ["dense"]}},
                 }
             },
             "legs: depend on each other in a cycle",
         ),
         (
-            {"legs": {"dense": {"weight": 0}, "graph": {"walk": {"seeds_from": "dense"}}}},
+            {"legs": {"dense": {"weight": 0}, "graph": {"walk": {"seeds_from": ["dense"]}}}},
             "legs.graph: depends on 'dense', which has weight 0",
         ),
         ({"legs": {"graph": {"reserved": 11}}}, "legs.graph.reserved: is 11, but at most 10"),

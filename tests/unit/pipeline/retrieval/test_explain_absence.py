@@ -444,13 +444,13 @@ class SeededLeg(FixedLeg):
     """Finds the given items, once for each segment that it may start from."""
 
     async def find(self, request: LegRequest) -> LegAnswer:
-        seeds = await request.found_before([request.spec.walk.seeds_from])
+        seeds = await request.found_before(request.spec.walk.seeds_from)
         finding = await super().find(request)
         return replace(finding, candidates=finding.candidates[: len(seeds.items)])
 
 
 async def test_explained_walk_starts_from_its_real_seeds() -> None:
-    walk = Walk(seeds_from="dense")
+    walk = Walk(seeds_from=("dense",))
     profile = replace(
         PLAIN, legs=(LegSpec(name="dense", depth=1), LegSpec(name="graph", walk=walk))
     )
@@ -463,7 +463,7 @@ async def test_explained_walk_starts_from_its_real_seeds() -> None:
 
 
 async def test_deeper_walk_starts_from_all_its_seeds() -> None:
-    walk = Walk(seeds_from="dense")
+    walk = Walk(seeds_from=("dense",))
     profile = replace(
         PLAIN, legs=(LegSpec(name="dense", depth=2), LegSpec(name="graph", depth=1, walk=walk))
     )

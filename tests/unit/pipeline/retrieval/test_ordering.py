@@ -189,7 +189,7 @@ async def test_pool_without_a_failed_leg_is_partial(
 async def test_walk_without_seeds_is_no_empty_walk(
     meaning: Leg, state: LegState, reason: str
 ) -> None:
-    graph = LegSpec(name="graph", walk=Walk(seeds_from="dense"))
+    graph = LegSpec(name="graph", walk=Walk(seeds_from=("dense",)))
     profile = replace(PLAIN, legs=(LegSpec(name="lexical"), LegSpec(name="dense"), graph))
     walking = GraphLeg(InMemoryGraph(), FixedConsistency())
     legs = {"lexical": FixedLeg("a"), "dense": meaning, "graph": walking}

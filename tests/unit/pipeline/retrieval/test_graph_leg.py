@@ -1,0 +1,101 @@
+"""The graph leg that starts from what other legs found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError
+from serving.domain.items.records import ItemId
+from serving.domain.questions.query import Query
+from serving.domain.ranking.leg_options import Walk
+from serving.domain.ranking.profile import LegSpec, Profile, Yields
+from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.retrieval.leg_runner import LegReport, LegState
+from serving.pipeline.retrieval.legs import GraphLeg
+from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError
+from tests.fakes.graph import InMemoryGraph
+from tests.fakes.pipeline import BrokenLeg, FixedConsistency, FixedLeg
+from tests.support.builders import ids, query, segment
+from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
+
+BOTH = Walk(seeds_from=("lexical", "dense"), mentions=True)
+QUESTION = query("?")
+OFF = BrokenLeg(LegSkippedError("its weight is 0"))
+DOWN = BrokenLeg(DependencyError("index", "is down"))
+
+
+@dataclass
+class RecordingGraph(InMemoryGraph):
+    """Finds nothing, and keeps how it was asked."""
+
+    walks: list[Walk] = field(default_factory=list)
+    seeds: list[list[ItemId] | None] = field(default_factory=list)
+
+    async def search(
+        self,
+        query: Query,
+        walk: Walk,
+        seeds: object,
+        depth: int,
+        yields: Yields,
+        deadline: Deadline,
+    ) -> list[Candidate]:
+        self.walks.append(walk)
+        self.seeds.append(seeds)  # type: ignore[arg-type]
+        return []
+
+
+async def walked(
+    lexical: Leg, dense: Leg, *, walk: Walk = BOTH, asked: Query = QUESTION
+) -> tuple[RecordingGraph, LegReport]:
+    graph = RecordingGraph()
+    legs = {"lexical": lexical, "dense": dense, "graph": GraphLeg(graph, FixedConsistency())}
+    specs = tuple(LegSpec(name=name) for name in ("lexical", "dense"))
+    profile = Profile(name="seeded", legs=(*specs, LegSpec(name="graph", walk=walk)))
+    store = await store_of(*(segment(id_) for id_ in "abcd"))
+    answer = await retriever(store, legs).retrieve(asked, profile, soon())
+    return graph, answer.reports[2]
+
+
+async def test_walk_starts_from_lists_fused_by_rank() -> None:
+    graph, _ = await walked(FixedLeg("a b"), FixedLeg("c b d"))
+
+    assert graph.seeds == [ids("b", "a", "c", "d")]
+
+
+async def test_walk_without_one_of_its_legs_is_partial() -> None:
+    graph, report = await walked(FixedLeg("a b"), DOWN)
+
+    assert graph.seeds == [ids("a", "b")]
+    assert (report.state, report.reason) == (
+        LegState.PARTIAL,
+        "upstream leg failed: dense: index: is down",
+    )
+
+
+@pytest.mark.parametrize(
+    ("walk", "state", "seeds"),
+    [
+        (BOTH, LegState.OK, [[]]),  # from the names in the question
+        (Walk(seeds_from=("lexical", "dense")), LegState.SKIPPED, []),
+    ],
+    ids=["with names", "from segments alone"],
+)
+async def test_walk_without_all_of_its_legs(
+    walk: Walk, state: LegState, seeds: list[list[ItemId]]
+) -> None:
+    graph, report = await walked(OFF, OFF, walk=walk)
+
+    assert (report.state, graph.seeds) == (state, seeds)
+
+
+async def test_seeds_of_the_request_replace_names_and_mentions() -> None:
+    given = query("?", seeds=("d",))
+
+    graph, _ = await walked(FixedLeg("a b"), FixedLeg("c"), asked=given)
+
+    assert graph.seeds == [ids("d")]
+    assert not graph.walks[0].mentions
