@@ -60,19 +60,25 @@ def newest_first(items: Iterable[Item]) -> list[Item]:
     return sorted(items, key=_age, reverse=True)
 
 
-def tied(lists: Iterable[Sequence[Candidate]]) -> list[ItemId]:
-    """The candidates that share their score with another of their list: texts may be equal.
+def tied(candidates: Sequence[Candidate], depth: int) -> list[ItemId]:
+    """The candidates that share their score with another one: their texts may be equal.
+
+    Those are left out that are beyond the depth even if all of these before them are folded.
 
     Args:
-        lists: Best first, of legs in which equal texts have equal scores.
+        candidates: Best first, of a leg in which equal texts have equal scores.
+        depth: The greatest rank that counts.
     """
-    items: dict[ItemId, None] = {}
-    for candidates in lists:
-        for _, of_score in groupby(candidates, key=lambda candidate: candidate.score):
-            group = [candidate.item for candidate in of_score]
-            if len(group) > 1:
-                items.update(dict.fromkeys(group))
-    return list(items)
+    items: list[ItemId] = []
+    place = 0
+    for _, of_score in groupby(candidates, key=lambda candidate: candidate.score):
+        group = [candidate.item for candidate in of_score]
+        if place >= depth + len(items):
+            break
+        if len(group) > 1:
+            items += group
+        place += len(group)
+    return items
 
 
 def folded(

@@ -117,7 +117,7 @@ class AbsenceExplainer:
         legs = await self._legs.explain(query, profile, row, traced.results, deadline)
         if early := _before_the_order(item, traced):
             return replace(early, legs=legs)
-        if all(fused.item != item for fused in traced.fused):
+        if all(fused.item != item for fused in traced.ordering.fused):
             return await self._not_found(query, row, evidence, legs)
         if place := _place(item, traced.retrieval.hits):
             hit = traced.retrieval.hits[place - 1]

@@ -98,7 +98,7 @@ class Ordering:
         self.profile = profile
         self.query = query
         self.scope = query.scope
-        self._fused = fused
+        self.fused = fused
         self._repeats = repeats
         self._rows: dict[ItemId, Item] = {}
         self._logits: Mapping[ItemId, float] | None = None
@@ -237,7 +237,7 @@ class Ordering:
 
     def with_profile(self, profile: Profile) -> Ordering:
         """Returns the same candidates and rows under another profile, not reranked yet."""
-        again = Ordering(profile, self.query, self._fused, repeats=self._repeats, thorough=True)
+        again = Ordering(profile, self.query, self.fused, repeats=self._repeats, thorough=True)
         again.add_rows(again.next_to_load(), self._rows)
         return again
 

@@ -2,9 +2,10 @@
 
 1. Correct misspelt and shortened names to known ones, if the profile enables that.
 2. Run every leg of the profile concurrently, until the deadline less a reserve.
-3. Fold candidates that say the same, rank them by the profile's signals, and fuse all lists.
-   Signals ask the index; rows are read only of candidates that it lacks.
-4. Read the rows of the best candidates; rows that are gone or outside the scope are dropped.
+3. Rank the candidates by the profile's signals, and fuse all lists. Signals ask the index; rows are
+   read only of candidates that it lacks.
+4. Read the rows of the best candidates; rows that are gone or outside the scope are dropped. If
+   candidates say the same, they are folded, and the lists are fused again.
 5. Weigh by importance and age, fold repeats, rerank, diversify, cut to the limit.
 """
 
@@ -15,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from typing import TypeVar
 
 from serving.domain.breaker import Breaker
@@ -103,7 +105,6 @@ class Traced:
     retrieval: Retrieval
     query: Query
     results: Sequence[LegResult]
-    fused: Sequence[Fused]
     ordering: Ordering
 
 
@@ -172,12 +173,13 @@ class RetrievalSteps:
         results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
         _check_required(query, results)
         loading = _Loading(self._store, self._store_breaker, query, deadline)
-        newest = await _repeats(profile, results, loading)
-        found = by_time_alone(profile, _lists(profile, results, newest), times)
-        signals = await self._signals(query, profile, found, times, loading)
-        fused = _fuse(profile, [*found, *signals])
-        repeats = [loading.known[item] for item in newest]
-        ordering = Ordering(profile, query, fused, repeats=repeats, thorough=thorough)
+        order = partial(self._ordering, query, profile, results, times, loading, thorough)
+        ordering = await order({})
+        if suspects := _suspects(profile, results):
+            # In one read with what is shown if none of them is a repeat.
+            rows = await loading.rows([*suspects, *ordering.next_to_load()])
+            if newest := newest_of_repeats(rows[item] for item in suspects if item in rows):
+                ordering = await order(newest)
         while batch := ordering.next_to_load():
             ordering.add_rows(batch, await loading.rows(batch))
         rerank = await self.rerank(query, ordering, deadline, shed=RERANK in shed)
@@ -199,7 +201,7 @@ class RetrievalSteps:
                 reranking_s=reranking_s,
                 ranking_s=max(0.0, total_s - legs_s - loading.elapsed_s - reranking_s),
             ),
-            candidates=len(fused),
+            candidates=len(ordering.fused),
             folded=len(ordering.folded_into),
             vanished=len(ordering.vanished),
             index_epoch=max((result.index_epoch or 0 for result in results), default=0),
@@ -207,9 +209,7 @@ class RetrievalSteps:
             shed=shed,
             unknown_seeds=unknown_seeds,
         )
-        return Traced(
-            retrieval=retrieval, query=query, results=results, fused=fused, ordering=ordering
-        )
+        return Traced(retrieval=retrieval, query=query, results=results, ordering=ordering)
 
     async def run_legs(
         self, query: Query, profile: Profile, deadline: Deadline, shed: frozenset[str] = NOTHING
@@ -257,6 +257,23 @@ class RetrievalSteps:
         has_facts = cache(lambda: asyncio.create_task(self._has_facts(query, until)))
         results = await self._legs.run(query, profile, lookup, times, has_facts, until, shed)
         return results, lookup.embedding_s
+
+    async def _ordering(
+        self,
+        query: Query,
+        profile: Profile,
+        results: Sequence[LegResult],
+        times: Times,
+        loading: _Loading,
+        thorough: bool,
+        newest: Mapping[ItemId, ItemId],
+    ) -> Ordering:
+        """Fuses what the legs found, each repeat of `newest` replaced by its newest."""
+        found = by_time_alone(profile, _lists(profile, results, newest), times)
+        signals = await self._signals(query, profile, found, times, loading)
+        fused = _fuse(profile, [*found, *signals])
+        repeats = [loading.known[item] for item in newest]
+        return Ordering(profile, query, fused, repeats=repeats, thorough=thorough)
 
     async def _has_facts(self, query: Query, deadline: Deadline) -> bool:
         """Whether the tenant has facts, as far as is known: then legs search among them."""
@@ -336,7 +353,7 @@ class _Loading:
             BudgetExhaustedError: The time ran out.
             StoreUnavailableError: The store cannot be reached, or did not answer before.
         """
-        unread = [item for item in items if item not in self._read]
+        unread = [item for item in dict.fromkeys(items) if item not in self._read]
         if unread:
             started = time.perf_counter()
             self.known |= await self._in_time(partial(self._store.load, self._tenant, unread))
@@ -363,27 +380,30 @@ class _Loading:
             raise StoreUnavailableError(error.why) from error
 
 
-async def _repeats(
-    profile: Profile, results: Sequence[LegResult], loading: _Loading
-) -> Mapping[ItemId, ItemId]:
-    """The candidates that say the same as others, with the newest of those.
+def _suspects(profile: Profile, results: Sequence[LegResult]) -> list[ItemId]:
+    """The candidates whose texts may be equal, if the profile folds those.
 
     Ranks are given after folding, so that copies cost neither themselves nor others a rank. Only
     rows whose texts may be equal are read.
     """
     if not profile.fold_repeats:
-        return {}
+        return []
+    depths = _depths(profile)
     of_texts = [result for result in results if result.report.leg in TEXT_LEGS]
-    suspects = tied(result.read for result in of_texts)
-    rows = await loading.rows(suspects)
-    return newest_of_repeats(rows[item] for item in suspects if item in rows)
+    of_legs = [tied(result.read, depths[result.report.leg]) for result in of_texts]
+    return list(dict.fromkeys(chain.from_iterable(of_legs)))
+
+
+def _depths(profile: Profile) -> dict[str, int]:
+    """The depth of each leg."""
+    return {spec.name: spec.depth_for(profile.limit) for spec in profile.legs}
 
 
 def _lists(
     profile: Profile, results: Sequence[LegResult], newest: Mapping[ItemId, ItemId]
 ) -> list[RankedList]:
     """The lists to fuse, without repeats; others take the places of these within the depth."""
-    depths = {spec.name: spec.depth_for(profile.limit) for spec in profile.legs}
+    depths = _depths(profile)
     lists = []
     for result in results:
         if result.ranked is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.items.records import Segment
-from serving.domain.ranking.ranked_list import Candidate
+from serving.domain.items.records import ItemId, Segment
+from serving.domain.ranking.ranked_list import Candidate, RankStyle, within_depth
 from serving.domain.ranking.repeats import (
     folded,
     newest_first,
@@ -100,12 +102,47 @@ def test_folded_list_gives_the_rank_of_the_best() -> None:
     assert once[0].score == found[0].score
 
 
-def test_only_equal_scores_of_a_list_are_tied() -> None:
-    scored = [
-        Candidate(item, score) for item, score in zip(ids(*"abcd"), (3, 2, 2, 1), strict=True)
-    ]
+@pytest.mark.parametrize(
+    ("scores", "depth", "expected"),
+    [
+        ((3, 2, 2, 1), 4, "bc"),
+        ((3, 2, 1), 3, ""),
+        # The second pair follows the depth, but not once the first is folded.
+        ((3, 3, 2, 2), 2, "abcd"),
+        ((3, 2, 1, 1), 2, ""),
+        ((3, 3, 2, 1, 0, 0), 2, "ab"),
+    ],
+)
+def test_equal_scores_within_reach_are_tied(
+    scores: tuple[float, ...], depth: int, expected: str
+) -> None:
+    scored = [Candidate(item, score) for item, score in zip(ids(*"abcdef"), scores, strict=False)]
 
-    assert tied([scored, scored[:1]]) == ids("b", "c")
+    assert tied(scored, depth) == ids(*expected)
+
+
+@given(st.lists(st.sampled_from([3.0, 2.0, 1.0, 0.0]), max_size=12), st.integers(1, 6), st.data())
+def test_ties_beyond_reach_change_no_list(
+    scores: list[float], depth: int, data: st.DataObject
+) -> None:
+    scored = [
+        Candidate(item, score)
+        for item, score in zip(ids(*"abcdefghijkl"), sorted(scores, reverse=True), strict=False)
+    ]
+    texts = {each.item: data.draw(st.sampled_from(["tea", "coffee"])) for each in scored}
+
+    def newest(suspects: Iterable[ItemId]) -> dict[ItemId, ItemId]:
+        groups: dict[tuple[float, str], list[ItemId]] = {}
+        for each in scored:
+            if each.item in suspects:
+                groups.setdefault((each.score, texts[each.item]), []).append(each.item)
+        return {item: group[-1] for group in groups.values() for item in group if len(group) > 1}
+
+    within = [
+        within_depth(folded(scored, newest(suspects)), depth, RankStyle.MEAN)
+        for suspects in (tied(scored, depth), [each.item for each in scored])
+    ]
+    assert within[0] == within[1]
 
 
 @given(st.lists(st.sampled_from(["Tea.", "tea", "Coffee"]), max_size=6))
