@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -54,7 +53,7 @@ class TriviumMemory:
         self._speakers = {"user": user, "assistant": bot}
         self._recall = Recall(
             client,
-            session=session or f"call-{uuid.uuid4()}",
+            session=session,
             budget=budget,
             profile=profile,
             limit=limit,

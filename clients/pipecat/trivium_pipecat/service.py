@@ -135,7 +135,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         self.listener = TranscriptListener(self._hear)
         self._recall = Recall(
             client,
-            session=session or f"call-{uuid.uuid4()}",
+            session=session,
             budget=budget,
             profile=profile,
             limit=limit,

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 import unicodedata
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -178,7 +179,7 @@ class Recall:
 
     Args:
         client: An `AsyncClient`, which may be shared between conversations.
-        session: The name of the conversation, unique within the tenant.
+        session: The name of the conversation, unique within the tenant; by default a new one.
         budget: How long `turn` may wait, in seconds. The searches before its end have more time,
             since nobody waits for them.
         debounce: The shortest time between two transcripts that are sent, in seconds.
@@ -194,7 +195,7 @@ class Recall:
         self,
         client: Memory,
         *,
-        session: str,
+        session: str = "",
         budget: float = BUDGET_S,
         debounce: float = DEBOUNCE_S,
         briefing: BriefingOptions | None = None,
@@ -205,6 +206,7 @@ class Recall:
         self._budget = budget
         self._debounce = debounce
         self._briefing = briefing or BriefingOptions()
+        session = session or f"call-{uuid.uuid4()}"
         options["filter"] = _without(session, options.get("filter"))
         self._options = options
         self._turn: _Turn | None = None

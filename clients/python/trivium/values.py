@@ -663,6 +663,22 @@ class ProjectionStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LegStats:
+    """The answers of a leg in the last five minutes, over all tenants, of one replica.
+
+    `p50` and `p95` are latencies of the answers that it was not skipped in.
+    """
+
+    leg: str
+    answer_count: int
+    timed_out_count: int
+    failed_count: int
+    skipped_count: int
+    p50: timedelta
+    p95: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTier:
     """How the vectors of a tenant's segments or facts are searched.
 
@@ -723,6 +739,8 @@ class Stats:
     index: IndexStats
     service: ServiceStats
     dead_letters: tuple[DeadLetter, ...]
+    legs: tuple[LegStats, ...] = ()
+    """Empty for a caller whose credentials are bound to some tenants."""
 
 
 class Health(StrEnum):

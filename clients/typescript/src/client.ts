@@ -5,7 +5,7 @@ import { type Client, createClient, type Interceptor } from "@connectrpc/connect
 
 import { openTransport } from "#transport";
 
-import { type WithDates, withTimestamps } from "./dates.js";
+import { type Dated, type WithDates, withDates, withTimestamps } from "./dates.js";
 import { typed } from "./errors.js";
 import { CatalogService, type GetStatsResponse } from "./gen/trivium/v1/catalog_service_pb.js";
 import type { FactSchema } from "./gen/trivium/v1/fact_pb.js";
@@ -106,13 +106,13 @@ export class TriviumClient {
   }
 
   /** Finds the items worth putting into a prompt. */
-  async retrieve(query: string, options: RetrieveOptions = {}): Promise<RetrieveResponse> {
+  async retrieve(query: string, options: RetrieveOptions = {}): Promise<Dated<RetrieveResponse>> {
     const { timeoutMs = this.#timeoutMs, signal, ...fields } = options;
     const nanos = Math.max(1, Math.round(timeoutMs * BUDGET_SHARE * 1e6));
     const timeBudget = { seconds: BigInt(Math.floor(nanos / 1e9)), nanos: nanos % 1e9 };
     const given = withTimestamps<Init<typeof RetrieveRequestSchema>>({ timeBudget, ...fields });
     const request = create(RetrieveRequestSchema, { ...given, tenant: this.tenant, query });
-    return typed(this.retrieval.retrieve(request, call(timeoutMs, signal)));
+    return withDates(await typed(this.retrieval.retrieve(request, call(timeoutMs, signal))));
   }
 
   /** The memory block for a prompt; "" if nothing was found. */
@@ -158,13 +158,9 @@ export class TriviumClient {
   }
 
   /** Item counts, the lag of each projection, and the configuration of the service. */
-  async stats(options: CallOptions = {}): Promise<GetStatsResponse> {
-    return typed(
-      this.catalog.getStats(
-        { tenant: this.tenant },
-        call(options.timeoutMs ?? this.#timeoutMs, options.signal),
-      ),
-    );
+  async stats(options: CallOptions = {}): Promise<Dated<GetStatsResponse>> {
+    const limits = call(options.timeoutMs ?? this.#timeoutMs, options.signal);
+    return withDates(await typed(this.catalog.getStats({ tenant: this.tenant }, limits)));
   }
 }
 

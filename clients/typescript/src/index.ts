@@ -4,7 +4,7 @@ export { timestampDate } from "@bufbuild/protobuf/wkt";
 export * from "./client.js";
 // The options of a call, and not the message of the same name.
 export type { BriefingOptions } from "./client.js";
-export type { WithDates } from "./dates.js";
+export type { Dated, WithDates } from "./dates.js";
 export * from "./recall.js";
 export type { TLSOptions } from "./transport.js";
 export * from "./errors.js";

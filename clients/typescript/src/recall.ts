@@ -14,8 +14,8 @@ const MAX_WAITING_WRITES = 256;
 const CLOSE_MS = 5_000;
 
 export interface RecallOptions extends Omit<RetrieveOptions, "timeoutMs" | "signal"> {
-  /** The name of the conversation, unique within the tenant. */
-  session: string;
+  /** The name of the conversation, unique within the tenant; by default a new one. */
+  session?: string;
   /** How long `turn` may wait. */
   budgetMs?: number;
 }
@@ -59,8 +59,8 @@ export class Recall {
   #writing: Promise<void> | undefined;
   #closed = new AbortController();
 
-  constructor(client: TriviumClient, options: RecallOptions) {
-    const { session, budgetMs = BUDGET_MS, ...rest } = options;
+  constructor(client: TriviumClient, options: RecallOptions = {}) {
+    const { session = `call-${crypto.randomUUID()}`, budgetMs = BUDGET_MS, ...rest } = options;
     this.#client = client;
     this.#session = session;
     this.#budgetMs = budgetMs;

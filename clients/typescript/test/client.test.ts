@@ -18,6 +18,7 @@ import {
 import { RetrievalService, RetrieveResponseSchema } from "../src/gen/trivium/v1/retrieval_service_pb.js";
 import { TriviumClient, TriviumError } from "../src/index.js";
 
+const SAID = { seconds: 1_772_366_400n, nanos: 0 };
 const seen: { authorization: string | null; budgetMs: number; timeoutMs: number }[] = [];
 let fail: ConnectError | undefined;
 
@@ -33,7 +34,11 @@ const server = http2.createServer(
             budgetMs: Number(budget?.seconds) * 1e3 + Number(budget?.nanos) / 1e6,
             timeoutMs: context.timeoutMs() ?? 0,
           });
-          return create(RetrieveResponseSchema, { briefing: `for ${request.tenant}` });
+          return create(RetrieveResponseSchema, {
+            briefing: `for ${request.tenant}`,
+            hits: [{ rank: 1, item: { case: "segment", value: { eventTime: SAID } } }],
+            statistics: { total: { seconds: 1n } },
+          });
         },
       }),
   }),
@@ -56,6 +61,16 @@ test("a timeout is the deadline of the call, and nine tenths of it the budget", 
   const { budgetMs, timeoutMs } = seen.at(-1)!;
   assert.equal(budgetMs, 1350);
   assert.ok(timeoutMs > 1350 && timeoutMs <= 1500);
+});
+
+test("times of an answer are dates, and the rest stays as it is", async () => {
+  const found = await client().retrieve("where?");
+  const [hit] = found.hits;
+  assert.ok(hit?.item.case === "segment");
+  const said: Date | undefined = hit.item.value.eventTime;
+  assert.equal(said?.toISOString(), "2026-03-01T12:00:00.000Z");
+  assert.equal(hit.rank, 1);
+  assert.equal(found.statistics?.total?.seconds, 1n);
 });
 
 test("a token is sent with each call, and a function is asked for it each time", async () => {

@@ -21,6 +21,7 @@ from trivium.v1.catalog_service_pb2 import (
     GetStatsResponse,
     IndexStats,
     IndexTier,
+    LegStats,
     ListFactsResponse,
     ListSegmentsResponse,
     ProjectionStats,
@@ -717,6 +718,7 @@ def test_stats_are_shown(run: Run, fake_service: FakeService) -> None:
             dead_letters=[
                 DeadLetter(projection="graph", item=ItemRef(segment_id="t7"), reason="too long")
             ],
+            legs=[LegStats(leg="dense", answer_count=41, p50={"nanos": 4_200_000})],
         ),
     )
 
@@ -725,6 +727,8 @@ def test_stats_are_shown(run: Run, fake_service: FakeService) -> None:
     assert result.exit_code == 0
     for part in ("163 (0 sensitive)", "225 of 226", "not ready: loading", "embedding", "too long"):
         assert part in result.stdout
+    (leg,) = [line.split() for line in result.stdout.splitlines() if "dense" in line]
+    assert leg == ["dense", "41", "0", "0", "0", "4.2", "ms", "0.0", "ms"]
 
 
 def test_stats_tell_how_vectors_are_searched(run: Run, fake_service: FakeService) -> None:

@@ -235,7 +235,8 @@ def _stats(stats: Stats) -> Group:
         "degraded": "; ".join(service.degraded) or "nothing",
     }.items():
         about.add_row(Text(name, style="dim"), styled(str(value)))
-    return Group(about, Text(), _projections(stats), *_dead_letters(stats))
+    parts = [_projections(stats), *_legs(stats), *_dead_letters(stats)]
+    return Group(about, Text(), *parts)
 
 
 def _counts(tenant: TenantStats | None) -> dict[str, object]:
@@ -263,6 +264,17 @@ def _projections(stats: Stats) -> Table:
         oldest = f"{each.lag.total_seconds():.1f} s"
         rows.add_row(each.projection, str(each.pending_count), oldest, str(each.dead_letter_count))
     return rows
+
+
+def _legs(stats: Stats) -> list[Table]:
+    if not stats.legs:
+        return []
+    rows = table("leg, last 5 minutes", "answers", "timed out", "failed", "skipped", "p50", "p95")
+    for each in stats.legs:
+        counts = (each.answer_count, each.timed_out_count, each.failed_count, each.skipped_count)
+        latencies = [f"{1e3 * of.total_seconds():.1f} ms" for of in (each.p50, each.p95)]
+        rows.add_row(each.leg, *map(str, counts), *latencies)
+    return [rows]
 
 
 def _dead_letters(stats: Stats) -> list[Table]:

@@ -302,6 +302,19 @@ def to_stats(response: catalog_service_pb2.GetStatsResponse) -> values.Stats:
             )
             for each in response.dead_letters
         ),
+        legs=tuple(map(_leg_stats, response.legs)),
+    )
+
+
+def _leg_stats(leg: catalog_service_pb2.LegStats) -> values.LegStats:
+    return values.LegStats(
+        leg=leg.leg,
+        answer_count=leg.answer_count,
+        timed_out_count=leg.timed_out_count,
+        failed_count=leg.failed_count,
+        skipped_count=leg.skipped_count,
+        p50=leg.p50.ToTimedelta(),
+        p95=leg.p95.ToTimedelta(),
     )
 
 

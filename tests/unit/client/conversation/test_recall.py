@@ -249,6 +249,21 @@ def test_session_itself_is_left_out(given: Filter | None, sent_filter: Filter) -
     assert memory.filters == [sent_filter]
 
 
+def test_session_is_a_new_one_by_default() -> None:
+    first, second = (FakeMemory(), FakeMemory())
+
+    async def talk(memory: FakeMemory) -> None:
+        async with Recall(memory) as recall:
+            recall.said("Nora", "Hello.", turn="1")
+
+    for memory in (first, second):
+        asyncio.run(talk(memory))
+
+    (one,), (other,) = first.stored, second.stored
+    assert one.session.startswith("call-")
+    assert one.session != other.session
+
+
 def test_turn_is_written_once_under_its_session() -> None:
     memory = FakeMemory()
 
