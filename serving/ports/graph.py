@@ -15,27 +15,11 @@ from serving.domain.ranking.ranked_list import Candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphSegment:
-    """A segment in the graph."""
-
-    tenant: TenantName
-    segment: Segment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphFact:
-    """A fact in the graph."""
-
-    tenant: TenantName
-    fact: Fact
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphChanges:
     """Changes of the graph: rows to write, and items to remove."""
 
-    segments: Sequence[GraphSegment] = ()
-    facts: Sequence[GraphFact] = ()
+    segments: Sequence[tuple[TenantName, Segment]] = ()
+    facts: Sequence[tuple[TenantName, Fact]] = ()
     removed: Sequence[tuple[TenantName, ItemId]] = ()
 
 

@@ -24,7 +24,7 @@ from serving.domain.questions.query import Exclusion, Filter, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, RankedList
-from serving.ports.graph import Graph, GraphChanges, GraphFact, GraphSegment
+from serving.ports.graph import Graph, GraphChanges
 from tests.fakes.graph import InMemoryGraph
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 
@@ -48,12 +48,8 @@ async def put(graph: Graph, *items: Item, tenant: TenantName = TENANT) -> None:
     """Applies the items as one change."""
     await graph.apply(
         GraphChanges(
-            segments=[
-                GraphSegment(tenant=tenant, segment=item)
-                for item in items
-                if isinstance(item, Segment)
-            ],
-            facts=[GraphFact(tenant=tenant, fact=item) for item in items if isinstance(item, Fact)],
+            segments=[(tenant, item) for item in items if isinstance(item, Segment)],
+            facts=[(tenant, item) for item in items if isinstance(item, Fact)],
         )
     )
 
@@ -1015,7 +1011,7 @@ async def test_change_can_remove_and_write(graph: Graph) -> None:
     await put(graph, segment("a", entities=("Mara",)), fact("f", "Mara", "likes", "Goa"))
     await graph.apply(
         GraphChanges(
-            segments=[GraphSegment(tenant=TENANT, segment=segment("b", entities=("Mara",)))],
+            segments=[(TENANT, segment("b", entities=("Mara",)))],
             removed=[(TENANT, ids("a")[0]), (TENANT, fact_id("f"))],
         )
     )

@@ -10,7 +10,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Filter
 from serving.domain.ranking.ranked_list import Candidate
-from serving.ports.graph import Graph, GraphChanges, GraphSegment
+from serving.ports.graph import Graph, GraphChanges
 from serving.ports.index_engine import IndexEngine
 from tests.contract.test_vector_index import ENGINES
 from tests.fakes.graph import InMemoryGraph
@@ -37,7 +37,7 @@ class GraphMemory:
         self._graph = graph
 
     async def keep(self, *segments: Segment, tenant: TenantName = TENANT) -> None:
-        rows = [GraphSegment(tenant=tenant, segment=each) for each in segments]
+        rows = [(tenant, each) for each in segments]
         await self._graph.apply(GraphChanges(segments=rows))
 
     async def remove(self, id_: str) -> None:

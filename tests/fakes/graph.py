@@ -62,10 +62,10 @@ class InMemoryGraph:
     async def apply(self, changes: GraphChanges) -> None:
         for tenant, item in changes.removed:
             self._tenants[tenant].pop(item, None)
-        for segment in changes.segments:
-            self._tenants[segment.tenant][segment.segment.item] = segment.segment
-        for fact in changes.facts:
-            self._tenants[fact.tenant][fact.fact.item] = fact.fact
+        for tenant, segment in changes.segments:
+            self._tenants[tenant][segment.item] = segment
+        for tenant, fact in changes.facts:
+            self._tenants[tenant][fact.item] = fact
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return len(self._tenants[tenant].keys() & set(items))

@@ -28,7 +28,7 @@ from serving.domain.items.validity import Closing
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
-from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
+from serving.ports.graph import GraphChanges
 from tests.contract.test_graph import ask, ask_facts, named, put, remove
 from tests.fakes.graph import InMemoryGraph
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, segment
@@ -355,19 +355,16 @@ async def test_removed_items_leave_nothing(neo4j_graph: Neo4jGraph, cypher: neo4
 
 
 async def test_a_change_that_neo4j_rejects_is_rejected_as_a_whole(neo4j_graph: Neo4jGraph) -> None:
-    good = [
-        GraphSegment(tenant=TENANT, segment=segment(f"s{n}", entities=(f"e{n}",)))
-        for n in range(1200)
-    ]
+    good = [(TENANT, segment(f"s{n}", entities=(f"e{n}",))) for n in range(1200)]
     # Lists within lists are no property.
-    bad = GraphFact(tenant=TENANT, fact=fact("f", "a", "b", "c", weight=[[1]]))
+    bad = (TENANT, fact("f", "a", "b", "c", weight=[[1]]))
 
     with pytest.raises(ValueError, match="Neo4j rejects the rows"):
         await neo4j_graph.apply(GraphChanges(segments=good, facts=[bad]))
-    assert await neo4j_graph.count(TENANT, [each.segment.item for each in good]) == 0
+    assert await neo4j_graph.count(TENANT, [each.item for _, each in good]) == 0
 
     await neo4j_graph.apply(GraphChanges(segments=good))
-    assert await neo4j_graph.count(TENANT, [each.segment.item for each in good]) == 1200
+    assert await neo4j_graph.count(TENANT, [each.item for _, each in good]) == 1200
 
 
 async def test_changes_at_the_same_time_all_arrive(neo4j_graph: Neo4jGraph) -> None:

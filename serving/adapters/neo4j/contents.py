@@ -14,8 +14,8 @@ from serving.adapters.neo4j.errors import driver_errors
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.neo4j.names import entity_key, entity_words, tenant_token
 from serving.adapters.neo4j.rows import fact_row, segment_row
-from serving.domain.items.records import ItemId, ItemKind, TenantName
-from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
+from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
+from serving.ports.graph import GraphChanges
 from serving.ports.verification import Difference
 
 BATCH_ITEMS = 1000
@@ -55,8 +55,8 @@ class Neo4jContents:
         self, tenant: TenantName, rows: GraphChanges
     ) -> Mapping[ItemId, Difference]:
         """Compares hashes of the content, which are computed from what the projector writes."""
-        wanted = {each.segment.item: _of_segment(each) for each in rows.segments}
-        wanted |= {each.fact.item: _of_fact(each) for each in rows.facts}
+        wanted = {item.item: _of_segment(tenant, item) for _, item in rows.segments}
+        wanted |= {item.item: _of_fact(tenant, item) for _, item in rows.facts}
         found = await self._digests(tenant, [*wanted, *(item for _, item in rows.removed)])
         return {
             item: _difference(wanted.get(item), found.get(item))
@@ -102,13 +102,13 @@ class Neo4jContents:
         return result.records
 
 
-def _of_segment(change: GraphSegment) -> bytes:
-    row = segment_row(change)
+def _of_segment(tenant: TenantName, segment: Segment) -> bytes:
+    row = segment_row(tenant, segment)
     return _digest(row["properties"], [_keys(row["mentions"]), _keys(row["is"])])
 
 
-def _of_fact(change: GraphFact) -> bytes:
-    row = fact_row(change)
+def _of_fact(tenant: TenantName, fact: Fact) -> bytes:
+    row = fact_row(tenant, fact)
     return _digest(
         row["properties"], [_keys([row["subject"]]), _keys([row["object"]]), row["evidence"]]
     )

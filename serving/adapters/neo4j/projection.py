@@ -20,8 +20,8 @@ async def write_changes(transaction: neo4j.AsyncTransaction, changes: GraphChang
 
     The nodes that the items reference before the change are the candidates for deletion.
     """
-    segments = [segment_row(change) for change in changes.segments]
-    facts = [fact_row(change) for change in changes.facts]
+    segments = [segment_row(*change) for change in changes.segments]
+    facts = [fact_row(*change) for change in changes.facts]
     removed_segments = removed_rows(changes.removed, ItemKind.SEGMENT)
     removed_facts = removed_rows(changes.removed, ItemKind.FACT)
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from serving.adapters.neo4j.names import entity_key, entity_words, tenant_token
-from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.items.validity import Closing
 from serving.domain.questions.query import segment_terms
-from serving.ports.graph import GraphFact, GraphSegment
 
 Value = object
 """A Bolt value: None, bool, int, float, str, or a list or map of these."""
@@ -42,16 +41,15 @@ def removed_rows(removed: Iterable[tuple[TenantName, ItemId]], kind: ItemKind) -
     return [item_row(tenant, item) for tenant, item in removed if item.kind is kind]
 
 
-def segment_row(change: GraphSegment) -> Row:
+def segment_row(tenant: TenantName, segment: Segment) -> Row:
     """A segment with the entities that it mentions, the speaker included, and the one it is.
 
     Its properties are what searches filter by; the text is not among them.
     """
-    segment = change.segment
-    name = item_row(change.tenant, segment.item)
+    name = item_row(tenant, segment.item)
     return {
         **name,
-        "tenant_token": tenant_token(change.tenant),
+        "tenant_token": tenant_token(tenant),
         "properties": {
             **name,
             "event_time": microseconds(segment.event_time),
@@ -65,13 +63,12 @@ def segment_row(change: GraphSegment) -> Row:
     }
 
 
-def fact_row(change: GraphFact) -> Row:
+def fact_row(tenant: TenantName, fact: Fact) -> Row:
     """A fact with its ends and its evidence; the sentence is not among its properties."""
-    fact = change.fact
-    name = item_row(change.tenant, fact.item)
+    name = item_row(tenant, fact.item)
     return {
         **name,
-        "tenant_token": tenant_token(change.tenant),
+        "tenant_token": tenant_token(tenant),
         "properties": {
             **name,
             "relation": fact.relation,

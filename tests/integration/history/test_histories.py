@@ -41,7 +41,7 @@ from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.steps import RetrievalSteps, Traced
 from serving.pipeline.retrieval.trace import Tracer
 from serving.ports.access import AccessLog, Timeline
-from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
+from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Batch, Catalog, MemoryStore, Selector
 from serving.ports.words import LexicalSearch
 from tests.fakes.graph import InMemoryGraph
@@ -157,8 +157,8 @@ class History:
         engine.apply(rows, [])
         await graph.apply(
             GraphChanges(
-                segments=[GraphSegment(tenant=tenant, segment=one) for one in segments],
-                facts=[GraphFact(tenant=tenant, fact=one) for one in facts],
+                segments=[(tenant, one) for one in segments],
+                facts=[(tenant, one) for one in facts],
             )
         )
         legs: dict[str, Leg] = {

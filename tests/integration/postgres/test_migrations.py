@@ -115,7 +115,7 @@ async def test_an_owner_without_privileges_can_migrate_and_work(
         async with Postgres(dsn) as adapters:
             await adapters.store.write(batch_of(segment("a")))
 
-            assert [row.segment.id for row in (await project_graph(adapters)).segments] == ["a"]
+            assert [row.id for _, row in (await project_graph(adapters)).segments] == ["a"]
     finally:
         with psycopg.connect(postgres_server, autocommit=True) as connection:
             connection.execute("ALTER DATABASE empty OWNER TO postgres")
@@ -208,7 +208,7 @@ async def test_labels_with_unescaped_keys_get_new_terms(empty_dsn: str) -> None:
 
         listed = await adapters.catalog.list_segments(TENANT, filter_, "", 10)
         assert [each.id for each in listed] == ["meant"]
-        assert [row.segment.id for row in (await project_graph(adapters)).segments] == ["meant"]
+        assert [row.id for _, row in (await project_graph(adapters)).segments] == ["meant"]
 
 
 async def test_stored_names_of_hidden_items_are_deleted(empty_dsn: str) -> None:

@@ -9,7 +9,7 @@ from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
-from serving.ports.graph import GraphChanges, GraphFact, GraphSegment
+from serving.ports.graph import GraphChanges
 
 Name: TypeAlias = tuple[TenantName, ItemId]
 """The name of an item among those of all tenants."""
@@ -53,15 +53,9 @@ async def read_graph_changes(connection: Connection, names: Sequence[Name]) -> G
     current = await read_current(connection, names)
     return GraphChanges(
         segments=[
-            GraphSegment(tenant=tenant, segment=item)
-            for (tenant, _), item in current.items()
-            if isinstance(item, Segment)
+            (tenant, item) for (tenant, _), item in current.items() if isinstance(item, Segment)
         ],
-        facts=[
-            GraphFact(tenant=tenant, fact=item)
-            for (tenant, _), item in current.items()
-            if isinstance(item, Fact)
-        ],
+        facts=[(tenant, item) for (tenant, _), item in current.items() if isinstance(item, Fact)],
         removed=[name for name in names if name not in current],
     )
 

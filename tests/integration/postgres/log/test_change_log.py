@@ -69,8 +69,8 @@ async def test_writes_updates_and_erasures_reach_the_log_in_turn(postgres: Postg
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
     erased = await project_graph(postgres)
 
-    assert sorted(row.segment.id for row in created.segments) == ["a", "b"]
-    assert [(row.segment.id, row.segment.text) for row in updated.segments] == [("a", "changed")]
+    assert sorted(row.id for _, row in created.segments) == ["a", "b"]
+    assert [(row.id, row.text) for _, row in updated.segments] == [("a", "changed")]
     assert erased.removed == [(TENANT, segment_id("b"))]
 
 
@@ -92,7 +92,7 @@ async def test_an_id_erased_and_written_again_is_not_removed(postgres: Postgres)
 
     changes = await project_graph(postgres)
 
-    assert [row.segment.text for row in changes.segments] == ["again"]
+    assert [row.text for _, row in changes.segments] == ["again"]
     assert changes.removed == []
 
 

@@ -180,7 +180,7 @@ class NotingGraph(InMemoryGraph):
         self.calls: list[list[str]] = []
 
     async def apply(self, changes: GraphChanges) -> None:
-        self.calls.append([each.segment.id for each in changes.segments])
+        self.calls.append([each.id for _, each in changes.segments])
         await super().apply(changes)
 
 

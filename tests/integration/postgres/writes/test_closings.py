@@ -143,7 +143,7 @@ async def test_the_projections_follow_a_closed_fact(postgres: Postgres) -> None:
     delta = await postgres.feed.changes_since(position, MODEL)
     _, all_rows = await bootstrap(postgres)
 
-    (closed,) = (change.fact for change in changes.facts if change.fact.id == "a")
+    (closed,) = (fact for _, fact in changes.facts if fact.id == "a")
     assert closed.closings == (Closing("b", NOON + days(1), NOON + days(2)),)
     for row in (*delta.rows, all_rows[TENANT, fact_id("a")]):
         assert (row.item, row.recorded_at, row.valid_to) == (fact_id("a"), NOON, None)

@@ -110,8 +110,8 @@ async def test_projections_follow_the_rows_with_other_keys(
     await migrate(postgres_dsn)
 
     changes = await project_graph(stored_before)
-    segments = {(each.tenant, each.segment.id) for each in changes.segments}
-    facts = {(each.tenant, each.fact.id) for each in changes.facts}
+    segments = {(tenant, each.id) for tenant, each in changes.segments}
+    facts = {(tenant, each.id) for tenant, each in changes.facts}
     assert segments == {(t, id_) for t in (TENANT, OTHER) for id_ in ("dot", "hyphen")}
     assert facts == {(t, id_) for t in (TENANT, OTHER) for id_ in ("plus", "sharp")}
 

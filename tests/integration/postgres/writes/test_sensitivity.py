@@ -34,7 +34,7 @@ RESTING = fact("f", "Ann", "likes", "Goa", evidence=("a", "b"))
 def shown(changes: GraphChanges) -> list[ItemId]:
     """The items that the graph receives."""
     return sorted(
-        [*(row.segment.item for row in changes.segments), *(row.fact.item for row in changes.facts)]
+        [*(row.item for _, row in changes.segments), *(row.item for _, row in changes.facts)]
     )
 
 
@@ -117,7 +117,7 @@ async def test_fact_returns_after_erasure_of_sensitive_evidence(postgres: Postgr
 
     assert await embed(postgres) == [fact_id("f")]
     changes = await project_graph(postgres)
-    assert [row.fact.evidence for row in changes.facts] == [("a",)]
+    assert [row.evidence for _, row in changes.facts] == [("a",)]
 
 
 async def test_a_fact_that_turns_sensitive_itself_loses_its_vector(postgres: Postgres) -> None:

@@ -173,12 +173,12 @@ async def test_projections_are_given_each_item_under_its_tenant(both: Postgres) 
     changes = await project_graph(both)
     _, rows = await bootstrap(both)
 
-    assert sorted((row.tenant, row.segment.text) for row in changes.segments) == [
+    assert sorted((tenant, row.text) for tenant, row in changes.segments) == [
         (TENANT, "mine"),
         (OTHER, "theirs"),
         (OTHER, "theirs too"),
     ]
-    assert sorted((row.tenant, row.fact.object) for row in changes.facts) == [
+    assert sorted((tenant, row.object) for tenant, row in changes.facts) == [
         (TENANT, "Goa"),
         (OTHER, "Oslo"),
         (OTHER, "Rome"),
@@ -267,8 +267,8 @@ async def test_repairs_are_of_one_tenant(both: Postgres) -> None:
     )
 
     changes = await project_graph(both)
-    assert [(row.tenant, row.segment.text) for row in changes.segments] == [(TENANT, "mine")]
-    assert [(row.tenant, row.fact.object) for row in changes.facts] == [(TENANT, "Goa")]
+    assert [(tenant, row.text) for tenant, row in changes.segments] == [(TENANT, "mine")]
+    assert [(tenant, row.object) for tenant, row in changes.facts] == [(TENANT, "Goa")]
 
 
 async def test_vectors_are_repaired_of_one_tenant(both: Postgres) -> None:

@@ -18,7 +18,7 @@ from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, 
 from serving.pipeline.retrieval.explain_absence import Absence, AbsenceExplainer, Loss
 from serving.pipeline.retrieval.explain_leg_absence import Miss
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
-from serving.ports.graph import GraphChanges, GraphSegment
+from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedReranker
@@ -729,7 +729,7 @@ async def test_only_unprojected_items_are_reported_pending() -> None:
     explainer = AbsenceExplainer(answering, store, some_spaces(), graph)
 
     before = await explainer.explain(query("?"), profile, segment_id("a"), soon())
-    there = [GraphSegment(tenant=TENANT, segment=segment("a", "one"))]
+    there = [(TENANT, segment("a", "one"))]
     await graph.apply(GraphChanges(segments=there))
     after = await explainer.explain(query("?"), profile, segment_id("a"), soon())
 

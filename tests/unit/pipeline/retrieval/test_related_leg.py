@@ -16,7 +16,7 @@ from serving.pipeline.retrieval.legs import RelatedLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.legs.related import duplicates_of
 from serving.pipeline.retrieval.steps import Retrieval
-from serving.ports.graph import GraphChanges, GraphSegment
+from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
@@ -35,7 +35,7 @@ SEGMENTS = (
 
 async def graph_of_all() -> InMemoryGraph:
     graph = InMemoryGraph()
-    segments = [GraphSegment(tenant=TenantName(TENANT), segment=each) for each in SEGMENTS]
+    segments = [(TenantName(TENANT), each) for each in SEGMENTS]
     await graph.apply(GraphChanges(segments=segments))
     return graph
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from serving.domain.items.records import ItemId, Segment, TenantName, fact_id, segment_id
 from serving.pipeline.writes.verification import Verifier
-from serving.ports.graph import GraphChanges, GraphSegment
+from serving.ports.graph import GraphChanges
 from serving.ports.verification import Difference, Finding
 from tests.support.builders import TENANT, segment
 
@@ -35,11 +35,7 @@ class FakeTruth:
     async def rows(self, tenant: TenantName, items: Sequence[ItemId]) -> GraphChanges:
         stored = self.stored if tenant == TENANT else {}
         return GraphChanges(
-            segments=[
-                GraphSegment(tenant=tenant, segment=stored[item])
-                for item in items
-                if item in stored
-            ],
+            segments=[(tenant, stored[item]) for item in items if item in stored],
             removed=[(tenant, item) for item in items if item not in stored],
         )
 
@@ -80,10 +76,10 @@ class FakeContents:
         self, tenant: TenantName, rows: GraphChanges
     ) -> Mapping[ItemId, Difference]:
         found = {}
-        for each in rows.segments:
-            node = self.nodes.get((tenant, each.segment.item))
-            if node != each.segment:
-                found[each.segment.item] = Difference.STALE if node else Difference.MISSING
+        for _, each in rows.segments:
+            node = self.nodes.get((tenant, each.item))
+            if node != each:
+                found[each.item] = Difference.STALE if node else Difference.MISSING
         left = [item for _, item in rows.removed if (tenant, item) in self.nodes]
         return found | dict.fromkeys(left, Difference.LEFT_OVER)
 
