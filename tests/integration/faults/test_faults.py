@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
+from bench.speed.faults.relay import Endpoint, Relay
 from bench.speed.ingest import only
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.vector_index import ExactIndex
 from serving.desk.embedded_neo4j import EmbeddedNeo4j
 from serving.desk.embedded_postgres import EmbeddedPostgres
-from serving.desk.ray_environment import free_ports
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
@@ -105,48 +107,85 @@ async def test_poisoned_row_is_dead_lettered_alone(postgres_dsn: str, neo4j_uri:
     assert stats.tenant.embedded_count == 1
 
 
+@dataclass(frozen=True, slots=True)
+class FailingNeo4j:
+    """A Neo4j that a test takes away and gives back."""
+
+    uri: str
+    fail: Callable[[], Awaitable[None]]
+    heal: Callable[[], Awaitable[None]]
+
+
+@pytest.fixture
+async def unreachable_neo4j(neo4j_uri: str) -> AsyncIterator[FailingNeo4j]:
+    """That of the session, with a relay before it that refuses connections and ends open ones."""
+    relay = Relay(Endpoint(port=urlsplit(neo4j_uri).port or 0), Endpoint())
+    await relay.open()
+    yield FailingNeo4j(f"bolt://127.0.0.1:{relay.listen.port}", relay.close, relay.open)
+    await relay.close()
+
+
+@pytest.fixture
+async def killed_neo4j(tmp_path: Path, jar_cache: Path) -> AsyncIterator[FailingNeo4j]:
+    server = EmbeddedNeo4j(tmp_path, jar_cache)
+
+    async def kill() -> None:
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        await asyncio.to_thread(server.stop)
+
+    async def start() -> None:
+        await asyncio.to_thread(server.start)
+
+    yield FailingNeo4j(await asyncio.to_thread(server.start), kill, start)
+    await asyncio.to_thread(server.stop)
+
+
+LEFT_SOCKETS = "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+
+
+@pytest.mark.usefixtures("sockets_collected")
+@pytest.mark.filterwarnings(LEFT_SOCKETS)
 async def test_neo4j_missing_at_start_is_said_and_heals(
-    postgres_dsn: str, tmp_path: Path, jar_cache: Path
+    postgres_dsn: str, unreachable_neo4j: FailingNeo4j
 ) -> None:
-    port = free_ports(1)
-    neo4j = EmbeddedNeo4j(tmp_path, jar_cache, port=port)
-    async with local_service(postgres_dsn, f"bolt://127.0.0.1:{port}") as memory:
+    await unreachable_neo4j.fail()
+    async with local_service(postgres_dsn, unreachable_neo4j.uri) as memory:
         token = (await memory.ingest([SAID, KNOWN])).consistency_token
 
         without = await memory.retrieve("Who hired Tom?")
         degraded = (await memory.stats()).service.degraded
-        await asyncio.to_thread(neo4j.start)
-        try:
-            await until_async(lambda: _graph_is_ok(memory, token))
-        finally:
-            await asyncio.to_thread(neo4j.stop)
+        await unreachable_neo4j.heal()
+        await until_async(lambda: _graph_is_ok(memory, token))
 
     assert states(without)["graph"] is LegState.FAILED
     assert without.hits[0].id == "t1"
     assert any(said.startswith("graph") for said in degraded)
 
 
-@pytest.mark.release
-async def test_neo4j_killed_while_serving_loses_nothing(
-    postgres_dsn: str, tmp_path: Path, jar_cache: Path
-) -> None:
-    neo4j = EmbeddedNeo4j(tmp_path, jar_cache)
-    uri = await asyncio.to_thread(neo4j.start)
-    try:
-        async with local_service(postgres_dsn, uri) as memory:
-            token = (await memory.ingest([SAID, EARLIER])).consistency_token
-            await until_async(lambda: _graph_is_ok(memory, token))
+@pytest.fixture(
+    params=["unreachable_neo4j", pytest.param("killed_neo4j", marks=pytest.mark.release)]
+)
+def failing_neo4j(request: pytest.FixtureRequest) -> FailingNeo4j:
+    neo4j: FailingNeo4j = request.getfixturevalue(request.param)
+    return neo4j
 
-            assert neo4j.pid is not None
-            os.kill(neo4j.pid, signal.SIGKILL)
-            await asyncio.to_thread(neo4j.stop)
-            during = await memory.retrieve("Who hired Tom?")
-            token = (await memory.ingest([KNOWN])).consistency_token
-            await asyncio.to_thread(neo4j.start)
-            await until_async(lambda: _graph_is_ok(memory, token))
-            after = await memory.retrieve("Tom", leg_overrides=only("graph"), explain=True)
-    finally:
-        await asyncio.to_thread(neo4j.stop)
+
+@pytest.mark.usefixtures("sockets_collected")
+@pytest.mark.filterwarnings(LEFT_SOCKETS)
+async def test_neo4j_lost_while_serving_loses_nothing(
+    postgres_dsn: str, failing_neo4j: FailingNeo4j
+) -> None:
+    async with local_service(postgres_dsn, failing_neo4j.uri) as memory:
+        token = (await memory.ingest([SAID, EARLIER])).consistency_token
+        await until_async(lambda: _graph_is_ok(memory, token))
+
+        await failing_neo4j.fail()
+        during = await memory.retrieve("Who hired Tom?")
+        token = (await memory.ingest([KNOWN])).consistency_token
+        await failing_neo4j.heal()
+        await until_async(lambda: _graph_is_ok(memory, token))
+        after = await memory.retrieve("Tom", leg_overrides=only("graph"), explain=True)
 
     assert states(during)["graph"] is LegState.FAILED
     assert during.hits[0].id == "t1"

@@ -15,14 +15,15 @@ from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, embed
 from tests.support.builders import TENANT, batch_of, ids, segment
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.postgres
 
-WRITERS, ROWS, AT_ONCE = 6, 4000, 200
+WRITERS, ROWS, AT_ONCE = 6, examples(4000), 200
 
 
 async def test_a_tail_misses_nothing_of_six_writers(postgres: Postgres) -> None:
-    """24,000 rows; meanwhile every third is rewritten and every tenth erased."""
+    """24,000 rows with --all; meanwhile every third is rewritten and every tenth erased."""
     erased = {f"{writer}-{place}" for writer in range(WRITERS) for place in range(0, ROWS, 10)}
     written = {f"{writer}-{place}" for writer in range(WRITERS) for place in range(ROWS)}
 
