@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ def fuse(
         raise ValueError(f"rank_constant must be above 0, got {rank_constant}")
 
     least_scores = least_scores or {}
-    terms: dict[ItemId, list[LegTerm]] = {}
+    terms: defaultdict[ItemId, list[LegTerm]] = defaultdict(list)
     for ranked in lists:
         weight, least = weights[ranked.leg], least_scores.get(ranked.leg, 0.0)
         if weight == 0:
@@ -71,7 +72,7 @@ def fuse(
         for candidate, rank in zip(ranked.candidates, ranked.ranks(rank_style), strict=True):
             item, score, path, facts = candidate
             term = LegTerm(ranked.leg, rank, weight, score, least, most, path, facts)
-            terms.setdefault(item, []).append(term)
+            terms[item].append(term)
 
     # fsum, not sum: float addition is not associative. With a running sum, the order of the
     # lists could change the last bit of a score and break a tie.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from serving.domain.items.records import ItemId
@@ -38,6 +39,10 @@ class Candidate(NamedTuple):
     facts: tuple[str, ...] = ()
 
 
+_item_of = attrgetter("item")
+_score_of = attrgetter("score")
+
+
 @dataclass(frozen=True, slots=True)
 class RankedList:
     """The candidates of one leg: best first, each item once."""
@@ -46,9 +51,9 @@ class RankedList:
     candidates: tuple[Candidate, ...]
 
     def __post_init__(self) -> None:
-        if len({candidate.item for candidate in self.candidates}) != len(self.candidates):
+        if len(set(map(_item_of, self.candidates))) != len(self.candidates):
             raise ValueError(f"leg {self.leg!r} names an item twice")
-        scores = [candidate.score for candidate in self.candidates]
+        scores = list(map(_score_of, self.candidates))
         if scores != sorted(scores, reverse=True):
             raise ValueError(f"leg {self.leg!r} is not ordered by descending score")
 
@@ -58,7 +63,7 @@ class RankedList:
 
 
 def _ranks(candidates: Sequence[Candidate], style: RankStyle) -> list[float]:
-    scores = [candidate.score for candidate in candidates]
+    scores = list(map(_score_of, candidates))
     if style is RankStyle.ORDINAL or len(set(scores)) == len(scores):
         return list(range(1, len(scores) + 1))
     ranks: list[float] = []
@@ -93,7 +98,7 @@ def within_depth(
         depth: The greatest rank.
         style: How equal scores are ranked.
     """
-    if style is not RankStyle.MEAN:
+    if style is not RankStyle.MEAN or len(candidates) <= depth:
         return candidates[:depth]
     return candidates[: bisect_right(_ranks(candidates, style), depth)]
 

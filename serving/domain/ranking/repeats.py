@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +15,10 @@ from serving.domain.ranking.ranked_list import Candidate
 Said: TypeAlias = tuple[object, ...]
 """Equal for items that say the same."""
 
-# What ends or quotes a sentence. Not the question mark, which makes another sentence of it, and
-# nothing within a number.
-_PUNCTUATION = re.compile('[.,;:!…\u3002\u3001"“”„«»]+(?=\\s|$)|(?:(?<=\\s)|^)["“”„«»]+')
+_QUOTES = '"“”„«»'
+_ENDS = ".,;:!…\u3002\u3001" + _QUOTES
+"""What ends or quotes a sentence, at the end of a token. Not the question mark, which makes another
+sentence of it."""
 
 
 def said_in(item: Item) -> Said:
@@ -34,8 +34,9 @@ def said_in(item: Item) -> Said:
 
 
 def _tokens(text: str) -> tuple[str, ...]:
-    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
-    return tuple(_PUNCTUATION.sub(" ", folded).split()) or tuple(folded.split())
+    whole = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").split()
+    bare = [token.rstrip(_ENDS).lstrip(_QUOTES) for token in whole]
+    return tuple(filter(None, bare)) or tuple(whole)
 
 
 def newest_of_repeats(items: Iterable[Item]) -> dict[ItemId, ItemId]:
