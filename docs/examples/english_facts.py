@@ -1,5 +1,7 @@
 """An example of an extractor (docs/extending.md): facts in English turns, without a model.
 
+It is no part of the service: two in three of its facts are right (docs/extraction.md).
+
 A rule reads one sentence: a subject ("I", "my sister" or a name), a verb of a list, and what
 follows it. Questions, negations, conditions and wishes are left out. The rules understand nothing:
 they restate in the third person what the speaker said, with the date that the sentence names.
