@@ -51,7 +51,14 @@ async def test_mcp_remembers_recalls_explains_and_forgets(service: Service) -> N
         code = shown.rpartition("confirmation=")[2].rstrip(".")
         erased = await call("forget", ids=[id_], confirmation=code)
         after = await call("recall", query="When does the lease start?")
+        for employer, month in (("Siemens", 1), ("Bosch", 5)):
+            begins = f"2026-{month:02}-01T00:00:00Z"
+            fact = {"subject": "Ana", "relation": "works at", "object": employer}
+            await call("remember", fact={**fact, "valid_from": begins, "single_valued": True})
+        works = await call("recall", query="Where does Ana work?", mode="facts")
 
+    assert "fact since 2026-05-01: Ana works at Bosch" in works
+    assert "Siemens" not in works
     assert f"[{id_}] " in recalled
     assert 'Mara said: "The lease in Lisbon starts in May."' in recalled
     assert f"[{id_}] recalled, at rank 1" in explained
