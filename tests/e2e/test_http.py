@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from bench.speed import http as benchmark
 from tests.fixtures.service import Service
 from tests.support.tracked_files import ROOT
 
@@ -103,3 +105,15 @@ def test_refusals_are_errors_of_connect(
     answer = httpx.post(f"{service.http}/v1/retrieve", **request_)
 
     assert (answer.status_code, json.loads(answer.text)["code"]) == (status, code)
+
+
+def test_benchmark_of_http_measures_each_protocol(service: Service) -> None:
+    addresses = ["--address", service.address, "--http", service.http]
+
+    done = CliRunner().invoke(
+        benchmark.main, [*addresses, "--tenant", "the-bench", "--calls", "10"]
+    )
+
+    assert done.exit_code == 0, done.output
+    for protocol in ("gRPC", "HTTP, JSON", "HTTP, binary"):
+        assert done.output.count(f"  {protocol}  ") == 2
