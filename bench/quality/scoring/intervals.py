@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import bootstrap
 
 BOOTSTRAP_SAMPLES = 2000
 CONFIDENCE = 0.95
@@ -83,6 +82,8 @@ def mean_interval(
     mean = math.fsum(values) / len(values)
     if len(values) < MIN_QUESTIONS:
         return Estimate(mean, math.nan, math.nan)
+    from scipy.stats import bootstrap  # its import takes seconds
+
     found = bootstrap(
         (sums, counts),
         _ratio,
