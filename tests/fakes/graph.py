@@ -168,12 +168,16 @@ class _Memory:
         """The entities named, and the others that segments stand for or mention."""
         named = self.named(question)
         owners: defaultdict[str, set[str]] = defaultdict(set)
-        for segment in filter(None, (self._segments.get(item.id) for item in seeds)):
+        weights: dict[str, float] = {}
+        for place, segment in enumerate(self._segments.get(item.id) for item in seeds):
+            if segment is None:
+                continue
             for key in _mentioned(segment) | ({name_key(segment.entity)} - {""}):
                 owners[key].add(segment.id)
+                weights.setdefault(key, 1 / (place + 1))
         for key in owners.keys() - {position.at for position in named}:
             owner = next(iter(owners[key])) if len(owners[key]) == 1 else ""
-            named.append(_Position(key, 1.0, self._names[key], owner=owner))
+            named.append(_Position(key, weights[key], self._names[key], owner=owner))
         return named
 
     # ------------------------------------------------------------ what is found

@@ -44,7 +44,8 @@ MATCH (entity:Entity {{tenant: $given.tenant, words: span[0]}})
 WITH collect([entity, span[1], span[2], span[3], COUNT {{ (entity)<-[:MENTIONS]-() }}]) AS named
 {_weighed()}"""
 
-# Names come first, then what the segments are (or mention), in their order and with equal weights.
+# Names come first, then what the segments are, in their order and with equal weights, or mention;
+# with 1, 1/2, 1/3, since few of what other legs found answer the question, and the first do.
 # An entity that a single segment brings has its id as `owner`: it must not lead back to that one.
 _CUSTOM_SEEDS = f"""CYPHER replan=skip
 CALL () {{
@@ -56,7 +57,8 @@ CALL () {{
     MATCH (segment:Segment {{tenant: $given.tenant, id: $given.segments[place]}})
           -[link:IS|MENTIONS]->(entity:Entity)
     WHERE entity.tenant = $given.tenant AND ($given.mentions OR type(link) = 'IS')
-    RETURN entity, [entity.key, 1.0, -1, -1] AS span, place, segment.id AS bringer
+    RETURN entity, [entity.key, CASE WHEN $given.mentions THEN 1.0 / (place + 1) ELSE 1.0 END,
+                    -1, -1] AS span, place, segment.id AS bringer
 }}
 WITH entity, span, place, bringer ORDER BY place, span[1] DESC
 WITH entity, head(collect(span)) AS span, min(place) AS place, collect(DISTINCT bringer) AS bringers

@@ -120,7 +120,8 @@ class Walk:
     entities that the question names. Seeds in the request replace both.
 
     A walk starts at the entities that its seeds represent. With `mentions` it starts at those that
-    the question names, and at all that the seeds represent or mention.
+    the question names, and at all that the seeds represent or mention, with the activation 1 / rank
+    of their seed.
     """
 
     order: WalkOrder = WalkOrder.ACTIVATION
