@@ -233,10 +233,12 @@ class LegRunner:
 def _may_be_skipped(request: LegRequest) -> bool:
     """Whether the caller asks neither for this leg nor for a walk from given segments.
 
-    A leg without a floor, as designs have it, shows all that a name leads to, mentions too.
+    A leg without a floor, as designs have it, shows all that a name leads to, mentions too; and so
+    does a walk that starts from mentions.
     """
-    asked = request.spec.name in request.query.required or request.query.seeds
-    return request.spec.floor is not None and not asked
+    spec = request.spec
+    asked = spec.name in request.query.required or request.query.seeds
+    return spec.floor is not None and not spec.walk.mentions and not asked
 
 
 def _state_of(answer: LegAnswer) -> tuple[LegState, str]:

@@ -49,12 +49,17 @@ class RecordingGraph(InMemoryGraph):
 
 
 async def walked(
-    lexical: Leg, dense: Leg, *, walk: Walk = BOTH, asked: Query = QUESTION
+    lexical: Leg,
+    dense: Leg,
+    *,
+    walk: Walk = BOTH,
+    floor: float | None = None,
+    asked: Query = QUESTION,
 ) -> tuple[RecordingGraph, LegReport]:
     graph = RecordingGraph()
     legs = {"lexical": lexical, "dense": dense, "graph": GraphLeg(graph, FixedConsistency())}
     specs = tuple(LegSpec(name=name) for name in ("lexical", "dense"))
-    profile = Profile(name="seeded", legs=(*specs, LegSpec(name="graph", walk=walk)))
+    profile = Profile(name="seeded", legs=(*specs, LegSpec(name="graph", walk=walk, floor=floor)))
     store = await store_of(*(segment(id_) for id_ in "abcd"))
     answer = await retriever(store, legs).retrieve(asked, profile, soon())
     return graph, answer.reports[2]
@@ -64,6 +69,12 @@ async def test_walk_starts_from_lists_fused_by_rank() -> None:
     graph, _ = await walked(FixedLeg("a b"), FixedLeg("c b d"))
 
     assert graph.seeds == [ids("b", "a", "c", "d")]
+
+
+async def test_walk_from_mentions_needs_no_facts() -> None:
+    graph, report = await walked(FixedLeg("a"), FixedLeg("b"), floor=0.4)
+
+    assert (report.state, graph.seeds) == (LegState.OK, [ids("a", "b")])
 
 
 async def test_walk_without_one_of_its_legs_is_partial() -> None:
