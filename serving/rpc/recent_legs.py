@@ -12,7 +12,7 @@ from functools import partial
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 
 WITHIN_S = 300.0
-MAX_ANSWERS = 1000
+MAX_ANSWERS = 200
 """Of each leg; under load they are those of the last seconds."""
 
 

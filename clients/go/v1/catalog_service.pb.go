@@ -464,7 +464,7 @@ type GetStatsResponse struct {
 	// The newest 100 of the tenant's dead-lettered rows.
 	DeadLetters []*DeadLetter `protobuf:"bytes,5,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
 	// How the legs have answered in the last five minutes, over all tenants, in
-	// the replica that answered; at most the last 1000 answers of each. Empty for
+	// the replica that answered; at most the last 200 answers of each. Empty for
 	// a caller whose credentials are bound to some tenants.
 	Legs          []*LegStats `protobuf:"bytes,6,rep,name=legs,proto3" json:"legs,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -223,7 +223,7 @@ async def test_forget_finds_facts_by_their_ids(fake_service: FakeService) -> Non
         await call(client, "forget", ids=["t1", "f2", "x"], confirmation=code_in(shown))
 
     assert "[f2] fact: " in shown
-    assert "f1" not in shown
+    assert "[f1]" not in shown
     assert "Nothing is stored under: x." in shown
     (erased,) = erasures(fake_service)
     assert (list(erased.ids.segment_ids), list(erased.ids.fact_ids)) == (["t1"], ["f2"])

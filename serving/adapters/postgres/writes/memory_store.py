@@ -99,11 +99,14 @@ class PostgresMemoryStore:
             return known.found
         asked_at = time.monotonic()
         async with self._database.search(deadline, tenant) as connection:
-            (found,) = await fetch_row(connection, _HAS_FACTS, {"tenant": tenant}, prepare=True)
+            cursor = await connection.execute(_HAS_FACTS, {"tenant": tenant}, prepare=True)
+            row = await cursor.fetchone()
+        if row is None:
+            return False  # anybody can ask about tenants that do not exist
         if len(self._facts_known) >= MAX_FACTS_KNOWN:
             self._facts_known.clear()
-        self._facts_known[tenant] = _FactsKnown(bool(found), heard, asked_at)
-        return bool(found)
+        self._facts_known[tenant] = _FactsKnown(row[0], heard, asked_at)
+        return bool(row[0])
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         return await self._names.of_tenant(tenant)
@@ -161,13 +164,14 @@ def _ids(items: Sequence[ItemId], kind: ItemKind) -> list[str]:
     return [item.id for item in items if item.kind is kind]
 
 
-_HAS_FACTS = f"""
-SELECT (SELECT id FROM fact
-         WHERE tenant_id = {TENANT_ID} -- tenant filter
-         ORDER BY tenant_id, id LIMIT 1) IS NOT NULL
+_HAS_FACTS = """
+SELECT (SELECT fact.id FROM fact
+         WHERE fact.tenant_id = tenant.id -- tenant filter
+         ORDER BY fact.tenant_id, fact.id LIMIT 1) IS NOT NULL
+  FROM tenant WHERE tenant.name = %(tenant)s::text -- tenant filter
 """
-"""In the order of the index. EXISTS might read the whole table, where a few tenants have all rows.
-"""
+"""No row for an unknown tenant. In the order of the index: EXISTS might read the whole table, where
+a few tenants have all rows."""
 
 _LOAD = {
     kind: f"""

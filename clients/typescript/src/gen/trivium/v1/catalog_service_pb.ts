@@ -295,7 +295,7 @@ export type GetStatsResponse = Message<"trivium.v1.GetStatsResponse"> & {
 
   /**
    * How the legs have answered in the last five minutes, over all tenants, in
-   * the replica that answered; at most the last 1000 answers of each. Empty for
+   * the replica that answered; at most the last 200 answers of each. Empty for
    * a caller whose credentials are bound to some tenants.
    *
    * @generated from field: repeated trivium.v1.LegStats legs = 6;
