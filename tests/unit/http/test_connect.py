@@ -119,19 +119,19 @@ async def test_unexpected_errors_do_not_tell_their_text() -> None:
 
 
 class Waiting(FakeRpcs):
-    """Answers never, and says whether it was cancelled."""
+    """Answers never, and says whether it still tries."""
 
-    cancelled = False
+    waiting = False
 
     @rpc(retrieval_pb.RetrieveResponse)
     async def Retrieve(  # noqa: N802
         self, request: retrieval_pb.RetrieveRequest
     ) -> retrieval_pb.RetrieveResponse:
+        self.waiting = True
         try:
             await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.cancelled = True
-            raise
+        finally:
+            self.waiting = False
         raise AssertionError
 
 
@@ -139,12 +139,12 @@ async def test_call_ends_when_its_timeout_is_over() -> None:
     service = Waiting()
 
     answer = await requested(
-        application(service), "POST", RETRIEVE, json=ASKED, headers={"connect-timeout-ms": "1"}
+        application(service), "POST", RETRIEVE, json=ASKED, headers={"connect-timeout-ms": "50"}
     )
 
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
     assert answer.json()["details"][0]["debug"]["reason"] == "TIME_BUDGET_EXHAUSTED"
-    assert service.cancelled
+    assert not service.waiting  # on a busy machine it may not even have begun
 
 
 async def test_call_that_comes_too_late_is_none() -> None:
