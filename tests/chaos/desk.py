@@ -16,13 +16,14 @@ from psycopg.conninfo import make_conninfo
 
 from bench.harness.processes import role_of
 from bench.harness.service import fresh_data
-from serving.desk.ray_environment import LOOPBACK, free_ports
+from serving.desk.ray_environment import LOOPBACK, TEMP_DIR_PREFIX, free_ports
 from tests.fixtures.service import STOP_TIMEOUT_S, environment, when_up
 from tests.support.processes import is_alive, listeners, mentioning, tree_of
 
 INGRESS, PROJECTOR = "replica Fusion", "replica Projector"
 INDEX, EMBEDDER = "replica VectorIndex", "replica Embedder"
 POSTGRES, NEO4J = "postgres", "neo4j"
+MAIN = "main process"
 RAYLET, GCS, CONTROLLER = "raylet", "gcs_server", "ray::ServeContr"
 PROXY = "haproxy"
 """Beginnings of names."""
@@ -96,6 +97,18 @@ class Desk:
                 process.kill()
         psutil.wait_procs(tree, timeout=STOP_TIMEOUT_S)
         self._forget_process()
+
+    def kill_main(self) -> None:
+        """Kills its main process alone, and starts it again: nothing of the killed one may stay."""
+        assert self._process is not None
+        tree = self._tree()
+        self._process.kill()
+        self._forget_process()
+        self.start()
+        left = [*filter(is_alive, tree)]
+        assert not left, f"left behind: {left}"
+        folders = [*self._temporary.glob(f"{TEMP_DIR_PREFIX}*")]
+        assert len(folders) == 1, f"left behind: one of {folders}"
 
     def stop(self) -> None:
         """Stops it in order, and kills what is left after a minute."""

@@ -17,6 +17,7 @@ from tests.chaos.desk import (
     GCS,
     INDEX,
     INGRESS,
+    MAIN,
     NEO4J,
     POSTGRES,
     PROJECTOR,
@@ -59,6 +60,7 @@ KILL_NEO4J = Fault("kill Neo4j", NEO4J)
 KILL_INDEX = Fault("kill the index", INDEX)
 KILL_EMBEDDER = Fault("kill the embedder", EMBEDDER)
 KILL_DESK = Fault("kill the whole desk", "")
+KILL_MAIN = Fault("kill the main process of the desk", MAIN)
 KILL_PROXY = Fault("kill HAProxy", PROXY)
 KILL_CONTROLLER = Fault("kill the controller of Serve", CONTROLLER)
 KILL_RAYLET = Fault("kill the raylet", RAYLET, ends_desk=True)
@@ -70,6 +72,7 @@ IN_EVERY_PLACEMENT = (
     KILL_SESSION,
     KILL_NEO4J,
     KILL_DESK,
+    KILL_MAIN,
     KILL_PROXY,
     KILL_CONTROLLER,
     KILL_RAYLET,
@@ -112,6 +115,9 @@ async def inject(fault: Fault, desk: Desk, rng: random.Random) -> None:
     if not fault.role:
         await asyncio.to_thread(desk.kill)
         await asyncio.to_thread(desk.start)
+        return
+    if fault.role == MAIN:
+        await asyncio.to_thread(desk.kill_main)
         return
     processes = await _existing(desk, fault.role)
     if fault.suspends:
