@@ -44,6 +44,19 @@ def test_compose_file_publishes_ports_on_loopback_alone() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
+def test_variables_of_deployments_are_settings() -> None:
+    page = (DEPLOY.parent / "docs" / "configuration.md").read_text()
+    settings = set(re.findall(r"^\* `(TRIVIUM_\w+)`", page, re.M))
+    files = [
+        each for each in DEPLOY.rglob("*") if each.is_file() and each.name != "haproxy-tls.cfg"
+    ]
+
+    named = {name for each in files for name in re.findall(r"TRIVIUM_\w+", each.read_text())}
+
+    assert named
+    assert named <= settings
+
+
 def test_all_that_is_released_has_one_version() -> None:
     assert {version for _, version in release_check.versions(release_check.ROOT)} == {
         dict(release_check.versions(release_check.ROOT))["pyproject.toml"]
