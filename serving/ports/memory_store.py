@@ -105,6 +105,14 @@ class EraseReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Selected:
+    """What an erasure would erase: segments by the exact name of their speaker, and facts."""
+
+    segments_by_speaker: Mapping[str, int]
+    facts: int
+
+
+@dataclass(frozen=True, slots=True)
 class TenantCounts:
     """The row counts of a tenant. `text_search_config` is empty for an unknown tenant."""
 
@@ -135,6 +143,9 @@ class MemoryStore(Protocol):
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
         """Erases what is selected, and facts that are left without evidence."""
+
+    async def count_selected(self, tenant: TenantName, selector: Selector) -> Selected:
+        """Counts what `erase` would erase now."""
 
     async def load(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline

@@ -215,8 +215,10 @@ def _item_ids(check: Checker, message: ingest_pb.ItemIds) -> tuple[ItemId, ...]:
     return (*map(segment_id, segments), *map(fact_id, facts))
 
 
-def to_ids(request: catalog_pb.GetSegmentsRequest) -> tuple[TenantName, tuple[str, ...]]:
-    """Reads a GetSegmentsRequest."""
+def to_ids(
+    request: catalog_pb.GetSegmentsRequest | catalog_pb.GetFactsRequest,
+) -> tuple[TenantName, tuple[str, ...]]:
+    """Reads a GetSegmentsRequest or a GetFactsRequest."""
     with Checker() as check:
         tenant = check.tenant(request.tenant)
         ids = check.texts("ids", request.ids, MAX_ITEMS, MAX_ID_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
 
@@ -12,13 +13,15 @@ from serving.pipeline.writes.forget import Forgotten
 from serving.pipeline.writes.ingest import Ingested
 from serving.pipeline.writes.lookups import LookupKey
 from serving.pipeline.writes.stats import Overview
-from serving.ports.memory_store import Outcome, TenantCounts
+from serving.ports.memory_store import Outcome, Selected, TenantCounts
 from serving.ports.vector_index import IndexTier
 from serving.rpc.items import duration, from_reference, timestamp
 from serving.rpc.recent_legs import LegActivity
 from serving.rpc.requests import IngestCall
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import ingest_service_pb2 as ingest_pb
+
+MAX_SPEAKERS_LISTED = 100
 
 _ITEM_STATES = {
     outcome: getattr(ingest_pb, f"ITEM_STATE_{outcome.upper()}") for outcome in get_args(Outcome)
@@ -83,6 +86,19 @@ def from_forgotten(forgotten: Forgotten) -> ingest_pb.ForgetResponse:
             for receipt in forgotten.receipts
         ],
         consistency_token=str(forgotten.token),
+    )
+
+
+def from_selected(selected: Selected) -> ingest_pb.ForgetResponse:
+    """Writes what an erasure would erase."""
+    speakers = Counter(selected.segments_by_speaker)
+    return ingest_pb.ForgetResponse(
+        segment_count=speakers.total(),
+        fact_count=selected.facts,
+        speakers=[
+            ingest_pb.SpeakerCount(speaker=speaker, segment_count=count)
+            for speaker, count in speakers.most_common(MAX_SPEAKERS_LISTED)
+        ],
     )
 
 

@@ -16,7 +16,7 @@ from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
-from serving.domain.items.records import Segment, segment_id
+from serving.domain.items.records import Fact, Segment, fact_id, segment_id
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
@@ -265,8 +265,11 @@ class TriviumService:
 
     @rpc(ingest_pb.ForgetResponse)
     async def Forget(self, request: ingest_pb.ForgetRequest) -> ingest_pb.ForgetResponse:
-        """Erases items."""
+        """Erases items, or counts them."""
         tenant, selector = requests.to_selector(request)
+        if request.dry_run:
+            selected = await self.use_cases.store.count_selected(tenant, selector)
+            return responses.from_selected(selected)
         deadline = Deadline.after(FORGET_BUDGET_S)
         forgotten = await self.use_cases.eraser.forget(tenant, selector, deadline)
         return responses.from_forgotten(forgotten)
@@ -282,6 +285,18 @@ class TriviumService:
         found = [row for name in names if isinstance(row := rows.get(name), Segment)]
         return catalog_pb.GetSegmentsResponse(
             segments=[from_segment(row) for row in found],
+            missing_ids=[name.id for name in names if name not in rows],
+        )
+
+    @rpc(catalog_pb.GetFactsResponse)
+    async def GetFacts(self, request: catalog_pb.GetFactsRequest) -> catalog_pb.GetFactsResponse:
+        """Reads facts by id."""
+        tenant, ids = requests.to_ids(request)
+        names = [fact_id(id_) for id_ in ids]
+        rows = await self.use_cases.store.load(tenant, names, Deadline.after(READ_BUDGET_S))
+        found = [row for name in names if isinstance(row := rows.get(name), Fact)]
+        return catalog_pb.GetFactsResponse(
+            facts=[from_fact(row) for row in found],
             missing_ids=[name.id for name in names if name not in rows],
         )
 

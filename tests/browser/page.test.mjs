@@ -1,5 +1,5 @@
 // The page /ui over a service that runs: TRIVIUM_HTTP is its address, TENANT holds the sample, a
-// sensitive turn with the text SECRET, and turns and facts with the text HOSTILE.
+// sensitive turn and fact with the text SECRET, and turns and facts with the text HOSTILE.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -131,6 +131,18 @@ test("a sensitive text is sent only when somebody clicks", () => withPage({ view
   await covered.click();
 
   await page.getByText(secret).waitFor();
+}));
+
+test("a sensitive fact is sent only when somebody clicks", () => withPage({ view: "memory" }, async (page) => {
+  const bodies = [];
+  page.on("response", async (response) => bodies.push(await response.text()));
+  const covered = page.getByRole("button", { name: "show sensitive fact" });
+  await covered.waitFor();
+  assert.ok(!bodies.join().includes(secret));
+
+  await covered.click();
+
+  await page.getByText(`Safe opens by ${secret}`).waitFor();
 }));
 
 test("what is forgotten has a receipt of every store", () => withPage({ view: "memory" }, async (page) => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -21,7 +22,14 @@ from serving.domain.items.records import (
     segment_id,
 )
 from serving.domain.questions.query import Filter, TimeRange
-from serving.ports.memory_store import SAMPLED, Batch, GivenVectors, MemoryStore, Selector
+from serving.ports.memory_store import (
+    SAMPLED,
+    Batch,
+    GivenVectors,
+    MemoryStore,
+    Selected,
+    Selector,
+)
 from tests.fakes.meaning import FAKE_MODEL, unit
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, segment
@@ -396,10 +404,17 @@ async def test_selected_items_are_erased(store: Stores, selector: Selector, left
     )
     other = TenantName("other")
     alike = segment("a", speaker="Ann", session="monday", labels={"project": "goa"})
-    await store.write(Batch(other, [alike]))
+    theirs: list[Item] = [alike, replace(alike, id="theirs"), fact("theirs", "Ann", "likes", "Goa")]
+    await store.write(Batch(other, theirs))
 
+    selected = await store.count_selected(TENANT, selector)
+    assert await store.count(TENANT, [*ids("a", "b", "c"), fact_id("f")]) == 4
     receipt = await store.erase(TENANT, selector)
 
+    assert selected.facts == receipt.items.count(fact_id("f"))
+    gone = set("abc") - set(left.split())
+    names = {"a": "Ann", "b": "ann", "c": ""}
+    assert selected.segments_by_speaker == Counter(names[each] for each in gone)
     assert await load(store, *ids("a", "b", "c")) == await load(store, *ids(*left.split()))
     assert await store.count(TENANT, ids("a", "b", "c")) == len(left.split())
     assert await store.count(other, ids("a")) == 1
@@ -448,8 +463,10 @@ async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
         )
     )
 
+    selected = await store.count_selected(TENANT, Selector(items=(segment_id("a"),)))
     receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
+    assert selected.facts == 1
     assert sorted(receipt.items) == [fact_id("one"), segment_id("a")]
     assert await load(store, fact_id("both"), fact_id("one"), fact_id("none")) == [
         fact("both", "x", "y", "z", evidence=("b",)),
@@ -460,8 +477,10 @@ async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
 async def test_evidence_erased_before_its_arrival_is_gone(store: Stores) -> None:
     await store.write(batch_of(fact("f", "x", "y", "z", evidence=("a",))))
 
+    selected = await store.count_selected(TENANT, Selector(items=(segment_id("a"),)))
     receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
+    assert selected == Selected({}, 1)
     assert receipt.items == [fact_id("f")]
 
 

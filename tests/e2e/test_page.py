@@ -46,6 +46,7 @@ def items() -> list[Segment | Fact]:
     return [
         *(found.item for found in read_items([str(path) for path in files], no_problem)),
         Segment(id="safe", text=SECRET, session="of-the-safe", sensitive=True),
+        Fact(id="safe-fact", subject="Safe", relation="opens by", object=SECRET, sensitive=True),
         Segment(id="gone", text="This will be forgotten.", session="to-forget"),
         Segment(id="hostile", text=HOSTILE, speaker=HOSTILE, session="hostile"),
         Fact(id="hostile-fact", subject=HOSTILE, relation=HOSTILE, object="alert"),

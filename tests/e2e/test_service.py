@@ -185,10 +185,13 @@ def test_erased_segment_is_gone_from_every_store(stored: tuple[Client, str]) -> 
     memory, token = stored
     memory.retrieve("Tom", consistency_token=token)
 
+    counted = memory.forget(segment_ids=["t2"], dry_run=True)
+    assert memory.get_segments(["t2"]).segments
     receipt = memory.forget(segment_ids=["t2"])
 
     assert receipt.verified, receipt
     assert (receipt.segment_count, receipt.fact_count) == (1, 1)
+    assert (counted.segment_count, counted.fact_count) == (1, 1)
     for leg in ("lexical", "dense", "facts", "graph"):
         answer = memory.retrieve(
             "Lotus Books hired Tom",
@@ -380,6 +383,8 @@ def test_segments_and_facts_are_listed_in_pages(stored: tuple[Client, str]) -> N
     found = memory.get_segments(["t4", "nobody", "t1"])
     assert [segment.id for segment in found.segments] == ["t4", "t1"]
     assert found.missing_ids == ("nobody",)
+    facts = memory.get_facts(["f2", "nothing"])
+    assert ([fact.id for fact in facts.facts], facts.missing_ids) == (["f2"], ("nothing",))
 
 
 def test_a_bad_item_is_rejected_while_the_others_are_stored(memory: Client) -> None:

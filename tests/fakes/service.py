@@ -112,6 +112,7 @@ class FakeService(
 
     Forget = _unary("Forget", ingest_service_pb2.ForgetResponse)
     GetSegments = _unary("GetSegments", catalog_service_pb2.GetSegmentsResponse)
+    GetFacts = _unary("GetFacts", catalog_service_pb2.GetFactsResponse)
     ListSegments = _unary("ListSegments", catalog_service_pb2.ListSegmentsResponse)
     ListFacts = _unary("ListFacts", catalog_service_pb2.ListFactsResponse)
     GetStats = _unary("GetStats", catalog_service_pb2.GetStatsResponse)

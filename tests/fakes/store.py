@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from serving.ports.memory_store import (
     ErasedItem,
     EraseReceipt,
     Outcome,
+    Selected,
     Selector,
     TenantCounts,
     WriteReceipt,
@@ -98,6 +100,20 @@ class InMemoryStore:
         names = sorted(known.keys() - (await self.known_names(tenant)).keys())
         token = ConsistencyToken.of(EPOCH, self._erasures[-1:])
         return EraseReceipt(erased, token, names=names, sample=_sample(erased, before))
+
+    async def count_selected(self, tenant: TenantName, selector: Selector) -> Selected:
+        self._check_available()
+        items = [row.item for row in self._rows(tenant).values()]
+        selected = [item for item in items if _is_selected(item, selector)]
+        segments = [item for item in selected if isinstance(item, Segment)]
+        gone = {item.id for item in segments}
+        gone |= {item.id for item in selector.items or () if item.kind == "segment"}
+        facts = sum(
+            isinstance(item, Fact)
+            and (item in selected or (bool(item.evidence) and gone.issuperset(item.evidence)))
+            for item in items
+        )
+        return Selected(Counter(segment.speaker for segment in segments), facts)
 
     async def load(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline

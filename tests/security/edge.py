@@ -45,6 +45,7 @@ READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "IngestStream": lambda r, _: requests.to_ingest_call(r, NOW, MODEL),
     "Forget": lambda r, _: requests.to_selector(r),
     "GetSegments": lambda r, _: requests.to_ids(r),
+    "GetFacts": lambda r, _: requests.to_ids(r),
     "ListSegments": lambda r, _: requests.to_list_segments_call(r),
     "ListFacts": lambda r, _: requests.to_list_facts_call(r),
     "GetStats": lambda r, _: requests.to_stats_tenant(r),

@@ -107,6 +107,7 @@ READS: Mapping[str, Message] = {
         retrieve=asking(), item=about_theirs()
     ),
     "GetSegments": catalog.GetSegmentsRequest(tenant=TENANT, ids=[THEIR_ID, "shared"]),
+    "GetFacts": catalog.GetFactsRequest(tenant=TENANT, ids=[THEIR_FACT, "shared"]),
     "ListSegments": catalog.ListSegmentsRequest(tenant=TENANT),
     "ListFacts": catalog.ListFactsRequest(tenant=TENANT),
     "GetStats": catalog.GetStatsRequest(tenant=TENANT),

@@ -135,6 +135,116 @@ func (x *GetSegmentsResponse) GetMissingIds() []string {
 	return nil
 }
 
+// Request message for CatalogService.GetFacts.
+type GetFactsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The tenant.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The ids, 1 to 1000.
+	Ids           []string `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFactsRequest) Reset() {
+	*x = GetFactsRequest{}
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFactsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFactsRequest) ProtoMessage() {}
+
+func (x *GetFactsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFactsRequest.ProtoReflect.Descriptor instead.
+func (*GetFactsRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *GetFactsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *GetFactsRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+// Response message for CatalogService.GetFacts.
+type GetFactsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The facts that exist, in the order of the request.
+	Facts []*Fact `protobuf:"bytes,1,rep,name=facts,proto3" json:"facts,omitempty"`
+	// The ids that do not exist.
+	MissingIds    []string `protobuf:"bytes,2,rep,name=missing_ids,json=missingIds,proto3" json:"missing_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFactsResponse) Reset() {
+	*x = GetFactsResponse{}
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFactsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFactsResponse) ProtoMessage() {}
+
+func (x *GetFactsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFactsResponse.ProtoReflect.Descriptor instead.
+func (*GetFactsResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetFactsResponse) GetFacts() []*Fact {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *GetFactsResponse) GetMissingIds() []string {
+	if x != nil {
+		return x.MissingIds
+	}
+	return nil
+}
+
 // Request message for CatalogService.ListSegments.
 type ListSegmentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -154,7 +264,7 @@ type ListSegmentsRequest struct {
 
 func (x *ListSegmentsRequest) Reset() {
 	*x = ListSegmentsRequest{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[2]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -166,7 +276,7 @@ func (x *ListSegmentsRequest) String() string {
 func (*ListSegmentsRequest) ProtoMessage() {}
 
 func (x *ListSegmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[2]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -179,7 +289,7 @@ func (x *ListSegmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSegmentsRequest.ProtoReflect.Descriptor instead.
 func (*ListSegmentsRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{2}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListSegmentsRequest) GetTenant() string {
@@ -223,7 +333,7 @@ type ListSegmentsResponse struct {
 
 func (x *ListSegmentsResponse) Reset() {
 	*x = ListSegmentsResponse{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -235,7 +345,7 @@ func (x *ListSegmentsResponse) String() string {
 func (*ListSegmentsResponse) ProtoMessage() {}
 
 func (x *ListSegmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -248,7 +358,7 @@ func (x *ListSegmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSegmentsResponse.ProtoReflect.Descriptor instead.
 func (*ListSegmentsResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{3}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListSegmentsResponse) GetSegments() []*Segment {
@@ -285,7 +395,7 @@ type ListFactsRequest struct {
 
 func (x *ListFactsRequest) Reset() {
 	*x = ListFactsRequest{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -297,7 +407,7 @@ func (x *ListFactsRequest) String() string {
 func (*ListFactsRequest) ProtoMessage() {}
 
 func (x *ListFactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -310,7 +420,7 @@ func (x *ListFactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFactsRequest.ProtoReflect.Descriptor instead.
 func (*ListFactsRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{4}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListFactsRequest) GetTenant() string {
@@ -361,7 +471,7 @@ type ListFactsResponse struct {
 
 func (x *ListFactsResponse) Reset() {
 	*x = ListFactsResponse{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +483,7 @@ func (x *ListFactsResponse) String() string {
 func (*ListFactsResponse) ProtoMessage() {}
 
 func (x *ListFactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +496,7 @@ func (x *ListFactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFactsResponse.ProtoReflect.Descriptor instead.
 func (*ListFactsResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{5}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListFactsResponse) GetFacts() []*Fact {
@@ -414,7 +524,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -426,7 +536,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -439,7 +549,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{6}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetStatsRequest) GetTenant() string {
@@ -473,7 +583,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +595,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +608,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{7}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetStatsResponse) GetTenant() *TenantStats {
@@ -566,7 +676,7 @@ type LegStats struct {
 
 func (x *LegStats) Reset() {
 	*x = LegStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +688,7 @@ func (x *LegStats) String() string {
 func (*LegStats) ProtoMessage() {}
 
 func (x *LegStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +701,7 @@ func (x *LegStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegStats.ProtoReflect.Descriptor instead.
 func (*LegStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LegStats) GetLeg() string {
@@ -666,7 +776,7 @@ type TenantStats struct {
 
 func (x *TenantStats) Reset() {
 	*x = TenantStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +788,7 @@ func (x *TenantStats) String() string {
 func (*TenantStats) ProtoMessage() {}
 
 func (x *TenantStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +801,7 @@ func (x *TenantStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantStats.ProtoReflect.Descriptor instead.
 func (*TenantStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TenantStats) GetSegmentCount() int64 {
@@ -761,7 +871,7 @@ type ProjectionStats struct {
 
 func (x *ProjectionStats) Reset() {
 	*x = ProjectionStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +883,7 @@ func (x *ProjectionStats) String() string {
 func (*ProjectionStats) ProtoMessage() {}
 
 func (x *ProjectionStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +896,7 @@ func (x *ProjectionStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectionStats.ProtoReflect.Descriptor instead.
 func (*ProjectionStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProjectionStats) GetProjection() string {
@@ -838,7 +948,7 @@ type IndexStats struct {
 
 func (x *IndexStats) Reset() {
 	*x = IndexStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +960,7 @@ func (x *IndexStats) String() string {
 func (*IndexStats) ProtoMessage() {}
 
 func (x *IndexStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +973,7 @@ func (x *IndexStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexStats.ProtoReflect.Descriptor instead.
 func (*IndexStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *IndexStats) GetReady() bool {
@@ -926,7 +1036,7 @@ type IndexTier struct {
 
 func (x *IndexTier) Reset() {
 	*x = IndexTier{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1048,7 @@ func (x *IndexTier) String() string {
 func (*IndexTier) ProtoMessage() {}
 
 func (x *IndexTier) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1061,7 @@ func (x *IndexTier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexTier.ProtoReflect.Descriptor instead.
 func (*IndexTier) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{12}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *IndexTier) GetKind() string {
@@ -1029,7 +1139,7 @@ type ServiceStats struct {
 
 func (x *ServiceStats) Reset() {
 	*x = ServiceStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1151,7 @@ func (x *ServiceStats) String() string {
 func (*ServiceStats) ProtoMessage() {}
 
 func (x *ServiceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1164,7 @@ func (x *ServiceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStats.ProtoReflect.Descriptor instead.
 func (*ServiceStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServiceStats) GetVersion() string {
@@ -1123,7 +1233,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1245,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1258,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DeadLetter) GetProjection() string {
@@ -1190,6 +1300,13 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\"g\n" +
 	"\x13GetSegmentsResponse\x12/\n" +
 	"\bsegments\x18\x01 \x03(\v2\x13.trivium.v1.SegmentR\bsegments\x12\x1f\n" +
+	"\vmissing_ids\x18\x02 \x03(\tR\n" +
+	"missingIds\";\n" +
+	"\x0fGetFactsRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\"[\n" +
+	"\x10GetFactsResponse\x12&\n" +
+	"\x05facts\x18\x01 \x03(\v2\x10.trivium.v1.FactR\x05facts\x12\x1f\n" +
 	"\vmissing_ids\x18\x02 \x03(\tR\n" +
 	"missingIds\"\x95\x01\n" +
 	"\x13ListSegmentsRequest\x12\x16\n" +
@@ -1281,9 +1398,10 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"projection\x12'\n" +
 	"\x04item\x18\x02 \x01(\v2\x13.trivium.v1.ItemRefR\x04item\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12D\n" +
-	"\x10dead_lettered_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x0edeadLetteredAt2\xd8\x02\n" +
+	"\x10dead_lettered_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x0edeadLetteredAt2\xa4\x03\n" +
 	"\x0eCatalogService\x12S\n" +
-	"\vGetSegments\x12\x1e.trivium.v1.GetSegmentsRequest\x1a\x1f.trivium.v1.GetSegmentsResponse\"\x03\x90\x02\x01\x12V\n" +
+	"\vGetSegments\x12\x1e.trivium.v1.GetSegmentsRequest\x1a\x1f.trivium.v1.GetSegmentsResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\bGetFacts\x12\x1b.trivium.v1.GetFactsRequest\x1a\x1c.trivium.v1.GetFactsResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListSegments\x12\x1f.trivium.v1.ListSegmentsRequest\x1a .trivium.v1.ListSegmentsResponse\"\x03\x90\x02\x01\x12M\n" +
 	"\tListFacts\x12\x1c.trivium.v1.ListFactsRequest\x1a\x1d.trivium.v1.ListFactsResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetStats\x12\x1b.trivium.v1.GetStatsRequest\x1a\x1c.trivium.v1.GetStatsResponse\"\x03\x90\x02\x01B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
@@ -1300,62 +1418,67 @@ func file_trivium_v1_catalog_service_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_catalog_service_proto_rawDescData
 }
 
-var file_trivium_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_trivium_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_trivium_v1_catalog_service_proto_goTypes = []any{
 	(*GetSegmentsRequest)(nil),    // 0: trivium.v1.GetSegmentsRequest
 	(*GetSegmentsResponse)(nil),   // 1: trivium.v1.GetSegmentsResponse
-	(*ListSegmentsRequest)(nil),   // 2: trivium.v1.ListSegmentsRequest
-	(*ListSegmentsResponse)(nil),  // 3: trivium.v1.ListSegmentsResponse
-	(*ListFactsRequest)(nil),      // 4: trivium.v1.ListFactsRequest
-	(*ListFactsResponse)(nil),     // 5: trivium.v1.ListFactsResponse
-	(*GetStatsRequest)(nil),       // 6: trivium.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),      // 7: trivium.v1.GetStatsResponse
-	(*LegStats)(nil),              // 8: trivium.v1.LegStats
-	(*TenantStats)(nil),           // 9: trivium.v1.TenantStats
-	(*ProjectionStats)(nil),       // 10: trivium.v1.ProjectionStats
-	(*IndexStats)(nil),            // 11: trivium.v1.IndexStats
-	(*IndexTier)(nil),             // 12: trivium.v1.IndexTier
-	(*ServiceStats)(nil),          // 13: trivium.v1.ServiceStats
-	(*DeadLetter)(nil),            // 14: trivium.v1.DeadLetter
-	(*Segment)(nil),               // 15: trivium.v1.Segment
-	(*Filter)(nil),                // 16: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*GetFactsRequest)(nil),       // 2: trivium.v1.GetFactsRequest
+	(*GetFactsResponse)(nil),      // 3: trivium.v1.GetFactsResponse
+	(*ListSegmentsRequest)(nil),   // 4: trivium.v1.ListSegmentsRequest
+	(*ListSegmentsResponse)(nil),  // 5: trivium.v1.ListSegmentsResponse
+	(*ListFactsRequest)(nil),      // 6: trivium.v1.ListFactsRequest
+	(*ListFactsResponse)(nil),     // 7: trivium.v1.ListFactsResponse
+	(*GetStatsRequest)(nil),       // 8: trivium.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),      // 9: trivium.v1.GetStatsResponse
+	(*LegStats)(nil),              // 10: trivium.v1.LegStats
+	(*TenantStats)(nil),           // 11: trivium.v1.TenantStats
+	(*ProjectionStats)(nil),       // 12: trivium.v1.ProjectionStats
+	(*IndexStats)(nil),            // 13: trivium.v1.IndexStats
+	(*IndexTier)(nil),             // 14: trivium.v1.IndexTier
+	(*ServiceStats)(nil),          // 15: trivium.v1.ServiceStats
+	(*DeadLetter)(nil),            // 16: trivium.v1.DeadLetter
+	(*Segment)(nil),               // 17: trivium.v1.Segment
 	(*Fact)(nil),                  // 18: trivium.v1.Fact
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*ItemRef)(nil),               // 20: trivium.v1.ItemRef
+	(*Filter)(nil),                // 19: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*ItemRef)(nil),               // 22: trivium.v1.ItemRef
 }
 var file_trivium_v1_catalog_service_proto_depIdxs = []int32{
-	15, // 0: trivium.v1.GetSegmentsResponse.segments:type_name -> trivium.v1.Segment
-	16, // 1: trivium.v1.ListSegmentsRequest.filter:type_name -> trivium.v1.Filter
-	15, // 2: trivium.v1.ListSegmentsResponse.segments:type_name -> trivium.v1.Segment
-	17, // 3: trivium.v1.ListFactsRequest.valid_at:type_name -> google.protobuf.Timestamp
-	18, // 4: trivium.v1.ListFactsResponse.facts:type_name -> trivium.v1.Fact
-	9,  // 5: trivium.v1.GetStatsResponse.tenant:type_name -> trivium.v1.TenantStats
-	10, // 6: trivium.v1.GetStatsResponse.projections:type_name -> trivium.v1.ProjectionStats
-	11, // 7: trivium.v1.GetStatsResponse.index:type_name -> trivium.v1.IndexStats
-	13, // 8: trivium.v1.GetStatsResponse.service:type_name -> trivium.v1.ServiceStats
-	14, // 9: trivium.v1.GetStatsResponse.dead_letters:type_name -> trivium.v1.DeadLetter
-	8,  // 10: trivium.v1.GetStatsResponse.legs:type_name -> trivium.v1.LegStats
-	19, // 11: trivium.v1.LegStats.p50:type_name -> google.protobuf.Duration
-	19, // 12: trivium.v1.LegStats.p95:type_name -> google.protobuf.Duration
-	19, // 13: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
-	12, // 14: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
-	17, // 15: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
-	20, // 16: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
-	17, // 17: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
-	0,  // 18: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
-	2,  // 19: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
-	4,  // 20: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
-	6,  // 21: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
-	1,  // 22: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
-	3,  // 23: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
-	5,  // 24: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
-	7,  // 25: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
-	22, // [22:26] is the sub-list for method output_type
-	18, // [18:22] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	17, // 0: trivium.v1.GetSegmentsResponse.segments:type_name -> trivium.v1.Segment
+	18, // 1: trivium.v1.GetFactsResponse.facts:type_name -> trivium.v1.Fact
+	19, // 2: trivium.v1.ListSegmentsRequest.filter:type_name -> trivium.v1.Filter
+	17, // 3: trivium.v1.ListSegmentsResponse.segments:type_name -> trivium.v1.Segment
+	20, // 4: trivium.v1.ListFactsRequest.valid_at:type_name -> google.protobuf.Timestamp
+	18, // 5: trivium.v1.ListFactsResponse.facts:type_name -> trivium.v1.Fact
+	11, // 6: trivium.v1.GetStatsResponse.tenant:type_name -> trivium.v1.TenantStats
+	12, // 7: trivium.v1.GetStatsResponse.projections:type_name -> trivium.v1.ProjectionStats
+	13, // 8: trivium.v1.GetStatsResponse.index:type_name -> trivium.v1.IndexStats
+	15, // 9: trivium.v1.GetStatsResponse.service:type_name -> trivium.v1.ServiceStats
+	16, // 10: trivium.v1.GetStatsResponse.dead_letters:type_name -> trivium.v1.DeadLetter
+	10, // 11: trivium.v1.GetStatsResponse.legs:type_name -> trivium.v1.LegStats
+	21, // 12: trivium.v1.LegStats.p50:type_name -> google.protobuf.Duration
+	21, // 13: trivium.v1.LegStats.p95:type_name -> google.protobuf.Duration
+	21, // 14: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
+	14, // 15: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
+	20, // 16: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
+	22, // 17: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
+	20, // 18: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
+	0,  // 19: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
+	2,  // 20: trivium.v1.CatalogService.GetFacts:input_type -> trivium.v1.GetFactsRequest
+	4,  // 21: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
+	6,  // 22: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
+	8,  // 23: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
+	1,  // 24: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
+	3,  // 25: trivium.v1.CatalogService.GetFacts:output_type -> trivium.v1.GetFactsResponse
+	5,  // 26: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
+	7,  // 27: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
+	9,  // 28: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
+	24, // [24:29] is the sub-list for method output_type
+	19, // [19:24] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_catalog_service_proto_init() }
@@ -1367,14 +1490,14 @@ func file_trivium_v1_catalog_service_proto_init() {
 	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_item_proto_init()
 	file_trivium_v1_segment_proto_init()
-	file_trivium_v1_catalog_service_proto_msgTypes[9].OneofWrappers = []any{}
+	file_trivium_v1_catalog_service_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_catalog_service_proto_rawDesc), len(file_trivium_v1_catalog_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	CatalogService_GetSegments_FullMethodName  = "/trivium.v1.CatalogService/GetSegments"
+	CatalogService_GetFacts_FullMethodName     = "/trivium.v1.CatalogService/GetFacts"
 	CatalogService_ListSegments_FullMethodName = "/trivium.v1.CatalogService/ListSegments"
 	CatalogService_ListFacts_FullMethodName    = "/trivium.v1.CatalogService/ListFacts"
 	CatalogService_GetStats_FullMethodName     = "/trivium.v1.CatalogService/GetStats"
@@ -37,6 +38,8 @@ const (
 type CatalogServiceClient interface {
 	// Returns segments by id.
 	GetSegments(ctx context.Context, in *GetSegmentsRequest, opts ...grpc.CallOption) (*GetSegmentsResponse, error)
+	// Returns facts by id.
+	GetFacts(ctx context.Context, in *GetFactsRequest, opts ...grpc.CallOption) (*GetFactsResponse, error)
 	// Lists segments by id, in pages.
 	ListSegments(ctx context.Context, in *ListSegmentsRequest, opts ...grpc.CallOption) (*ListSegmentsResponse, error)
 	// Lists facts by id, in pages.
@@ -58,6 +61,16 @@ func (c *catalogServiceClient) GetSegments(ctx context.Context, in *GetSegmentsR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetSegmentsResponse)
 	err := c.cc.Invoke(ctx, CatalogService_GetSegments_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogServiceClient) GetFacts(ctx context.Context, in *GetFactsRequest, opts ...grpc.CallOption) (*GetFactsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetFactsResponse)
+	err := c.cc.Invoke(ctx, CatalogService_GetFacts_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +117,8 @@ func (c *catalogServiceClient) GetStats(ctx context.Context, in *GetStatsRequest
 type CatalogServiceServer interface {
 	// Returns segments by id.
 	GetSegments(context.Context, *GetSegmentsRequest) (*GetSegmentsResponse, error)
+	// Returns facts by id.
+	GetFacts(context.Context, *GetFactsRequest) (*GetFactsResponse, error)
 	// Lists segments by id, in pages.
 	ListSegments(context.Context, *ListSegmentsRequest) (*ListSegmentsResponse, error)
 	// Lists facts by id, in pages.
@@ -123,6 +138,9 @@ type UnimplementedCatalogServiceServer struct{}
 
 func (UnimplementedCatalogServiceServer) GetSegments(context.Context, *GetSegmentsRequest) (*GetSegmentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSegments not implemented")
+}
+func (UnimplementedCatalogServiceServer) GetFacts(context.Context, *GetFactsRequest) (*GetFactsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetFacts not implemented")
 }
 func (UnimplementedCatalogServiceServer) ListSegments(context.Context, *ListSegmentsRequest) (*ListSegmentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSegments not implemented")
@@ -168,6 +186,24 @@ func _CatalogService_GetSegments_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(CatalogServiceServer).GetSegments(ctx, req.(*GetSegmentsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CatalogService_GetFacts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetFactsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServiceServer).GetFacts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CatalogService_GetFacts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServiceServer).GetFacts(ctx, req.(*GetFactsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -236,6 +272,10 @@ var CatalogService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSegments",
 			Handler:    _CatalogService_GetSegments_Handler,
+		},
+		{
+			MethodName: "GetFacts",
+			Handler:    _CatalogService_GetFacts_Handler,
 		},
 		{
 			MethodName: "ListSegments",

@@ -667,7 +667,9 @@ type ForgetRequest struct {
 	//	*ForgetRequest_Speaker
 	//	*ForgetRequest_Everything
 	//	*ForgetRequest_Filter
-	Selector      isForgetRequest_Selector `protobuf_oneof:"selector"`
+	Selector isForgetRequest_Selector `protobuf_oneof:"selector"`
+	// Erase nothing, and count what would be erased.
+	DryRun        bool `protobuf:"varint,7,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -759,6 +761,13 @@ func (x *ForgetRequest) GetFilter() *Filter {
 		}
 	}
 	return nil
+}
+
+func (x *ForgetRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
 }
 
 type isForgetRequest_Selector interface {
@@ -862,16 +871,20 @@ func (x *ItemIds) GetFactIds() []string {
 // Response message for IngestService.Forget.
 type ForgetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The number of segments erased.
+	// The number of segments erased; with `dry_run`, of those that would be.
 	SegmentCount int64 `protobuf:"varint,1,opt,name=segment_count,json=segmentCount,proto3" json:"segment_count,omitempty"`
-	// The number of facts erased.
+	// The number of facts erased; with `dry_run`, of those that would be.
 	FactCount int64 `protobuf:"varint,2,opt,name=fact_count,json=factCount,proto3" json:"fact_count,omitempty"`
-	// The result of verifying each store.
+	// The result of verifying each store; empty with `dry_run`.
 	Receipts []*StoreReceipt `protobuf:"bytes,3,rep,name=receipts,proto3" json:"receipts,omitempty"`
-	// Pass this to Retrieve to read from legs without the erased items.
+	// Pass this to Retrieve to read from legs without the erased items; empty
+	// with `dry_run`.
 	ConsistencyToken string `protobuf:"bytes,4,opt,name=consistency_token,json=consistencyToken,proto3" json:"consistency_token,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// With `dry_run`, the speakers of the segments, those of the most segments
+	// first; at most 100.
+	Speakers      []*SpeakerCount `protobuf:"bytes,5,rep,name=speakers,proto3" json:"speakers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ForgetResponse) Reset() {
@@ -932,6 +945,68 @@ func (x *ForgetResponse) GetConsistencyToken() string {
 	return ""
 }
 
+func (x *ForgetResponse) GetSpeakers() []*SpeakerCount {
+	if x != nil {
+		return x.Speakers
+	}
+	return nil
+}
+
+// The segments of one speaker.
+type SpeakerCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name, exactly as it is stored; empty for segments without a speaker.
+	Speaker string `protobuf:"bytes,1,opt,name=speaker,proto3" json:"speaker,omitempty"`
+	// The number of segments.
+	SegmentCount  int64 `protobuf:"varint,2,opt,name=segment_count,json=segmentCount,proto3" json:"segment_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpeakerCount) Reset() {
+	*x = SpeakerCount{}
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpeakerCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpeakerCount) ProtoMessage() {}
+
+func (x *SpeakerCount) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpeakerCount.ProtoReflect.Descriptor instead.
+func (*SpeakerCount) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SpeakerCount) GetSpeaker() string {
+	if x != nil {
+		return x.Speaker
+	}
+	return ""
+}
+
+func (x *SpeakerCount) GetSegmentCount() int64 {
+	if x != nil {
+		return x.SegmentCount
+	}
+	return 0
+}
+
 // What one store removed, and the result of verifying it.
 type StoreReceipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -959,7 +1034,7 @@ type StoreReceipt struct {
 
 func (x *StoreReceipt) Reset() {
 	*x = StoreReceipt{}
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1046,7 @@ func (x *StoreReceipt) String() string {
 func (*StoreReceipt) ProtoMessage() {}
 
 func (x *StoreReceipt) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1059,7 @@ func (x *StoreReceipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreReceipt.ProtoReflect.Descriptor instead.
 func (*StoreReceipt) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StoreReceipt) GetStore() string {
@@ -1045,7 +1120,7 @@ type Lookup struct {
 
 func (x *Lookup) Reset() {
 	*x = Lookup{}
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1132,7 @@ func (x *Lookup) String() string {
 func (*Lookup) ProtoMessage() {}
 
 func (x *Lookup) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1145,7 @@ func (x *Lookup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lookup.ProtoReflect.Descriptor instead.
 func (*Lookup) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Lookup) GetKey() LookupKey {
@@ -1134,7 +1209,7 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\x0funchanged_count\x18\x03 \x01(\x03R\x0eunchangedCount\x12%\n" +
 	"\x0erejected_count\x18\x04 \x01(\x03R\rrejectedCount\x123\n" +
 	"\brejected\x18\x05 \x03(\v2\x17.trivium.v1.ItemOutcomeR\brejected\x12+\n" +
-	"\x11consistency_token\x18\x06 \x01(\tR\x10consistencyToken\"\xe4\x01\n" +
+	"\x11consistency_token\x18\x06 \x01(\tR\x10consistencyToken\"\xfd\x01\n" +
 	"\rForgetRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12'\n" +
 	"\x03ids\x18\x02 \x01(\v2\x13.trivium.v1.ItemIdsH\x00R\x03ids\x12\x1a\n" +
@@ -1143,19 +1218,24 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\n" +
 	"everything\x18\x05 \x01(\bH\x00R\n" +
 	"everything\x12,\n" +
-	"\x06filter\x18\x06 \x01(\v2\x12.trivium.v1.FilterH\x00R\x06filterB\n" +
+	"\x06filter\x18\x06 \x01(\v2\x12.trivium.v1.FilterH\x00R\x06filter\x12\x17\n" +
+	"\adry_run\x18\a \x01(\bR\x06dryRunB\n" +
 	"\n" +
 	"\bselector\"E\n" +
 	"\aItemIds\x12\x1f\n" +
 	"\vsegment_ids\x18\x01 \x03(\tR\n" +
 	"segmentIds\x12\x19\n" +
-	"\bfact_ids\x18\x02 \x03(\tR\afactIds\"\xb7\x01\n" +
+	"\bfact_ids\x18\x02 \x03(\tR\afactIds\"\xed\x01\n" +
 	"\x0eForgetResponse\x12#\n" +
 	"\rsegment_count\x18\x01 \x01(\x03R\fsegmentCount\x12\x1d\n" +
 	"\n" +
 	"fact_count\x18\x02 \x01(\x03R\tfactCount\x124\n" +
 	"\breceipts\x18\x03 \x03(\v2\x18.trivium.v1.StoreReceiptR\breceipts\x12+\n" +
-	"\x11consistency_token\x18\x04 \x01(\tR\x10consistencyToken\"\xd4\x01\n" +
+	"\x11consistency_token\x18\x04 \x01(\tR\x10consistencyToken\x124\n" +
+	"\bspeakers\x18\x05 \x03(\v2\x18.trivium.v1.SpeakerCountR\bspeakers\"M\n" +
+	"\fSpeakerCount\x12\x18\n" +
+	"\aspeaker\x18\x01 \x01(\tR\aspeaker\x12#\n" +
+	"\rsegment_count\x18\x02 \x01(\x03R\fsegmentCount\"\xd4\x01\n" +
 	"\fStoreReceipt\x12\x14\n" +
 	"\x05store\x18\x01 \x01(\tR\x05store\x12\x1a\n" +
 	"\bverified\x18\x02 \x01(\bR\bverified\x12'\n" +
@@ -1198,7 +1278,7 @@ func file_trivium_v1_ingest_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_ingest_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_trivium_v1_ingest_service_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_trivium_v1_ingest_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_trivium_v1_ingest_service_proto_goTypes = []any{
 	(ItemState)(0),               // 0: trivium.v1.ItemState
 	(LookupKey)(0),               // 1: trivium.v1.LookupKey
@@ -1212,39 +1292,41 @@ var file_trivium_v1_ingest_service_proto_goTypes = []any{
 	(*ForgetRequest)(nil),        // 9: trivium.v1.ForgetRequest
 	(*ItemIds)(nil),              // 10: trivium.v1.ItemIds
 	(*ForgetResponse)(nil),       // 11: trivium.v1.ForgetResponse
-	(*StoreReceipt)(nil),         // 12: trivium.v1.StoreReceipt
-	(*Lookup)(nil),               // 13: trivium.v1.Lookup
-	(*Segment)(nil),              // 14: trivium.v1.Segment
-	(*Fact)(nil),                 // 15: trivium.v1.Fact
-	(*ItemRef)(nil),              // 16: trivium.v1.ItemRef
-	(*Filter)(nil),               // 17: trivium.v1.Filter
+	(*SpeakerCount)(nil),         // 12: trivium.v1.SpeakerCount
+	(*StoreReceipt)(nil),         // 13: trivium.v1.StoreReceipt
+	(*Lookup)(nil),               // 14: trivium.v1.Lookup
+	(*Segment)(nil),              // 15: trivium.v1.Segment
+	(*Fact)(nil),                 // 16: trivium.v1.Fact
+	(*ItemRef)(nil),              // 17: trivium.v1.ItemRef
+	(*Filter)(nil),               // 18: trivium.v1.Filter
 }
 var file_trivium_v1_ingest_service_proto_depIdxs = []int32{
 	3,  // 0: trivium.v1.IngestRequest.items:type_name -> trivium.v1.IngestItem
-	14, // 1: trivium.v1.IngestItem.segment:type_name -> trivium.v1.Segment
-	15, // 2: trivium.v1.IngestItem.fact:type_name -> trivium.v1.Fact
+	15, // 1: trivium.v1.IngestItem.segment:type_name -> trivium.v1.Segment
+	16, // 2: trivium.v1.IngestItem.fact:type_name -> trivium.v1.Fact
 	5,  // 3: trivium.v1.IngestResponse.outcomes:type_name -> trivium.v1.ItemOutcome
-	16, // 4: trivium.v1.ItemOutcome.item:type_name -> trivium.v1.ItemRef
+	17, // 4: trivium.v1.ItemOutcome.item:type_name -> trivium.v1.ItemRef
 	0,  // 5: trivium.v1.ItemOutcome.state:type_name -> trivium.v1.ItemState
 	6,  // 6: trivium.v1.ItemOutcome.violations:type_name -> trivium.v1.ItemViolation
 	3,  // 7: trivium.v1.IngestStreamRequest.items:type_name -> trivium.v1.IngestItem
 	5,  // 8: trivium.v1.IngestStreamResponse.rejected:type_name -> trivium.v1.ItemOutcome
 	10, // 9: trivium.v1.ForgetRequest.ids:type_name -> trivium.v1.ItemIds
-	17, // 10: trivium.v1.ForgetRequest.filter:type_name -> trivium.v1.Filter
-	12, // 11: trivium.v1.ForgetResponse.receipts:type_name -> trivium.v1.StoreReceipt
-	13, // 12: trivium.v1.StoreReceipt.lookups:type_name -> trivium.v1.Lookup
-	1,  // 13: trivium.v1.Lookup.key:type_name -> trivium.v1.LookupKey
-	2,  // 14: trivium.v1.IngestService.Ingest:input_type -> trivium.v1.IngestRequest
-	7,  // 15: trivium.v1.IngestService.IngestStream:input_type -> trivium.v1.IngestStreamRequest
-	9,  // 16: trivium.v1.IngestService.Forget:input_type -> trivium.v1.ForgetRequest
-	4,  // 17: trivium.v1.IngestService.Ingest:output_type -> trivium.v1.IngestResponse
-	8,  // 18: trivium.v1.IngestService.IngestStream:output_type -> trivium.v1.IngestStreamResponse
-	11, // 19: trivium.v1.IngestService.Forget:output_type -> trivium.v1.ForgetResponse
-	17, // [17:20] is the sub-list for method output_type
-	14, // [14:17] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	18, // 10: trivium.v1.ForgetRequest.filter:type_name -> trivium.v1.Filter
+	13, // 11: trivium.v1.ForgetResponse.receipts:type_name -> trivium.v1.StoreReceipt
+	12, // 12: trivium.v1.ForgetResponse.speakers:type_name -> trivium.v1.SpeakerCount
+	14, // 13: trivium.v1.StoreReceipt.lookups:type_name -> trivium.v1.Lookup
+	1,  // 14: trivium.v1.Lookup.key:type_name -> trivium.v1.LookupKey
+	2,  // 15: trivium.v1.IngestService.Ingest:input_type -> trivium.v1.IngestRequest
+	7,  // 16: trivium.v1.IngestService.IngestStream:input_type -> trivium.v1.IngestStreamRequest
+	9,  // 17: trivium.v1.IngestService.Forget:input_type -> trivium.v1.ForgetRequest
+	4,  // 18: trivium.v1.IngestService.Ingest:output_type -> trivium.v1.IngestResponse
+	8,  // 19: trivium.v1.IngestService.IngestStream:output_type -> trivium.v1.IngestStreamResponse
+	11, // 20: trivium.v1.IngestService.Forget:output_type -> trivium.v1.ForgetResponse
+	18, // [18:21] is the sub-list for method output_type
+	15, // [15:18] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_ingest_service_proto_init() }
@@ -1273,7 +1355,7 @@ func file_trivium_v1_ingest_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_ingest_service_proto_rawDesc), len(file_trivium_v1_ingest_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

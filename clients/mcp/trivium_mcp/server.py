@@ -44,7 +44,6 @@ INSTRUCTIONS = (
 MAX_CALLERS = 10_000
 """How many callers' last writes are remembered; each takes some hundred bytes."""
 
-MAX_PAGE = 1000
 BRIEFING_URI = "trivium://briefing"
 EVERYTHING = Filter()
 
@@ -161,13 +160,15 @@ class Tools:
         if fact:
             items.append(_fact(fact, evidence=[each.id for each in items]))
         async with self._client() as client:
-            wrong = await _facts(client, retract)
-            now = datetime.now(UTC)
-            items += [replace(each, retracted_at=each.retracted_at or now) for each in wrong]
-            if unknown := set(retract) - {each.id for each in wrong}:
-                raise ToolError(
-                    f"nothing was stored: there is no fact {', '.join(sorted(unknown))}"
-                )
+            if retract:
+                wrong = await client.get_facts(retract)
+                if wrong.missing_ids:
+                    unknown = ", ".join(wrong.missing_ids)
+                    raise ToolError(f"nothing was stored: there is no fact {unknown}")
+                now = datetime.now(UTC)
+                items += [
+                    replace(each, retracted_at=each.retracted_at or now) for each in wrong.facts
+                ]
             if not items:
                 raise ToolError("nothing was stored: give a text, a fact, or facts to retract")
             result = await client.ingest(items)
@@ -286,24 +287,11 @@ def _missing(found: Retrieval) -> str:
 
 async def _stored(
     client: AsyncClient, ids: Sequence[str]
-) -> tuple[tuple[Segment, ...], list[Fact]]:
+) -> tuple[tuple[Segment, ...], tuple[Fact, ...]]:
     """The segments with these ids, and the facts with the others."""
     found = await client.get_segments(ids)
-    return found.segments, await _facts(client, found.missing_ids)
-
-
-async def _facts(client: AsyncClient, ids: Sequence[str]) -> list[Fact]:
-    """The facts with these ids, as far as they exist."""
-    wanted = set(ids)
-    facts: list[Fact] = []
-    if wanted:
-        # The service lists facts, and does not read them by id.
-        async for fact in client.list_facts(page_size=MAX_PAGE):
-            if fact.id in wanted:
-                facts.append(fact)
-            if len(facts) == len(wanted):
-                break
-    return facts
+    others = found.missing_ids
+    return found.segments, (await client.get_facts(others)).facts if others else ()
 
 
 def _narrowed(filters: Filter, speaker: str, session: str, not_session: str) -> Filter:

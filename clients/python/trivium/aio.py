@@ -13,7 +13,7 @@ import grpc
 
 from trivium.errors import TriviumError, not_connected, to_error
 from trivium.tuning import Absence, Comparison, Profile
-from trivium.v1.catalog_service_pb2 import GetSegmentsRequest, GetStatsRequest
+from trivium.v1.catalog_service_pb2 import GetFactsRequest, GetSegmentsRequest, GetStatsRequest
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
 from trivium.v1.ingest_service_pb2 import IngestStreamRequest
 from trivium.v1.ingest_service_pb2_grpc import IngestServiceStub
@@ -26,6 +26,7 @@ from trivium.v1.retrieval_service_pb2_grpc import RetrievalServiceStub
 from trivium.values import (
     BriefingOptions,
     Fact,
+    FactsFound,
     Filter,
     ForgetResult,
     Health,
@@ -417,6 +418,7 @@ class AsyncClient:
         speaker: str = "",
         filter: Filter | None = None,
         everything: bool = False,
+        dry_run: bool = False,
         timeout: float | None = None,
     ) -> ForgetResult:
         """Erases items from every store: by id, session, speaker or filter, or all items.
@@ -430,6 +432,7 @@ class AsyncClient:
             filter: The segments that pass it, such as those of a label or a time range. It must
                 say what to erase, and not only what to leave out.
             everything: All items of the tenant.
+            dry_run: Erase nothing, and count what would be erased.
             timeout: In seconds.
 
         Raises:
@@ -443,6 +446,7 @@ class AsyncClient:
             speaker=speaker,
             everything=everything,
             filter_=filter,
+            dry_run=dry_run,
         )
         response = await self._send(self._ingest.Forget, request, self._writing(timeout))
         return responses.to_forget_result(response)
@@ -454,6 +458,12 @@ class AsyncClient:
         request = GetSegmentsRequest(tenant=self.tenant, ids=ids)
         response = await self._send(self._catalog.GetSegments, request, self._reading(timeout))
         return responses.to_segments_found(response)
+
+    async def get_facts(self, ids: Sequence[str], *, timeout: float | None = None) -> FactsFound:
+        """Reads up to 1,000 facts by id."""
+        request = GetFactsRequest(tenant=self.tenant, ids=ids)
+        response = await self._send(self._catalog.GetFacts, request, self._reading(timeout))
+        return responses.to_facts_found(response)
 
     async def list_segments(
         self,

@@ -618,12 +618,16 @@ class StoreReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetResult:
-    """The result of an erasure."""
+    """The result of an erasure, or of a dry run, which has no receipts.
+
+    A dry run has the segments of each speaker, at most 100, by the exact name; "" is none.
+    """
 
     segment_count: int
     fact_count: int
-    receipts: tuple[StoreReceipt, ...]
-    consistency_token: str
+    receipts: tuple[StoreReceipt, ...] = ()
+    consistency_token: str = ""
+    segments_by_speaker: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def verified(self) -> bool:
@@ -636,6 +640,14 @@ class SegmentsFound:
     """Segments in the order of the request, and the ids that do not exist."""
 
     segments: tuple[Segment, ...]
+    missing_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FactsFound:
+    """Facts in the order of the request, and the ids that do not exist."""
+
+    facts: tuple[Fact, ...]
     missing_ids: tuple[str, ...]
 
 

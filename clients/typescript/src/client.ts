@@ -147,11 +147,18 @@ export class TriviumClient {
     );
   }
 
-  /** Erases items from every store. */
-  async forget(selector: Selector, options: CallOptions = {}): Promise<ForgetResponse> {
+  /** Erases items from every store; `dryRun` counts them only. */
+  async forget(
+    selector: Selector,
+    options: CallOptions & { dryRun?: boolean } = {},
+  ): Promise<ForgetResponse> {
     return typed(
       this.ingestion.forget(
-        withTimestamps<Init<typeof ForgetRequestSchema>>({ tenant: this.tenant, selector }),
+        withTimestamps<Init<typeof ForgetRequestSchema>>({
+          tenant: this.tenant,
+          selector,
+          dryRun: options.dryRun ?? false,
+        }),
         call(options.timeoutMs ?? this.#writeTimeoutMs, options.signal),
       ),
     );

@@ -32,6 +32,8 @@ test("what is written is found, explained and forgotten", { skip: !target }, asy
   assert.match(found.briefing, /<memory/);
   assert.equal((await memory.stats()).tenant?.segmentCount, 2n);
 
+  const counted = await memory.forget({ case: "everything", value: true }, { dryRun: true });
+  assert.equal(counted.segmentCount, 2n);
   const forgotten = await memory.forget({ case: "everything", value: true });
   assert.equal(forgotten.segmentCount, 2n);
   const after = await memory.retrieve("lease", { consistencyToken: forgotten.consistencyToken });

@@ -37,6 +37,7 @@ RULES: Mapping[str, Rule] = {
     "IngestStream": Rule(Role.WRITER),
     "Forget": Rule(Role.ERASER),
     "GetSegments": Rule(Role.READER),
+    "GetFacts": Rule(Role.READER),
     "ListSegments": Rule(Role.READER),
     "ListFacts": Rule(Role.READER),
     "GetStats": Rule(

@@ -15,7 +15,7 @@ from mcp import Client, MCPError
 from serving.domain import briefing as briefing_of_the_service
 from tests.fakes.service import Failure, FakeService
 from tests.support.stepped_clock import SteppedClock
-from trivium.v1.catalog_service_pb2 import GetSegmentsResponse, ListFactsResponse
+from trivium.v1.catalog_service_pb2 import GetFactsResponse, GetSegmentsResponse
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
     ForgetRequest,
@@ -208,22 +208,17 @@ async def test_forget_erases_what_was_confirmed(fake_service: FakeService) -> No
 
 
 async def test_forget_finds_facts_by_their_ids(fake_service: FakeService) -> None:
-    facts = ListFactsResponse(
-        facts=[
-            Fact(id="f1", subject="Nora", relation="married", object="Ann"),
-            Fact(id="f2", subject="Nora", relation="lives_in", object="Goa"),
-        ]
-    )
+    fact = Fact(id="f2", subject="Nora", relation="lives_in", object="Goa")
+    facts = GetFactsResponse(facts=[fact], missing_ids=["x"])
     found = GetSegmentsResponse(segments=[Segment(id="t1", text="One.")], missing_ids=["f2", "x"])
     fake_service.will_answer("GetSegments", found, found)
-    fake_service.will_answer("ListFacts", facts, facts)
+    fake_service.will_answer("GetFacts", facts, facts)
     fake_service.will_answer("Forget", ForgetResponse(segment_count=1, fact_count=1))
     async with client_of(fake_service) as client:
         shown = await call(client, "forget", ids=["t1", "f2", "x"])
         await call(client, "forget", ids=["t1", "f2", "x"], confirmation=code_in(shown))
 
     assert "[f2] fact: " in shown
-    assert "[f1]" not in shown
     assert "Nothing is stored under: x." in shown
     (erased,) = erasures(fake_service)
     assert (list(erased.ids.segment_ids), list(erased.ids.fact_ids)) == (["t1"], ["f2"])
@@ -405,7 +400,7 @@ async def test_fact_is_remembered_once_with_its_evidence(fake_service: FakeServi
 
 async def test_retracted_fact_keeps_what_it_was(fake_service: FakeService) -> None:
     siemens = Fact(id="f1", subject="Ana", relation="works at", object="Siemens", evidence=["t1"])
-    fake_service.will_answer("ListFacts", ListFactsResponse(facts=[siemens]))
+    fake_service.will_answer("GetFacts", GetFactsResponse(facts=[siemens]))
     async with client_of(fake_service) as client:
         await call(client, "remember", fact=BOSCH, retract=["f1"])
 
@@ -427,6 +422,7 @@ async def test_retracted_fact_keeps_what_it_was(fake_service: FakeService) -> No
 async def test_remember_of_nothing_usable_stores_nothing(
     arguments: dict[str, Any], said: str, fake_service: FakeService
 ) -> None:
+    fake_service.will_answer("GetFacts", GetFactsResponse(missing_ids=["f9"]))
     async with client_of(fake_service) as client:
         assert said in await fail(client, "remember", **arguments)
 

@@ -34,12 +34,12 @@ from trivium.v1.ingest_service_pb2 import (
     LOOKUP_KEY_ID,
     LOOKUP_KEY_TEXT,
     LOOKUP_KEY_VECTOR,
-    ForgetRequest,
     ForgetResponse,
     IngestStreamResponse,
     ItemOutcome,
     ItemViolation,
     Lookup,
+    SpeakerCount,
     StoreReceipt,
 )
 from trivium.v1.item_pb2 import ItemRef
@@ -764,57 +764,18 @@ def test_forgetting_asks_first(run: Run, fake_service: FakeService) -> None:
     assert fake_service.requests == []
 
 
-def test_dry_run_counts_the_exact_names(run: Run, fake_service: FakeService) -> None:
-    said = [
-        Segment(id="t1", text="a", speaker="J.Doe"),
-        Segment(id="t2", text="b", speaker="j.doe"),
-        Segment(id="t3", text="c", speaker="j.doe"),
-    ]
-    facts = [
-        Fact(id="f1", subject="J.Doe", relation="likes", object="tea", evidence=["t1", "t2"]),
-        Fact(id="f2", subject="J.Doe", relation="likes", object="jam", evidence=["t1", "t9"]),
-        Fact(id="f3", subject="J.Doe", relation="likes", object="rum"),
-    ]
-    fake_service.will_answer("ListSegments", ListSegmentsResponse(segments=said))
-    fake_service.will_answer("ListFacts", ListFactsResponse(facts=facts))
+def test_dry_run_shows_the_exact_names(run: Run, fake_service: FakeService) -> None:
+    speakers = [SpeakerCount(speaker="j.doe", segment_count=2), SpeakerCount(segment_count=1)]
+    counted = ForgetResponse(segment_count=3, fact_count=1, speakers=speakers)
+    fake_service.will_answer("Forget", counted, counted)
 
-    result = run("forget", "--dry-run", "--speaker", "j.doe", "--json")
+    shown = run("forget", "--dry-run", "--speaker", "j.doe")
+    written = run("forget", "--dry-run", "--speaker", "j.doe", "--json")
 
-    assert result.exit_code == 0
-    assert json.loads(result.stdout) == {
-        "segment_count": 3,
-        "fact_count": 1,
-        "segments_by_speaker": {"j.doe": 2, "J.Doe": 1},
-    }
-    assert fake_service.requests[0].filter.speakers == ["j.doe"]
-    assert not any(isinstance(request, ForgetRequest) for request in fake_service.requests)
-
-
-@pytest.mark.parametrize(
-    ("selection", "facts"),
-    [
-        (["--everything"], 3),
-        (["--session", "s"], 2),
-        (["--segment-id", "t1", "--fact-id", "f3"], 3),
-    ],
-)
-def test_dry_run_counts_facts_left_without_evidence(
-    run: Run, fake_service: FakeService, selection: list[str], facts: int
-) -> None:
-    said = [Segment(id="t1", text="a")]
-    stored = [
-        Fact(id="f1", subject="a", relation="b", object="c", evidence=["t1"]),
-        Fact(id="f2", subject="a", relation="b", object="d", evidence=["t1"]),
-        Fact(id="f3", subject="a", relation="b", object="e"),
-    ]
-    fake_service.will_answer("ListSegments", ListSegmentsResponse(segments=said))
-    fake_service.will_answer("GetSegments", GetSegmentsResponse(segments=said))
-    fake_service.will_answer("ListFacts", ListFactsResponse(facts=stored))
-
-    result = run("forget", "--dry-run", *selection)
-
-    assert result.exit_code == 0
-    assert f"Would erase 1 segments and {facts} facts." in result.stdout
+    assert "Would erase 3 segments and 1 facts." in shown.stdout
+    assert '"j.doe"' in shown.stdout
+    assert json.loads(written.stdout)["segments_by_speaker"] == {"j.doe": 2, "": 1}
+    assert [(each.speaker, each.dry_run) for each in fake_service.requests] == [("j.doe", True)] * 2
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from trivium import (
     UnavailableError,
 )
 from trivium.v1.catalog_service_pb2 import (
+    GetFactsResponse,
     GetSegmentsResponse,
     GetStatsResponse,
     ListFactsResponse,
@@ -328,6 +329,15 @@ def test_missing_segments_are_named(client: Client, fake_service: FakeService) -
     result = client.get_segments(["a", "z"])
 
     assert ([segment.id for segment in result.segments], result.missing_ids) == (["a"], ("z",))
+
+
+def test_missing_facts_are_named(client: Client, fake_service: FakeService) -> None:
+    answer = GetFactsResponse(facts=[FactMessage(id="f")], missing_ids=["z"])
+    fake_service.will_answer("GetFacts", answer)
+
+    result = client.get_facts(["f", "z"])
+
+    assert ([fact.id for fact in result.facts], result.missing_ids) == (["f"], ("z",))
 
 
 def test_erasure_is_verified_by_every_empty_store(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -18,7 +18,7 @@ from serving.rpc.service import TriviumService
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.pipeline import FixedLeg, RecordingAccess
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import TENANT, segment
+from tests.support.builders import TENANT, fact, segment
 from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
 from tests.unit.rpc.test_boundary import RecordingContext
 from trivium.v1 import ingest_service_pb2, retrieval_service_pb2, segment_pb2
@@ -153,6 +153,22 @@ async def test_a_write_needs_no_embedder_unless_it_brings_a_vector() -> None:
 
     assert with_vector.code is grpc.StatusCode.UNAVAILABLE
     assert stored.outcomes[0].state == ingest_service_pb2.ITEM_STATE_CREATED
+
+
+async def test_dry_run_counts_speakers_and_erases_nothing() -> None:
+    speakers = ["j.doe", "J.Doe", "j.doe", "j-doe"]
+    turns = [segment(str(place), speaker=name) for place, name in enumerate(speakers)]
+    store = await store_of(*turns, fact("f", "x", "y", "z", evidence=("0", "1", "2")))
+    service = TriviumService(cast(Any, SimpleNamespace(store=store)), ProfileBook.load())
+    request = ingest_service_pb2.ForgetRequest(tenant=TENANT, speaker="j.doe", dry_run=True)
+
+    counted = await service.Forget(request, RecordingContext())
+
+    named = [(each.speaker, each.segment_count) for each in counted.speakers]
+    assert named == [("j.doe", 2), ("J.Doe", 1)]
+    assert (counted.segment_count, counted.fact_count) == (3, 1)
+    assert not counted.receipts
+    assert await store.count(TENANT, [turn.item for turn in turns]) == 4
 
 
 async def test_profiles_are_listed_in_pages(service: TriviumService) -> None:

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from trivium.cli.connection import Connection, pass_connection
-from trivium.cli.dry_run import count_items, shown
 from trivium.cli.exits import Exit
 from trivium.cli.output import day, json_option, plain, print_json, stdout, styled, table
 from trivium.cli.ranking import Time
@@ -157,18 +156,7 @@ def forget(
             "and --everything is required"
         )
     with connection.open() as client:
-        if dry_run:
-            found = count_items(
-                client,
-                segment_ids=segment_ids,
-                fact_ids=fact_ids,
-                session=session,
-                speaker=speaker,
-                filter_=filter_,
-            )
-            print_json(found) if as_json else stdout().print(shown(found))
-            ctx.exit(Exit.OK)
-        if not yes:
+        if not (yes or dry_run):
             what = _described(segment_ids, fact_ids, session, speaker, filter_)
             click.confirm(f"Erase {what} of {plain(client.tenant)!r}?", abort=True, err=True)
         result = client.forget(
@@ -178,9 +166,12 @@ def forget(
             speaker=speaker,
             filter=filter_,
             everything=everything,
+            dry_run=dry_run,
         )
     if as_json:
         print_json(result)
+    elif dry_run:
+        stdout().print(_counted(result))
     else:
         stdout().print(_receipt(result))
         click.echo(f"consistency token {plain(result.consistency_token)}")
@@ -312,6 +303,15 @@ def _described_filter(filter_: Filter) -> str:
         f"until {times.end.isoformat()}" if times.end else "",
     ]
     return plain(" ".join(["all segments", *filter(None, parts)]))
+
+
+def _counted(result: ForgetResult) -> Group:
+    """What would be erased; names in quotes, since they may differ by a space or a sign."""
+    rows = table("speaker", "segments")
+    for speaker, count in result.segments_by_speaker.items():
+        rows.add_row(styled(f'"{speaker}"' if speaker else "none"), str(count))
+    total = f"Would erase {result.segment_count} segments and {result.fact_count} facts."
+    return Group(Text(total), *([rows] if result.segments_by_speaker else []))
 
 
 def _receipt(result: ForgetResult) -> Group:

@@ -30,7 +30,7 @@ from trivium.v1 import item_pb2 as trivium_dot_v1_dot_item__pb2
 from trivium.v1 import segment_pb2 as trivium_dot_v1_dot_segment__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n trivium/v1/catalog_service.proto\x12\ntrivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"1\n\x12GetSegmentsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\"Q\n\x13GetSegmentsResponse\x12%\n\x08segments\x18\x01 \x03(\x0b\x32\x13.trivium.v1.Segment\x12\x13\n\x0bmissing_ids\x18\x02 \x03(\t\"p\n\x13ListSegmentsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\"\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x12.trivium.v1.Filter\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"V\n\x14ListSegmentsResponse\x12%\n\x08segments\x18\x01 \x03(\x0b\x32\x13.trivium.v1.Segment\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x89\x01\n\x10ListFactsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x10\n\x08\x65ntities\x18\x02 \x03(\t\x12,\n\x08valid_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"M\n\x11ListFactsResponse\x12\x1f\n\x05\x66\x61\x63ts\x18\x01 \x03(\x0b\x32\x10.trivium.v1.Fact\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x0fGetStatsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"\x91\x02\n\x10GetStatsResponse\x12\'\n\x06tenant\x18\x01 \x01(\x0b\x32\x17.trivium.v1.TenantStats\x12\x30\n\x0bprojections\x18\x02 \x03(\x0b\x32\x1b.trivium.v1.ProjectionStats\x12%\n\x05index\x18\x03 \x01(\x0b\x32\x16.trivium.v1.IndexStats\x12)\n\x07service\x18\x04 \x01(\x0b\x32\x18.trivium.v1.ServiceStats\x12,\n\x0c\x64\x65\x61\x64_letters\x18\x05 \x03(\x0b\x32\x16.trivium.v1.DeadLetter\x12\"\n\x04legs\x18\x06 \x03(\x0b\x32\x14.trivium.v1.LegStats\"\xc3\x01\n\x08LegStats\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x14\n\x0c\x61nswer_count\x18\x02 \x01(\x05\x12\x17\n\x0ftimed_out_count\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x61iled_count\x18\x04 \x01(\x05\x12\x15\n\rskipped_count\x18\x05 \x01(\x05\x12&\n\x03p50\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p95\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xd3\x01\n\x0bTenantStats\x12\x15\n\rsegment_count\x18\x01 \x01(\x03\x12\x1f\n\x17sensitive_segment_count\x18\x02 \x01(\x03\x12\x12\n\nfact_count\x18\x03 \x01(\x03\x12\x19\n\x0c\x65ntity_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0e\x65mbedded_count\x18\x05 \x01(\x03\x12\x18\n\x10\x65mbeddable_count\x18\x06 \x01(\x03\x12\x1a\n\x12text_search_config\x18\x07 \x01(\tB\x0f\n\r_entity_count\"\x7f\n\x0fProjectionStats\x12\x12\n\nprojection\x18\x01 \x01(\t\x12\x15\n\rpending_count\x18\x02 \x01(\x03\x12&\n\x03lag\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x04 \x01(\x03\"v\n\nIndexStats\x12\r\n\x05ready\x18\x01 \x01(\x08\x12\x14\n\x0cvector_count\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12$\n\x05tiers\x18\x05 \x03(\x0b\x32\x15.trivium.v1.IndexTier\"\xe5\x01\n\tIndexTier\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x14\n\x0cvector_count\x18\x02 \x01(\x03\x12\x12\n\ndead_count\x18\x03 \x01(\x03\x12\x12\n\nrebuilding\x18\x0b \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x0c \x01(\t\x12\x14\n\x0cmemory_bytes\x18\r \x01(\x03\x12\x13\n\x0b\x61pproximate\x18\x0e \x01(\x08J\x04\x08\x04\x10\x0bR\ntail_countR\nlist_countR\x0bprobe_countR\rrecall_targetR\x06recallR\x07\x61uditedR\x05\x63urve\"\xb3\x01\n\x0cServiceStats\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tplacement\x18\x02 \x01(\t\x12\x0f\n\x07ingress\x18\x03 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12\x11\n\tdimension\x18\x05 \x01(\x05\x12.\n\nstarted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64\x65graded\x18\x07 \x03(\t\"\x89\x01\n\nDeadLetter\x12\x12\n\nprojection\x18\x01 \x01(\t\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x34\n\x10\x64\x65\x61\x64_lettered_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xd8\x02\n\x0e\x43\x61talogService\x12S\n\x0bGetSegments\x12\x1e.trivium.v1.GetSegmentsRequest\x1a\x1f.trivium.v1.GetSegmentsResponse\"\x03\x90\x02\x01\x12V\n\x0cListSegments\x12\x1f.trivium.v1.ListSegmentsRequest\x1a .trivium.v1.ListSegmentsResponse\"\x03\x90\x02\x01\x12M\n\tListFacts\x12\x1c.trivium.v1.ListFactsRequest\x1a\x1d.trivium.v1.ListFactsResponse\"\x03\x90\x02\x01\x12J\n\x08GetStats\x12\x1b.trivium.v1.GetStatsRequest\x1a\x1c.trivium.v1.GetStatsResponse\"\x03\x90\x02\x01\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n trivium/v1/catalog_service.proto\x12\ntrivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"1\n\x12GetSegmentsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\"Q\n\x13GetSegmentsResponse\x12%\n\x08segments\x18\x01 \x03(\x0b\x32\x13.trivium.v1.Segment\x12\x13\n\x0bmissing_ids\x18\x02 \x03(\t\".\n\x0fGetFactsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\"H\n\x10GetFactsResponse\x12\x1f\n\x05\x66\x61\x63ts\x18\x01 \x03(\x0b\x32\x10.trivium.v1.Fact\x12\x13\n\x0bmissing_ids\x18\x02 \x03(\t\"p\n\x13ListSegmentsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\"\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x12.trivium.v1.Filter\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"V\n\x14ListSegmentsResponse\x12%\n\x08segments\x18\x01 \x03(\x0b\x32\x13.trivium.v1.Segment\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x89\x01\n\x10ListFactsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x10\n\x08\x65ntities\x18\x02 \x03(\t\x12,\n\x08valid_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\x04 \x01(\x05\x12\x12\n\npage_token\x18\x05 \x01(\t\"M\n\x11ListFactsResponse\x12\x1f\n\x05\x66\x61\x63ts\x18\x01 \x03(\x0b\x32\x10.trivium.v1.Fact\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"!\n\x0fGetStatsRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"\x91\x02\n\x10GetStatsResponse\x12\'\n\x06tenant\x18\x01 \x01(\x0b\x32\x17.trivium.v1.TenantStats\x12\x30\n\x0bprojections\x18\x02 \x03(\x0b\x32\x1b.trivium.v1.ProjectionStats\x12%\n\x05index\x18\x03 \x01(\x0b\x32\x16.trivium.v1.IndexStats\x12)\n\x07service\x18\x04 \x01(\x0b\x32\x18.trivium.v1.ServiceStats\x12,\n\x0c\x64\x65\x61\x64_letters\x18\x05 \x03(\x0b\x32\x16.trivium.v1.DeadLetter\x12\"\n\x04legs\x18\x06 \x03(\x0b\x32\x14.trivium.v1.LegStats\"\xc3\x01\n\x08LegStats\x12\x0b\n\x03leg\x18\x01 \x01(\t\x12\x14\n\x0c\x61nswer_count\x18\x02 \x01(\x05\x12\x17\n\x0ftimed_out_count\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x61iled_count\x18\x04 \x01(\x05\x12\x15\n\rskipped_count\x18\x05 \x01(\x05\x12&\n\x03p50\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03p95\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xd3\x01\n\x0bTenantStats\x12\x15\n\rsegment_count\x18\x01 \x01(\x03\x12\x1f\n\x17sensitive_segment_count\x18\x02 \x01(\x03\x12\x12\n\nfact_count\x18\x03 \x01(\x03\x12\x19\n\x0c\x65ntity_count\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x16\n\x0e\x65mbedded_count\x18\x05 \x01(\x03\x12\x18\n\x10\x65mbeddable_count\x18\x06 \x01(\x03\x12\x1a\n\x12text_search_config\x18\x07 \x01(\tB\x0f\n\r_entity_count\"\x7f\n\x0fProjectionStats\x12\x12\n\nprojection\x18\x01 \x01(\t\x12\x15\n\rpending_count\x18\x02 \x01(\x03\x12&\n\x03lag\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x04 \x01(\x03\"v\n\nIndexStats\x12\r\n\x05ready\x18\x01 \x01(\x08\x12\x14\n\x0cvector_count\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12$\n\x05tiers\x18\x05 \x03(\x0b\x32\x15.trivium.v1.IndexTier\"\xe5\x01\n\tIndexTier\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x14\n\x0cvector_count\x18\x02 \x01(\x03\x12\x12\n\ndead_count\x18\x03 \x01(\x03\x12\x12\n\nrebuilding\x18\x0b \x01(\t\x12\x0f\n\x07\x66\x61ilure\x18\x0c \x01(\t\x12\x14\n\x0cmemory_bytes\x18\r \x01(\x03\x12\x13\n\x0b\x61pproximate\x18\x0e \x01(\x08J\x04\x08\x04\x10\x0bR\ntail_countR\nlist_countR\x0bprobe_countR\rrecall_targetR\x06recallR\x07\x61uditedR\x05\x63urve\"\xb3\x01\n\x0cServiceStats\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tplacement\x18\x02 \x01(\t\x12\x0f\n\x07ingress\x18\x03 \x01(\t\x12\x19\n\x11model_fingerprint\x18\x04 \x01(\t\x12\x11\n\tdimension\x18\x05 \x01(\x05\x12.\n\nstarted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x64\x65graded\x18\x07 \x03(\t\"\x89\x01\n\nDeadLetter\x12\x12\n\nprojection\x18\x01 \x01(\t\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x34\n\x10\x64\x65\x61\x64_lettered_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\xa4\x03\n\x0e\x43\x61talogService\x12S\n\x0bGetSegments\x12\x1e.trivium.v1.GetSegmentsRequest\x1a\x1f.trivium.v1.GetSegmentsResponse\"\x03\x90\x02\x01\x12J\n\x08GetFacts\x12\x1b.trivium.v1.GetFactsRequest\x1a\x1c.trivium.v1.GetFactsResponse\"\x03\x90\x02\x01\x12V\n\x0cListSegments\x12\x1f.trivium.v1.ListSegmentsRequest\x1a .trivium.v1.ListSegmentsResponse\"\x03\x90\x02\x01\x12M\n\tListFacts\x12\x1c.trivium.v1.ListFactsRequest\x1a\x1d.trivium.v1.ListFactsResponse\"\x03\x90\x02\x01\x12J\n\x08GetStats\x12\x1b.trivium.v1.GetStatsRequest\x1a\x1c.trivium.v1.GetStatsResponse\"\x03\x90\x02\x01\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,6 +40,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\033trivium.dev/go/v1;triviumv1'
   _globals['_CATALOGSERVICE'].methods_by_name['GetSegments']._loaded_options = None
   _globals['_CATALOGSERVICE'].methods_by_name['GetSegments']._serialized_options = b'\220\002\001'
+  _globals['_CATALOGSERVICE'].methods_by_name['GetFacts']._loaded_options = None
+  _globals['_CATALOGSERVICE'].methods_by_name['GetFacts']._serialized_options = b'\220\002\001'
   _globals['_CATALOGSERVICE'].methods_by_name['ListSegments']._loaded_options = None
   _globals['_CATALOGSERVICE'].methods_by_name['ListSegments']._serialized_options = b'\220\002\001'
   _globals['_CATALOGSERVICE'].methods_by_name['ListFacts']._loaded_options = None
@@ -50,32 +52,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSEGMENTSREQUEST']._serialized_end=259
   _globals['_GETSEGMENTSRESPONSE']._serialized_start=261
   _globals['_GETSEGMENTSRESPONSE']._serialized_end=342
-  _globals['_LISTSEGMENTSREQUEST']._serialized_start=344
-  _globals['_LISTSEGMENTSREQUEST']._serialized_end=456
-  _globals['_LISTSEGMENTSRESPONSE']._serialized_start=458
-  _globals['_LISTSEGMENTSRESPONSE']._serialized_end=544
-  _globals['_LISTFACTSREQUEST']._serialized_start=547
-  _globals['_LISTFACTSREQUEST']._serialized_end=684
-  _globals['_LISTFACTSRESPONSE']._serialized_start=686
-  _globals['_LISTFACTSRESPONSE']._serialized_end=763
-  _globals['_GETSTATSREQUEST']._serialized_start=765
-  _globals['_GETSTATSREQUEST']._serialized_end=798
-  _globals['_GETSTATSRESPONSE']._serialized_start=801
-  _globals['_GETSTATSRESPONSE']._serialized_end=1074
-  _globals['_LEGSTATS']._serialized_start=1077
-  _globals['_LEGSTATS']._serialized_end=1272
-  _globals['_TENANTSTATS']._serialized_start=1275
-  _globals['_TENANTSTATS']._serialized_end=1486
-  _globals['_PROJECTIONSTATS']._serialized_start=1488
-  _globals['_PROJECTIONSTATS']._serialized_end=1615
-  _globals['_INDEXSTATS']._serialized_start=1617
-  _globals['_INDEXSTATS']._serialized_end=1735
-  _globals['_INDEXTIER']._serialized_start=1738
-  _globals['_INDEXTIER']._serialized_end=1967
-  _globals['_SERVICESTATS']._serialized_start=1970
-  _globals['_SERVICESTATS']._serialized_end=2149
-  _globals['_DEADLETTER']._serialized_start=2152
-  _globals['_DEADLETTER']._serialized_end=2289
-  _globals['_CATALOGSERVICE']._serialized_start=2292
-  _globals['_CATALOGSERVICE']._serialized_end=2636
+  _globals['_GETFACTSREQUEST']._serialized_start=344
+  _globals['_GETFACTSREQUEST']._serialized_end=390
+  _globals['_GETFACTSRESPONSE']._serialized_start=392
+  _globals['_GETFACTSRESPONSE']._serialized_end=464
+  _globals['_LISTSEGMENTSREQUEST']._serialized_start=466
+  _globals['_LISTSEGMENTSREQUEST']._serialized_end=578
+  _globals['_LISTSEGMENTSRESPONSE']._serialized_start=580
+  _globals['_LISTSEGMENTSRESPONSE']._serialized_end=666
+  _globals['_LISTFACTSREQUEST']._serialized_start=669
+  _globals['_LISTFACTSREQUEST']._serialized_end=806
+  _globals['_LISTFACTSRESPONSE']._serialized_start=808
+  _globals['_LISTFACTSRESPONSE']._serialized_end=885
+  _globals['_GETSTATSREQUEST']._serialized_start=887
+  _globals['_GETSTATSREQUEST']._serialized_end=920
+  _globals['_GETSTATSRESPONSE']._serialized_start=923
+  _globals['_GETSTATSRESPONSE']._serialized_end=1196
+  _globals['_LEGSTATS']._serialized_start=1199
+  _globals['_LEGSTATS']._serialized_end=1394
+  _globals['_TENANTSTATS']._serialized_start=1397
+  _globals['_TENANTSTATS']._serialized_end=1608
+  _globals['_PROJECTIONSTATS']._serialized_start=1610
+  _globals['_PROJECTIONSTATS']._serialized_end=1737
+  _globals['_INDEXSTATS']._serialized_start=1739
+  _globals['_INDEXSTATS']._serialized_end=1857
+  _globals['_INDEXTIER']._serialized_start=1860
+  _globals['_INDEXTIER']._serialized_end=2089
+  _globals['_SERVICESTATS']._serialized_start=2092
+  _globals['_SERVICESTATS']._serialized_end=2271
+  _globals['_DEADLETTER']._serialized_start=2274
+  _globals['_DEADLETTER']._serialized_end=2411
+  _globals['_CATALOGSERVICE']._serialized_start=2414
+  _globals['_CATALOGSERVICE']._serialized_end=2834
 # @@protoc_insertion_point(module_scope)

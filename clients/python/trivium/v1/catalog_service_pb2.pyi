@@ -30,6 +30,22 @@ class GetSegmentsResponse(_message.Message):
     missing_ids: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, segments: _Optional[_Iterable[_Union[_segment_pb2.Segment, _Mapping]]] = ..., missing_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class GetFactsRequest(_message.Message):
+    __slots__ = ("tenant", "ids")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetFactsResponse(_message.Message):
+    __slots__ = ("facts", "missing_ids")
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_IDS_FIELD_NUMBER: _ClassVar[int]
+    facts: _containers.RepeatedCompositeFieldContainer[_fact_pb2.Fact]
+    missing_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, facts: _Optional[_Iterable[_Union[_fact_pb2.Fact, _Mapping]]] = ..., missing_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class ListSegmentsRequest(_message.Message):
     __slots__ = ("tenant", "filter", "page_size", "page_token")
     TENANT_FIELD_NUMBER: _ClassVar[int]

@@ -42,6 +42,11 @@ class CatalogServiceStub(object):
                 request_serializer=trivium_dot_v1_dot_catalog__service__pb2.GetSegmentsRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_catalog__service__pb2.GetSegmentsResponse.FromString,
                 _registered_method=True)
+        self.GetFacts = channel.unary_unary(
+                '/trivium.v1.CatalogService/GetFacts',
+                request_serializer=trivium_dot_v1_dot_catalog__service__pb2.GetFactsRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_catalog__service__pb2.GetFactsResponse.FromString,
+                _registered_method=True)
         self.ListSegments = channel.unary_unary(
                 '/trivium.v1.CatalogService/ListSegments',
                 request_serializer=trivium_dot_v1_dot_catalog__service__pb2.ListSegmentsRequest.SerializeToString,
@@ -67,6 +72,13 @@ class CatalogServiceServicer(object):
 
     def GetSegments(self, request, context):
         """Returns segments by id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetFacts(self, request, context):
+        """Returns facts by id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -101,6 +113,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.GetSegments,
                     request_deserializer=trivium_dot_v1_dot_catalog__service__pb2.GetSegmentsRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_catalog__service__pb2.GetSegmentsResponse.SerializeToString,
+            ),
+            'GetFacts': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetFacts,
+                    request_deserializer=trivium_dot_v1_dot_catalog__service__pb2.GetFactsRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_catalog__service__pb2.GetFactsResponse.SerializeToString,
             ),
             'ListSegments': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSegments,
@@ -148,6 +165,33 @@ class CatalogService(object):
             '/trivium.v1.CatalogService/GetSegments',
             trivium_dot_v1_dot_catalog__service__pb2.GetSegmentsRequest.SerializeToString,
             trivium_dot_v1_dot_catalog__service__pb2.GetSegmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetFacts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.CatalogService/GetFacts',
+            trivium_dot_v1_dot_catalog__service__pb2.GetFactsRequest.SerializeToString,
+            trivium_dot_v1_dot_catalog__service__pb2.GetFactsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -38,6 +38,8 @@ class CatalogServiceStub:
     def __new__(cls, channel: _aio.Channel) -> CatalogServiceAsyncStub: ...
     GetSegments: _grpc.UnaryUnaryMultiCallable[_catalog_service_pb2.GetSegmentsRequest, _catalog_service_pb2.GetSegmentsResponse]
     """Returns segments by id."""
+    GetFacts: _grpc.UnaryUnaryMultiCallable[_catalog_service_pb2.GetFactsRequest, _catalog_service_pb2.GetFactsResponse]
+    """Returns facts by id."""
     ListSegments: _grpc.UnaryUnaryMultiCallable[_catalog_service_pb2.ListSegmentsRequest, _catalog_service_pb2.ListSegmentsResponse]
     """Lists segments by id, in pages."""
     ListFacts: _grpc.UnaryUnaryMultiCallable[_catalog_service_pb2.ListFactsRequest, _catalog_service_pb2.ListFactsResponse]
@@ -57,6 +59,8 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetSegments: _aio.UnaryUnaryMultiCallable[_catalog_service_pb2.GetSegmentsRequest, _catalog_service_pb2.GetSegmentsResponse]  # type: ignore[assignment]
     """Returns segments by id."""
+    GetFacts: _aio.UnaryUnaryMultiCallable[_catalog_service_pb2.GetFactsRequest, _catalog_service_pb2.GetFactsResponse]  # type: ignore[assignment]
+    """Returns facts by id."""
     ListSegments: _aio.UnaryUnaryMultiCallable[_catalog_service_pb2.ListSegmentsRequest, _catalog_service_pb2.ListSegmentsResponse]  # type: ignore[assignment]
     """Lists segments by id, in pages."""
     ListFacts: _aio.UnaryUnaryMultiCallable[_catalog_service_pb2.ListFactsRequest, _catalog_service_pb2.ListFactsResponse]  # type: ignore[assignment]
@@ -79,6 +83,14 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_service_pb2.GetSegmentsResponse, _abc.Awaitable[_catalog_service_pb2.GetSegmentsResponse]]:
         """Returns segments by id."""
+
+    @_abc_1.abstractmethod
+    def GetFacts(
+        self,
+        request: _catalog_service_pb2.GetFactsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_catalog_service_pb2.GetFactsResponse, _abc.Awaitable[_catalog_service_pb2.GetFactsResponse]]:
+        """Returns facts by id."""
 
     @_abc_1.abstractmethod
     def ListSegments(

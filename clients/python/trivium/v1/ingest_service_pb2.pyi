@@ -112,20 +112,22 @@ class IngestStreamResponse(_message.Message):
     def __init__(self, created_count: _Optional[int] = ..., updated_count: _Optional[int] = ..., unchanged_count: _Optional[int] = ..., rejected_count: _Optional[int] = ..., rejected: _Optional[_Iterable[_Union[ItemOutcome, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
 
 class ForgetRequest(_message.Message):
-    __slots__ = ("tenant", "ids", "session", "speaker", "everything", "filter")
+    __slots__ = ("tenant", "ids", "session", "speaker", "everything", "filter", "dry_run")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SPEAKER_FIELD_NUMBER: _ClassVar[int]
     EVERYTHING_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     ids: ItemIds
     session: str
     speaker: str
     everything: bool
     filter: _filter_pb2.Filter
-    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Union[ItemIds, _Mapping]] = ..., session: _Optional[str] = ..., speaker: _Optional[str] = ..., everything: bool = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, tenant: _Optional[str] = ..., ids: _Optional[_Union[ItemIds, _Mapping]] = ..., session: _Optional[str] = ..., speaker: _Optional[str] = ..., everything: bool = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., dry_run: bool = ...) -> None: ...
 
 class ItemIds(_message.Message):
     __slots__ = ("segment_ids", "fact_ids")
@@ -136,16 +138,26 @@ class ItemIds(_message.Message):
     def __init__(self, segment_ids: _Optional[_Iterable[str]] = ..., fact_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ForgetResponse(_message.Message):
-    __slots__ = ("segment_count", "fact_count", "receipts", "consistency_token")
+    __slots__ = ("segment_count", "fact_count", "receipts", "consistency_token", "speakers")
     SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     FACT_COUNT_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SPEAKERS_FIELD_NUMBER: _ClassVar[int]
     segment_count: int
     fact_count: int
     receipts: _containers.RepeatedCompositeFieldContainer[StoreReceipt]
     consistency_token: str
-    def __init__(self, segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., receipts: _Optional[_Iterable[_Union[StoreReceipt, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+    speakers: _containers.RepeatedCompositeFieldContainer[SpeakerCount]
+    def __init__(self, segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., receipts: _Optional[_Iterable[_Union[StoreReceipt, _Mapping]]] = ..., consistency_token: _Optional[str] = ..., speakers: _Optional[_Iterable[_Union[SpeakerCount, _Mapping]]] = ...) -> None: ...
+
+class SpeakerCount(_message.Message):
+    __slots__ = ("speaker", "segment_count")
+    SPEAKER_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    speaker: str
+    segment_count: int
+    def __init__(self, speaker: _Optional[str] = ..., segment_count: _Optional[int] = ...) -> None: ...
 
 class StoreReceipt(_message.Message):
     __slots__ = ("store", "verified", "remaining_count", "reason", "removed_count", "lookups")

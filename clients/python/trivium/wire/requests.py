@@ -260,6 +260,7 @@ def forget(
     speaker: str = "",
     everything: bool = False,
     filter_: Filter | None = None,
+    dry_run: bool = False,
 ) -> ingest_service_pb2.ForgetRequest:
     """Builds a ForgetRequest.
 
@@ -270,16 +271,18 @@ def forget(
     given = [by_ids, bool(session), bool(speaker), everything, filter_ is not None]
     if given.count(True) != 1:
         raise ValueError("exactly one of ids, session, speaker, filter and everything is required")
-    if by_ids:
-        ids = ingest_service_pb2.ItemIds(segment_ids=segment_ids, fact_ids=fact_ids)
-        return ingest_service_pb2.ForgetRequest(tenant=tenant, ids=ids)
-    if session:
-        return ingest_service_pb2.ForgetRequest(tenant=tenant, session=session)
-    if speaker:
-        return ingest_service_pb2.ForgetRequest(tenant=tenant, speaker=speaker)
-    if filter_ is not None:
-        return ingest_service_pb2.ForgetRequest(tenant=tenant, filter=_filter(filter_))
-    return ingest_service_pb2.ForgetRequest(tenant=tenant, everything=True)
+    ids = ingest_service_pb2.ItemIds(segment_ids=segment_ids, fact_ids=fact_ids)
+    request = ingest_service_pb2.ForgetRequest(
+        tenant=tenant,
+        ids=ids if by_ids else None,
+        session=session or None,
+        speaker=speaker or None,
+        filter=None if filter_ is None else _filter(filter_),
+        dry_run=dry_run,
+    )
+    if everything:
+        request.everything = True
+    return request
 
 
 def list_segments(

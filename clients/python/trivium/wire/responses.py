@@ -258,6 +258,14 @@ def to_forget_result(response: ingest_service_pb2.ForgetResponse) -> values.Forg
             for each in response.receipts
         ),
         consistency_token=response.consistency_token,
+        segments_by_speaker={each.speaker: each.segment_count for each in response.speakers},
+    )
+
+
+def to_facts_found(response: catalog_service_pb2.GetFactsResponse) -> values.FactsFound:
+    """Reads facts and the ids that do not exist."""
+    return values.FactsFound(
+        tuple(to_fact(each) for each in response.facts), tuple(response.missing_ids)
     )
 
 

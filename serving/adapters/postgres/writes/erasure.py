@@ -6,7 +6,7 @@ Only a row in the change log remains, with the item's name, until every projecti
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from serving.adapters.postgres.connection.pool import Connection
-from serving.adapters.postgres.connection.statements import current_xid
+from serving.adapters.postgres.connection.statements import current_xid, fetch_row
 from serving.adapters.postgres.log.embeddings import STORED_TYPE
 from serving.adapters.postgres.log.entries import (
     last_erasure,
@@ -36,7 +36,7 @@ from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.soundness import sound_rows
 from serving.ports.embedding import Vector
-from serving.ports.memory_store import SAMPLED, ErasedItem, EraseReceipt, Selector
+from serving.ports.memory_store import SAMPLED, ErasedItem, EraseReceipt, Selected, Selector
 
 DERIVED_TABLES = {
     "embeddings": "embedding",
@@ -47,6 +47,13 @@ DERIVED_TABLES = {
 
 NO_HASH = b""
 """The content hash of a row that differs from what the client sent."""
+
+
+_FACT_GOES = """
+(id = ANY (%(named)s::text[])
+ OR evidence && %(gone)s::text[] AND evidence <@ %(gone)s::text[])
+"""
+"""Whether a fact is named, or all of its evidence goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,37 @@ async def erase_selected(
     token = ConsistencyToken.of(epoch, [await current_xid(connection)])
     await note_erasure(connection)
     return EraseReceipt(items, token, keys, removed, names, sample)
+
+
+async def count_selected(connection: Connection, name: TenantName, selector: Selector) -> Selected:
+    """Counts what `erase_selected` would erase; `connection` reads one snapshot."""
+    tenant = await find_tenant(connection, name)
+    if tenant is None:
+        return Selected({}, 0)
+    conditions = _segment_conditions(selector)
+    cursor = await connection.execute(
+        f"""
+        SELECT id, speaker FROM segment
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           {conditions}
+        """,
+        {"tenant_id": tenant.id, **conditions.values},
+    )
+    speakers: dict[str, str] = dict(await cursor.fetchall())
+    (facts,) = await fetch_row(
+        connection,
+        f"""
+        SELECT count(*) FROM fact
+         WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
+           AND {"true" if selector.everything else _FACT_GOES}
+        """,
+        {
+            "tenant_id": tenant.id,
+            "named": sorted(_named(selector, ItemKind.FACT)),
+            "gone": sorted(speakers.keys() | _named(selector, ItemKind.SEGMENT)),
+        },
+    )
+    return Selected(Counter(speakers.values()), facts)
 
 
 async def _nothing_erased(connection: Connection, epoch: str) -> EraseReceipt:
@@ -177,10 +215,7 @@ async def _lock_facts(
     named = sorted(_named(selector, ItemKind.FACT))
     erased = changed = "true"
     if not selector.everything:
-        erased = """
-        id = ANY (%(named)s::text[])
-        OR evidence && %(gone)s::text[] AND evidence <@ %(gone)s::text[]
-        """
+        erased = _FACT_GOES
         changed = """
         (id = ANY (%(named)s::text[]) OR evidence && %(gone)s::text[]
          OR closed_by <> '{}' AND closed_by && ARRAY(

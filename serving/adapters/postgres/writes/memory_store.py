@@ -15,13 +15,17 @@ from serving.adapters.postgres.tables.filters import TENANT_ID
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
-from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, erase_selected
+from serving.adapters.postgres.writes.erasure import (
+    DERIVED_TABLES,
+    count_selected,
+    erase_selected,
+)
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.items.text import NAME_KEY_VERSION
-from serving.ports.memory_store import Batch, EraseReceipt, Selector, WriteReceipt
+from serving.ports.memory_store import Batch, EraseReceipt, Selected, Selector, WriteReceipt
 
 MAX_FACTS_KNOWN = 100_000
 """The tenants of whom it is remembered whether they have facts; beyond it, all are forgotten."""
@@ -68,6 +72,10 @@ class PostgresMemoryStore:
             receipt = await erase_selected(connection, tenant, selector)
         self._notifications.announce(Channel.CHANGES)
         return receipt
+
+    async def count_selected(self, tenant: TenantName, selector: Selector) -> Selected:
+        async with self._database.snapshot() as connection:
+            return await count_selected(connection, tenant, selector)
 
     async def load(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline

@@ -3,7 +3,7 @@
 const SERVICES = {
   Retrieve: "RetrievalService", Compare: "RetrievalService", ExplainAbsence: "RetrievalService",
   ListProfiles: "RetrievalService", Forget: "IngestService", GetSegments: "CatalogService",
-  ListSegments: "CatalogService", ListFacts: "CatalogService", GetStats: "CatalogService",
+  GetFacts: "CatalogService", ListSegments: "CatalogService", ListFacts: "CatalogService", GetStats: "CatalogService",
 };
 
 export const caller = { key: "" };
@@ -65,7 +65,8 @@ function literal(value) {
   if (value && typeof value === "object") {
     return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
   }
-  return { true: "True", false: "False", null: "None" }[value] ?? JSON.stringify(value);
+  const names = new Map([[true, "True"], [false, "False"], [null, "None"]]);
+  return names.get(value) ?? JSON.stringify(value);
 }
 
 export function python(asked, port = 9000) {

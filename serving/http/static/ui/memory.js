@@ -73,8 +73,8 @@ function Entity({ name, onEntity }) {
   return html`<button type="button" class="entity" onClick=${() => onEntity(name)}>${name}</button>`;
 }
 
-function factRow(fact, onEntity, onForget) {
-  const words = fact.sensitive ? "(a sensitive fact)" : html`<${Entity} name=${fact.subject} onEntity=${onEntity} /> ${fact.relation} <${Entity} name=${fact.object} onEntity=${onEntity} />`;
+function factRow(fact, tenant, onEntity, onForget) {
+  const words = fact.sensitive ? html`<${Text} key=${fact.id} fact=${fact} tenant=${tenant} />` : html`<${Entity} name=${fact.subject} onEntity=${onEntity} /> ${fact.relation} <${Entity} name=${fact.object} onEntity=${onEntity} />`;
   const end = endOf(fact);
   return [
     isClosed(fact) ? html`<del>${words}</del>` : words,
@@ -115,7 +115,7 @@ function Facts({ tenant, entity, onEntity, onForget }) {
         <label class="inline"><input type="checkbox" checked=${hops === 2} onChange=${(event) => setHops(event.target.checked ? 2 : 1)} /> two hops</label>
         <${Graph} centre=${centre} facts=${all} hops=${hops} onEntity=${onEntity} isClosed=${isClosed} />
       ` : html`<p class="entities">${names.slice(0, MAX_NEIGHBOURS).map((name) => html`<${Entity} key=${name} name=${name} onEntity=${onEntity} />`)}</p>`}
-      ${own.length > 0 && html`<${Table} plain label="Facts" heads=${["fact", "valid", "id, evidence", "erase"]} rows=${own.map((fact) => factRow(fact, onEntity, onForget))} />`}
+      ${own.length > 0 && html`<${Table} plain label="Facts" heads=${["fact", "valid", "id, evidence", "erase"]} rows=${own.map((fact) => factRow(fact, tenant, onEntity, onForget))} />`}
     <//>
   </section>`;
 }
@@ -149,15 +149,15 @@ export function Memory({ tenant }) {
     setGiven(changed);
     show(changed);
   };
-  const forget = (selector, what) => {
-    if (confirm(`Erase ${what} from every store? This cannot be undone.`)) {
-      run(async () => {
-        const receipt = await call("Forget", { tenant, ...selector });
-        setVersion((before) => before + 1);
-        return receipt;
-      });
-    }
-  };
+  const forget = (selector, what) => run(async () => {
+    const erasure = { tenant, ...selector };
+    const { segmentCount = 0, factCount = 0 } = await call("Forget", { ...erasure, dryRun: true });
+    const counted = `${count(segmentCount, "turn")} and ${count(factCount, "fact")}`;
+    if (!confirm(`Erase ${what} from every store: ${counted}? This cannot be undone.`)) return undefined;
+    const receipt = await call("Forget", erasure);
+    setVersion((before) => before + 1);
+    return receipt;
+  });
   const submit = (event) => {
     event.preventDefault();
     show(given);

@@ -57,22 +57,25 @@ export function Outcome({ state, children, keep = false, said = "" }) {
     ${state.answer && (keep || !state.failure) && html`<div class=${state.failure || state.busy ? "stale" : ""}>${children}</div>`}`;
 }
 
-/** The text of a segment, or of a fact; a sensitive segment's is fetched when somebody wants it. */
+const said = ({ text, sentence, subject, relation, object }) => text ?? (sentence || `${subject} ${relation} ${object}`);
+
+/** The text of a segment, or of a fact; a sensitive one is fetched when somebody wants it. */
 export function Text({ segment, fact, tenant }) {
   const [shown, setShown] = useState();
   const [failure, setFailure] = useState("");
-  if (fact) return html`<span>${fact.sensitive ? "(a sensitive fact)" : fact.sentence || `${fact.subject} ${fact.relation} ${fact.object}`}</span>`;
-  if (!segment.sensitive) return html`<span>${segment.text}</span>`;
+  const item = segment ?? fact;
+  if (!item.sensitive) return html`<span>${said(item)}</span>`;
   if (shown !== undefined) return html`<span>${shown}</span>`;
   const reveal = async () => {
     try {
-      const { segments = [] } = await call("GetSegments", { tenant, ids: [segment.id] }, { reveal: true });
-      setShown(segments[0]?.text ?? "(erased)");
+      const { segments = [], facts = [] } = await call(segment ? "GetSegments" : "GetFacts", { tenant, ids: [item.id] }, { reveal: true });
+      const [found] = [...segments, ...facts];
+      setShown(found ? said(found) : "(erased)");
     } catch (error) {
       setFailure(error.message);
     }
   };
-  return html`<button type="button" class="covered" onClick=${reveal}><span aria-hidden="true">▒▒▒▒▒▒▒</span> show sensitive text</button>${failure && html` <span class="failure">${failure}</span>`}`;
+  return html`<button type="button" class="covered" onClick=${reveal}><span aria-hidden="true">▒▒▒▒▒▒▒</span> show sensitive ${segment ? "text" : "fact"}</button>${failure && html` <span class="failure">${failure}</span>`}`;
 }
 
 export function Field({ label, wide, state, name, ...input }) {

@@ -42,7 +42,7 @@ NO_USE_CASES: Any = None
 MAY_CALL: Mapping[Role, set[str]] = {
     Role.READER: {
         *("Retrieve", "RetrieveStream", "Warm", "Compare", "ExplainAbsence", "ListProfiles"),
-        *("GetSegments", "ListSegments", "ListFacts", "GetStats"),
+        *("GetSegments", "GetFacts", "ListSegments", "ListFacts", "GetStats"),
     },
     Role.WRITER: {"Ingest", "IngestStream"},
     Role.ERASER: {"Forget"},

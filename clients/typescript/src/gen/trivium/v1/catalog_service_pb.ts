@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/catalog_service.proto.
  */
 export const file_trivium_v1_catalog_service: GenFile = /*@__PURE__*/
-  fileDesc("CiB0cml2aXVtL3YxL2NhdGFsb2dfc2VydmljZS5wcm90bxIKdHJpdml1bS52MSIxChJHZXRTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEgsKA2lkcxgCIAMoCSJRChNHZXRTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhMKC21pc3NpbmdfaWRzGAIgAygJInAKE0xpc3RTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEiIKBmZpbHRlchgCIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlYKFExpc3RTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKJAQoQTGlzdEZhY3RzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSEAoIZW50aXRpZXMYAiADKAkSLAoIdmFsaWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXBhZ2Vfc2l6ZRgEIAEoBRISCgpwYWdlX3Rva2VuGAUgASgJIk0KEUxpc3RGYWN0c1Jlc3BvbnNlEh8KBWZhY3RzGAEgAygLMhAudHJpdml1bS52MS5GYWN0EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg9HZXRTdGF0c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJIpECChBHZXRTdGF0c1Jlc3BvbnNlEicKBnRlbmFudBgBIAEoCzIXLnRyaXZpdW0udjEuVGVuYW50U3RhdHMSMAoLcHJvamVjdGlvbnMYAiADKAsyGy50cml2aXVtLnYxLlByb2plY3Rpb25TdGF0cxIlCgVpbmRleBgDIAEoCzIWLnRyaXZpdW0udjEuSW5kZXhTdGF0cxIpCgdzZXJ2aWNlGAQgASgLMhgudHJpdml1bS52MS5TZXJ2aWNlU3RhdHMSLAoMZGVhZF9sZXR0ZXJzGAUgAygLMhYudHJpdml1bS52MS5EZWFkTGV0dGVyEiIKBGxlZ3MYBiADKAsyFC50cml2aXVtLnYxLkxlZ1N0YXRzIsMBCghMZWdTdGF0cxILCgNsZWcYASABKAkSFAoMYW5zd2VyX2NvdW50GAIgASgFEhcKD3RpbWVkX291dF9jb3VudBgDIAEoBRIUCgxmYWlsZWRfY291bnQYBCABKAUSFQoNc2tpcHBlZF9jb3VudBgFIAEoBRImCgNwNTAYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJgoDcDk1GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uItMBCgtUZW5hbnRTdGF0cxIVCg1zZWdtZW50X2NvdW50GAEgASgDEh8KF3NlbnNpdGl2ZV9zZWdtZW50X2NvdW50GAIgASgDEhIKCmZhY3RfY291bnQYAyABKAMSGQoMZW50aXR5X2NvdW50GAQgASgDSACIAQESFgoOZW1iZWRkZWRfY291bnQYBSABKAMSGAoQZW1iZWRkYWJsZV9jb3VudBgGIAEoAxIaChJ0ZXh0X3NlYXJjaF9jb25maWcYByABKAlCDwoNX2VudGl0eV9jb3VudCJ/Cg9Qcm9qZWN0aW9uU3RhdHMSEgoKcHJvamVjdGlvbhgBIAEoCRIVCg1wZW5kaW5nX2NvdW50GAIgASgDEiYKA2xhZxgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFkZWFkX2xldHRlcl9jb3VudBgEIAEoAyJ2CgpJbmRleFN0YXRzEg0KBXJlYWR5GAEgASgIEhQKDHZlY3Rvcl9jb3VudBgCIAEoAxINCgVlcG9jaBgDIAEoAxIOCgZyZWFzb24YBCABKAkSJAoFdGllcnMYBSADKAsyFS50cml2aXVtLnYxLkluZGV4VGllciLlAQoJSW5kZXhUaWVyEgwKBGtpbmQYASABKAkSFAoMdmVjdG9yX2NvdW50GAIgASgDEhIKCmRlYWRfY291bnQYAyABKAMSEgoKcmVidWlsZGluZxgLIAEoCRIPCgdmYWlsdXJlGAwgASgJEhQKDG1lbW9yeV9ieXRlcxgNIAEoAxITCgthcHByb3hpbWF0ZRgOIAEoCEoECAQQC1IKdGFpbF9jb3VudFIKbGlzdF9jb3VudFILcHJvYmVfY291bnRSDXJlY2FsbF90YXJnZXRSBnJlY2FsbFIHYXVkaXRlZFIFY3VydmUiswEKDFNlcnZpY2VTdGF0cxIPCgd2ZXJzaW9uGAEgASgJEhEKCXBsYWNlbWVudBgCIAEoCRIPCgdpbmdyZXNzGAMgASgJEhkKEW1vZGVsX2ZpbmdlcnByaW50GAQgASgJEhEKCWRpbWVuc2lvbhgFIAEoBRIuCgpzdGFydGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghkZWdyYWRlZBgHIAMoCSKJAQoKRGVhZExldHRlchISCgpwcm9qZWN0aW9uGAEgASgJEiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSDgoGcmVhc29uGAMgASgJEjQKEGRlYWRfbGV0dGVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wMtgCCg5DYXRhbG9nU2VydmljZRJTCgtHZXRTZWdtZW50cxIeLnRyaXZpdW0udjEuR2V0U2VnbWVudHNSZXF1ZXN0Gh8udHJpdml1bS52MS5HZXRTZWdtZW50c1Jlc3BvbnNlIgOQAgESVgoMTGlzdFNlZ21lbnRzEh8udHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXF1ZXN0GiAudHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXNwb25zZSIDkAIBEk0KCUxpc3RGYWN0cxIcLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVxdWVzdBodLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVzcG9uc2UiA5ACARJKCghHZXRTdGF0cxIbLnRyaXZpdW0udjEuR2V0U3RhdHNSZXF1ZXN0GhwudHJpdml1bS52MS5HZXRTdGF0c1Jlc3BvbnNlIgOQAgFCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiB0cml2aXVtL3YxL2NhdGFsb2dfc2VydmljZS5wcm90bxIKdHJpdml1bS52MSIxChJHZXRTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEgsKA2lkcxgCIAMoCSJRChNHZXRTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhMKC21pc3NpbmdfaWRzGAIgAygJIi4KD0dldEZhY3RzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSCwoDaWRzGAIgAygJIkgKEEdldEZhY3RzUmVzcG9uc2USHwoFZmFjdHMYASADKAsyEC50cml2aXVtLnYxLkZhY3QSEwoLbWlzc2luZ19pZHMYAiADKAkicAoTTGlzdFNlZ21lbnRzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSIgoGZmlsdGVyGAIgASgLMhIudHJpdml1bS52MS5GaWx0ZXISEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVgoUTGlzdFNlZ21lbnRzUmVzcG9uc2USJQoIc2VnbWVudHMYASADKAsyEy50cml2aXVtLnYxLlNlZ21lbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIokBChBMaXN0RmFjdHNSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIQCghlbnRpdGllcxgCIAMoCRIsCgh2YWxpZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkiTQoRTGlzdEZhY3RzUmVzcG9uc2USHwoFZmFjdHMYASADKAsyEC50cml2aXVtLnYxLkZhY3QSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKD0dldFN0YXRzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkikQIKEEdldFN0YXRzUmVzcG9uc2USJwoGdGVuYW50GAEgASgLMhcudHJpdml1bS52MS5UZW5hbnRTdGF0cxIwCgtwcm9qZWN0aW9ucxgCIAMoCzIbLnRyaXZpdW0udjEuUHJvamVjdGlvblN0YXRzEiUKBWluZGV4GAMgASgLMhYudHJpdml1bS52MS5JbmRleFN0YXRzEikKB3NlcnZpY2UYBCABKAsyGC50cml2aXVtLnYxLlNlcnZpY2VTdGF0cxIsCgxkZWFkX2xldHRlcnMYBSADKAsyFi50cml2aXVtLnYxLkRlYWRMZXR0ZXISIgoEbGVncxgGIAMoCzIULnRyaXZpdW0udjEuTGVnU3RhdHMiwwEKCExlZ1N0YXRzEgsKA2xlZxgBIAEoCRIUCgxhbnN3ZXJfY291bnQYAiABKAUSFwoPdGltZWRfb3V0X2NvdW50GAMgASgFEhQKDGZhaWxlZF9jb3VudBgEIAEoBRIVCg1za2lwcGVkX2NvdW50GAUgASgFEiYKA3A1MBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgNwOTUYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i0wEKC1RlbmFudFN0YXRzEhUKDXNlZ21lbnRfY291bnQYASABKAMSHwoXc2Vuc2l0aXZlX3NlZ21lbnRfY291bnQYAiABKAMSEgoKZmFjdF9jb3VudBgDIAEoAxIZCgxlbnRpdHlfY291bnQYBCABKANIAIgBARIWCg5lbWJlZGRlZF9jb3VudBgFIAEoAxIYChBlbWJlZGRhYmxlX2NvdW50GAYgASgDEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgHIAEoCUIPCg1fZW50aXR5X2NvdW50In8KD1Byb2plY3Rpb25TdGF0cxISCgpwcm9qZWN0aW9uGAEgASgJEhUKDXBlbmRpbmdfY291bnQYAiABKAMSJgoDbGFnGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhkKEWRlYWRfbGV0dGVyX2NvdW50GAQgASgDInYKCkluZGV4U3RhdHMSDQoFcmVhZHkYASABKAgSFAoMdmVjdG9yX2NvdW50GAIgASgDEg0KBWVwb2NoGAMgASgDEg4KBnJlYXNvbhgEIAEoCRIkCgV0aWVycxgFIAMoCzIVLnRyaXZpdW0udjEuSW5kZXhUaWVyIuUBCglJbmRleFRpZXISDAoEa2luZBgBIAEoCRIUCgx2ZWN0b3JfY291bnQYAiABKAMSEgoKZGVhZF9jb3VudBgDIAEoAxISCgpyZWJ1aWxkaW5nGAsgASgJEg8KB2ZhaWx1cmUYDCABKAkSFAoMbWVtb3J5X2J5dGVzGA0gASgDEhMKC2FwcHJveGltYXRlGA4gASgISgQIBBALUgp0YWlsX2NvdW50UgpsaXN0X2NvdW50Ugtwcm9iZV9jb3VudFINcmVjYWxsX3RhcmdldFIGcmVjYWxsUgdhdWRpdGVkUgVjdXJ2ZSKzAQoMU2VydmljZVN0YXRzEg8KB3ZlcnNpb24YASABKAkSEQoJcGxhY2VtZW50GAIgASgJEg8KB2luZ3Jlc3MYAyABKAkSGQoRbW9kZWxfZmluZ2VycHJpbnQYBCABKAkSEQoJZGltZW5zaW9uGAUgASgFEi4KCnN0YXJ0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGRlZ3JhZGVkGAcgAygJIokBCgpEZWFkTGV0dGVyEhIKCnByb2plY3Rpb24YASABKAkSIQoEaXRlbRgCIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIOCgZyZWFzb24YAyABKAkSNAoQZGVhZF9sZXR0ZXJlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAypAMKDkNhdGFsb2dTZXJ2aWNlElMKC0dldFNlZ21lbnRzEh4udHJpdml1bS52MS5HZXRTZWdtZW50c1JlcXVlc3QaHy50cml2aXVtLnYxLkdldFNlZ21lbnRzUmVzcG9uc2UiA5ACARJKCghHZXRGYWN0cxIbLnRyaXZpdW0udjEuR2V0RmFjdHNSZXF1ZXN0GhwudHJpdml1bS52MS5HZXRGYWN0c1Jlc3BvbnNlIgOQAgESVgoMTGlzdFNlZ21lbnRzEh8udHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXF1ZXN0GiAudHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXNwb25zZSIDkAIBEk0KCUxpc3RGYWN0cxIcLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVxdWVzdBodLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVzcG9uc2UiA5ACARJKCghHZXRTdGF0cxIbLnRyaXZpdW0udjEuR2V0U3RhdHNSZXF1ZXN0GhwudHJpdml1bS52MS5HZXRTdGF0c1Jlc3BvbnNlIgOQAgFCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for CatalogService.GetSegments.
@@ -81,6 +81,62 @@ export const GetSegmentsResponseSchema: GenMessage<GetSegmentsResponse> = /*@__P
   messageDesc(file_trivium_v1_catalog_service, 1);
 
 /**
+ * Request message for CatalogService.GetFacts.
+ *
+ * @generated from message trivium.v1.GetFactsRequest
+ */
+export type GetFactsRequest = Message<"trivium.v1.GetFactsRequest"> & {
+  /**
+   * Required. The tenant.
+   *
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * The ids, 1 to 1000.
+   *
+   * @generated from field: repeated string ids = 2;
+   */
+  ids: string[];
+};
+
+/**
+ * Describes the message trivium.v1.GetFactsRequest.
+ * Use `create(GetFactsRequestSchema)` to create a new message.
+ */
+export const GetFactsRequestSchema: GenMessage<GetFactsRequest> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_catalog_service, 2);
+
+/**
+ * Response message for CatalogService.GetFacts.
+ *
+ * @generated from message trivium.v1.GetFactsResponse
+ */
+export type GetFactsResponse = Message<"trivium.v1.GetFactsResponse"> & {
+  /**
+   * The facts that exist, in the order of the request.
+   *
+   * @generated from field: repeated trivium.v1.Fact facts = 1;
+   */
+  facts: Fact[];
+
+  /**
+   * The ids that do not exist.
+   *
+   * @generated from field: repeated string missing_ids = 2;
+   */
+  missingIds: string[];
+};
+
+/**
+ * Describes the message trivium.v1.GetFactsResponse.
+ * Use `create(GetFactsResponseSchema)` to create a new message.
+ */
+export const GetFactsResponseSchema: GenMessage<GetFactsResponse> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_catalog_service, 3);
+
+/**
  * Request message for CatalogService.ListSegments.
  *
  * @generated from message trivium.v1.ListSegmentsRequest
@@ -122,7 +178,7 @@ export type ListSegmentsRequest = Message<"trivium.v1.ListSegmentsRequest"> & {
  * Use `create(ListSegmentsRequestSchema)` to create a new message.
  */
 export const ListSegmentsRequestSchema: GenMessage<ListSegmentsRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 2);
+  messageDesc(file_trivium_v1_catalog_service, 4);
 
 /**
  * Response message for CatalogService.ListSegments.
@@ -150,7 +206,7 @@ export type ListSegmentsResponse = Message<"trivium.v1.ListSegmentsResponse"> & 
  * Use `create(ListSegmentsResponseSchema)` to create a new message.
  */
 export const ListSegmentsResponseSchema: GenMessage<ListSegmentsResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 3);
+  messageDesc(file_trivium_v1_catalog_service, 5);
 
 /**
  * Request message for CatalogService.ListFacts.
@@ -200,7 +256,7 @@ export type ListFactsRequest = Message<"trivium.v1.ListFactsRequest"> & {
  * Use `create(ListFactsRequestSchema)` to create a new message.
  */
 export const ListFactsRequestSchema: GenMessage<ListFactsRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 4);
+  messageDesc(file_trivium_v1_catalog_service, 6);
 
 /**
  * Response message for CatalogService.ListFacts.
@@ -228,7 +284,7 @@ export type ListFactsResponse = Message<"trivium.v1.ListFactsResponse"> & {
  * Use `create(ListFactsResponseSchema)` to create a new message.
  */
 export const ListFactsResponseSchema: GenMessage<ListFactsResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 5);
+  messageDesc(file_trivium_v1_catalog_service, 7);
 
 /**
  * Request message for CatalogService.GetStats.
@@ -249,7 +305,7 @@ export type GetStatsRequest = Message<"trivium.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 6);
+  messageDesc(file_trivium_v1_catalog_service, 8);
 
 /**
  * Response message for CatalogService.GetStats.
@@ -308,7 +364,7 @@ export type GetStatsResponse = Message<"trivium.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 7);
+  messageDesc(file_trivium_v1_catalog_service, 9);
 
 /**
  * The last answers of a leg.
@@ -371,7 +427,7 @@ export type LegStats = Message<"trivium.v1.LegStats"> & {
  * Use `create(LegStatsSchema)` to create a new message.
  */
 export const LegStatsSchema: GenMessage<LegStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 8);
+  messageDesc(file_trivium_v1_catalog_service, 10);
 
 /**
  * Counts of a tenant's items.
@@ -434,7 +490,7 @@ export type TenantStats = Message<"trivium.v1.TenantStats"> & {
  * Use `create(TenantStatsSchema)` to create a new message.
  */
 export const TenantStatsSchema: GenMessage<TenantStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 9);
+  messageDesc(file_trivium_v1_catalog_service, 11);
 
 /**
  * How far a projection is behind PostgreSQL.
@@ -477,7 +533,7 @@ export type ProjectionStats = Message<"trivium.v1.ProjectionStats"> & {
  * Use `create(ProjectionStatsSchema)` to create a new message.
  */
 export const ProjectionStatsSchema: GenMessage<ProjectionStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 10);
+  messageDesc(file_trivium_v1_catalog_service, 12);
 
 /**
  * The state of the vector index.
@@ -528,7 +584,7 @@ export type IndexStats = Message<"trivium.v1.IndexStats"> & {
  * Use `create(IndexStatsSchema)` to create a new message.
  */
 export const IndexStatsSchema: GenMessage<IndexStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 11);
+  messageDesc(file_trivium_v1_catalog_service, 13);
 
 /**
  * How the vectors of a tenant's segments or facts are searched.
@@ -593,7 +649,7 @@ export type IndexTier = Message<"trivium.v1.IndexTier"> & {
  * Use `create(IndexTierSchema)` to create a new message.
  */
 export const IndexTierSchema: GenMessage<IndexTier> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 12);
+  messageDesc(file_trivium_v1_catalog_service, 14);
 
 /**
  * The version and configuration of the service.
@@ -659,7 +715,7 @@ export type ServiceStats = Message<"trivium.v1.ServiceStats"> & {
  * Use `create(ServiceStatsSchema)` to create a new message.
  */
 export const ServiceStatsSchema: GenMessage<ServiceStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 13);
+  messageDesc(file_trivium_v1_catalog_service, 15);
 
 /**
  * A row that a projection could not apply.
@@ -701,7 +757,7 @@ export type DeadLetter = Message<"trivium.v1.DeadLetter"> & {
  * Use `create(DeadLetterSchema)` to create a new message.
  */
 export const DeadLetterSchema: GenMessage<DeadLetter> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 14);
+  messageDesc(file_trivium_v1_catalog_service, 16);
 
 /**
  * Reads items as they are stored.
@@ -720,6 +776,16 @@ export const CatalogService: GenService<{
     methodKind: "unary";
     input: typeof GetSegmentsRequestSchema;
     output: typeof GetSegmentsResponseSchema;
+  },
+  /**
+   * Returns facts by id.
+   *
+   * @generated from rpc trivium.v1.CatalogService.GetFacts
+   */
+  getFacts: {
+    methodKind: "unary";
+    input: typeof GetFactsRequestSchema;
+    output: typeof GetFactsResponseSchema;
   },
   /**
    * Lists segments by id, in pages.

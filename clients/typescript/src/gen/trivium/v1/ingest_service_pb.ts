@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/ingest_service.proto.
  */
 export const file_trivium_v1_ingest_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch90cml2aXVtL3YxL2luZ2VzdF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxInUKDUluZ2VzdFJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiUKBWl0ZW1zGAIgAygLMhYudHJpdml1bS52MS5Jbmdlc3RJdGVtEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgDIAEoCRIRCgl0aW1lX3pvbmUYBCABKAkiXgoKSW5nZXN0SXRlbRImCgdzZWdtZW50GAEgASgLMhMudHJpdml1bS52MS5TZWdtZW50SAASIAoEZmFjdBgCIAEoCzIQLnRyaXZpdW0udjEuRmFjdEgAQgYKBGl0ZW0iVgoOSW5nZXN0UmVzcG9uc2USKQoIb3V0Y29tZXMYASADKAsyFy50cml2aXVtLnYxLkl0ZW1PdXRjb21lEhkKEWNvbnNpc3RlbmN5X3Rva2VuGAIgASgJIpQBCgtJdGVtT3V0Y29tZRINCgVpbmRleBgBIAEoBRIhCgRpdGVtGAIgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEiQKBXN0YXRlGAMgASgOMhUudHJpdml1bS52MS5JdGVtU3RhdGUSLQoKdmlvbGF0aW9ucxgEIAMoCzIZLnRyaXZpdW0udjEuSXRlbVZpb2xhdGlvbiIzCg1JdGVtVmlvbGF0aW9uEg0KBWZpZWxkGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJInsKE0luZ2VzdFN0cmVhbVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiUKBWl0ZW1zGAIgAygLMhYudHJpdml1bS52MS5Jbmdlc3RJdGVtEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgDIAEoCRIRCgl0aW1lX3pvbmUYBCABKAkiuwEKFEluZ2VzdFN0cmVhbVJlc3BvbnNlEhUKDWNyZWF0ZWRfY291bnQYASABKAMSFQoNdXBkYXRlZF9jb3VudBgCIAEoAxIXCg91bmNoYW5nZWRfY291bnQYAyABKAMSFgoOcmVqZWN0ZWRfY291bnQYBCABKAMSKQoIcmVqZWN0ZWQYBSADKAsyFy50cml2aXVtLnYxLkl0ZW1PdXRjb21lEhkKEWNvbnNpc3RlbmN5X3Rva2VuGAYgASgJIrEBCg1Gb3JnZXRSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIiCgNpZHMYAiABKAsyEy50cml2aXVtLnYxLkl0ZW1JZHNIABIRCgdzZXNzaW9uGAMgASgJSAASEQoHc3BlYWtlchgEIAEoCUgAEhQKCmV2ZXJ5dGhpbmcYBSABKAhIABIkCgZmaWx0ZXIYBiABKAsyEi50cml2aXVtLnYxLkZpbHRlckgAQgoKCHNlbGVjdG9yIjAKB0l0ZW1JZHMSEwoLc2VnbWVudF9pZHMYASADKAkSEAoIZmFjdF9pZHMYAiADKAkiggEKDkZvcmdldFJlc3BvbnNlEhUKDXNlZ21lbnRfY291bnQYASABKAMSEgoKZmFjdF9jb3VudBgCIAEoAxIqCghyZWNlaXB0cxgDIAMoCzIYLnRyaXZpdW0udjEuU3RvcmVSZWNlaXB0EhkKEWNvbnNpc3RlbmN5X3Rva2VuGAQgASgJIpQBCgxTdG9yZVJlY2VpcHQSDQoFc3RvcmUYASABKAkSEAoIdmVyaWZpZWQYAiABKAgSFwoPcmVtYWluaW5nX2NvdW50GAMgASgDEg4KBnJlYXNvbhgEIAEoCRIVCg1yZW1vdmVkX2NvdW50GAUgASgDEiMKB2xvb2t1cHMYBiADKAsyEi50cml2aXVtLnYxLkxvb2t1cCJWCgZMb29rdXASIgoDa2V5GAEgASgOMhUudHJpdml1bS52MS5Mb29rdXBLZXkSEwoLYXNrZWRfY291bnQYAiABKAMSEwoLZm91bmRfY291bnQYAyABKAMqigEKCUl0ZW1TdGF0ZRIaChZJVEVNX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSSVRFTV9TVEFURV9DUkVBVEVEEAESFgoSSVRFTV9TVEFURV9VUERBVEVEEAISGAoUSVRFTV9TVEFURV9VTkNIQU5HRUQQAxIXChNJVEVNX1NUQVRFX1JFSkVDVEVEEAQqZgoJTG9va3VwS2V5EhoKFkxPT0tVUF9LRVlfVU5TUEVDSUZJRUQQABIRCg1MT09LVVBfS0VZX0lEEAESEwoPTE9PS1VQX0tFWV9URVhUEAISFQoRTE9PS1VQX0tFWV9WRUNUT1IQAzL1AQoNSW5nZXN0U2VydmljZRJECgZJbmdlc3QSGS50cml2aXVtLnYxLkluZ2VzdFJlcXVlc3QaGi50cml2aXVtLnYxLkluZ2VzdFJlc3BvbnNlIgOQAgISWAoMSW5nZXN0U3RyZWFtEh8udHJpdml1bS52MS5Jbmdlc3RTdHJlYW1SZXF1ZXN0GiAudHJpdml1bS52MS5Jbmdlc3RTdHJlYW1SZXNwb25zZSIDkAICKAESRAoGRm9yZ2V0EhkudHJpdml1bS52MS5Gb3JnZXRSZXF1ZXN0GhoudHJpdml1bS52MS5Gb3JnZXRSZXNwb25zZSIDkAICQh1aG3RyaXZpdW0uZGV2L2dvL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("Ch90cml2aXVtL3YxL2luZ2VzdF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxInUKDUluZ2VzdFJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiUKBWl0ZW1zGAIgAygLMhYudHJpdml1bS52MS5Jbmdlc3RJdGVtEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgDIAEoCRIRCgl0aW1lX3pvbmUYBCABKAkiXgoKSW5nZXN0SXRlbRImCgdzZWdtZW50GAEgASgLMhMudHJpdml1bS52MS5TZWdtZW50SAASIAoEZmFjdBgCIAEoCzIQLnRyaXZpdW0udjEuRmFjdEgAQgYKBGl0ZW0iVgoOSW5nZXN0UmVzcG9uc2USKQoIb3V0Y29tZXMYASADKAsyFy50cml2aXVtLnYxLkl0ZW1PdXRjb21lEhkKEWNvbnNpc3RlbmN5X3Rva2VuGAIgASgJIpQBCgtJdGVtT3V0Y29tZRINCgVpbmRleBgBIAEoBRIhCgRpdGVtGAIgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEiQKBXN0YXRlGAMgASgOMhUudHJpdml1bS52MS5JdGVtU3RhdGUSLQoKdmlvbGF0aW9ucxgEIAMoCzIZLnRyaXZpdW0udjEuSXRlbVZpb2xhdGlvbiIzCg1JdGVtVmlvbGF0aW9uEg0KBWZpZWxkGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJInsKE0luZ2VzdFN0cmVhbVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiUKBWl0ZW1zGAIgAygLMhYudHJpdml1bS52MS5Jbmdlc3RJdGVtEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgDIAEoCRIRCgl0aW1lX3pvbmUYBCABKAkiuwEKFEluZ2VzdFN0cmVhbVJlc3BvbnNlEhUKDWNyZWF0ZWRfY291bnQYASABKAMSFQoNdXBkYXRlZF9jb3VudBgCIAEoAxIXCg91bmNoYW5nZWRfY291bnQYAyABKAMSFgoOcmVqZWN0ZWRfY291bnQYBCABKAMSKQoIcmVqZWN0ZWQYBSADKAsyFy50cml2aXVtLnYxLkl0ZW1PdXRjb21lEhkKEWNvbnNpc3RlbmN5X3Rva2VuGAYgASgJIsIBCg1Gb3JnZXRSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIiCgNpZHMYAiABKAsyEy50cml2aXVtLnYxLkl0ZW1JZHNIABIRCgdzZXNzaW9uGAMgASgJSAASEQoHc3BlYWtlchgEIAEoCUgAEhQKCmV2ZXJ5dGhpbmcYBSABKAhIABIkCgZmaWx0ZXIYBiABKAsyEi50cml2aXVtLnYxLkZpbHRlckgAEg8KB2RyeV9ydW4YByABKAhCCgoIc2VsZWN0b3IiMAoHSXRlbUlkcxITCgtzZWdtZW50X2lkcxgBIAMoCRIQCghmYWN0X2lkcxgCIAMoCSKuAQoORm9yZ2V0UmVzcG9uc2USFQoNc2VnbWVudF9jb3VudBgBIAEoAxISCgpmYWN0X2NvdW50GAIgASgDEioKCHJlY2VpcHRzGAMgAygLMhgudHJpdml1bS52MS5TdG9yZVJlY2VpcHQSGQoRY29uc2lzdGVuY3lfdG9rZW4YBCABKAkSKgoIc3BlYWtlcnMYBSADKAsyGC50cml2aXVtLnYxLlNwZWFrZXJDb3VudCI2CgxTcGVha2VyQ291bnQSDwoHc3BlYWtlchgBIAEoCRIVCg1zZWdtZW50X2NvdW50GAIgASgDIpQBCgxTdG9yZVJlY2VpcHQSDQoFc3RvcmUYASABKAkSEAoIdmVyaWZpZWQYAiABKAgSFwoPcmVtYWluaW5nX2NvdW50GAMgASgDEg4KBnJlYXNvbhgEIAEoCRIVCg1yZW1vdmVkX2NvdW50GAUgASgDEiMKB2xvb2t1cHMYBiADKAsyEi50cml2aXVtLnYxLkxvb2t1cCJWCgZMb29rdXASIgoDa2V5GAEgASgOMhUudHJpdml1bS52MS5Mb29rdXBLZXkSEwoLYXNrZWRfY291bnQYAiABKAMSEwoLZm91bmRfY291bnQYAyABKAMqigEKCUl0ZW1TdGF0ZRIaChZJVEVNX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSSVRFTV9TVEFURV9DUkVBVEVEEAESFgoSSVRFTV9TVEFURV9VUERBVEVEEAISGAoUSVRFTV9TVEFURV9VTkNIQU5HRUQQAxIXChNJVEVNX1NUQVRFX1JFSkVDVEVEEAQqZgoJTG9va3VwS2V5EhoKFkxPT0tVUF9LRVlfVU5TUEVDSUZJRUQQABIRCg1MT09LVVBfS0VZX0lEEAESEwoPTE9PS1VQX0tFWV9URVhUEAISFQoRTE9PS1VQX0tFWV9WRUNUT1IQAzL1AQoNSW5nZXN0U2VydmljZRJECgZJbmdlc3QSGS50cml2aXVtLnYxLkluZ2VzdFJlcXVlc3QaGi50cml2aXVtLnYxLkluZ2VzdFJlc3BvbnNlIgOQAgISWAoMSW5nZXN0U3RyZWFtEh8udHJpdml1bS52MS5Jbmdlc3RTdHJlYW1SZXF1ZXN0GiAudHJpdml1bS52MS5Jbmdlc3RTdHJlYW1SZXNwb25zZSIDkAICKAESRAoGRm9yZ2V0EhkudHJpdml1bS52MS5Gb3JnZXRSZXF1ZXN0GhoudHJpdml1bS52MS5Gb3JnZXRSZXNwb25zZSIDkAICQh1aG3RyaXZpdW0uZGV2L2dvL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for IngestService.Ingest.
@@ -365,6 +365,13 @@ export type ForgetRequest = Message<"trivium.v1.ForgetRequest"> & {
     value: Filter;
     case: "filter";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * Erase nothing, and count what would be erased.
+   *
+   * @generated from field: bool dry_run = 7;
+   */
+  dryRun: boolean;
 };
 
 /**
@@ -409,32 +416,41 @@ export const ItemIdsSchema: GenMessage<ItemIds> = /*@__PURE__*/
  */
 export type ForgetResponse = Message<"trivium.v1.ForgetResponse"> & {
   /**
-   * The number of segments erased.
+   * The number of segments erased; with `dry_run`, of those that would be.
    *
    * @generated from field: int64 segment_count = 1;
    */
   segmentCount: bigint;
 
   /**
-   * The number of facts erased.
+   * The number of facts erased; with `dry_run`, of those that would be.
    *
    * @generated from field: int64 fact_count = 2;
    */
   factCount: bigint;
 
   /**
-   * The result of verifying each store.
+   * The result of verifying each store; empty with `dry_run`.
    *
    * @generated from field: repeated trivium.v1.StoreReceipt receipts = 3;
    */
   receipts: StoreReceipt[];
 
   /**
-   * Pass this to Retrieve to read from legs without the erased items.
+   * Pass this to Retrieve to read from legs without the erased items; empty
+   * with `dry_run`.
    *
    * @generated from field: string consistency_token = 4;
    */
   consistencyToken: string;
+
+  /**
+   * With `dry_run`, the speakers of the segments, those of the most segments
+   * first; at most 100.
+   *
+   * @generated from field: repeated trivium.v1.SpeakerCount speakers = 5;
+   */
+  speakers: SpeakerCount[];
 };
 
 /**
@@ -443,6 +459,34 @@ export type ForgetResponse = Message<"trivium.v1.ForgetResponse"> & {
  */
 export const ForgetResponseSchema: GenMessage<ForgetResponse> = /*@__PURE__*/
   messageDesc(file_trivium_v1_ingest_service, 9);
+
+/**
+ * The segments of one speaker.
+ *
+ * @generated from message trivium.v1.SpeakerCount
+ */
+export type SpeakerCount = Message<"trivium.v1.SpeakerCount"> & {
+  /**
+   * The name, exactly as it is stored; empty for segments without a speaker.
+   *
+   * @generated from field: string speaker = 1;
+   */
+  speaker: string;
+
+  /**
+   * The number of segments.
+   *
+   * @generated from field: int64 segment_count = 2;
+   */
+  segmentCount: bigint;
+};
+
+/**
+ * Describes the message trivium.v1.SpeakerCount.
+ * Use `create(SpeakerCountSchema)` to create a new message.
+ */
+export const SpeakerCountSchema: GenMessage<SpeakerCount> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_ingest_service, 10);
 
 /**
  * What one store removed, and the result of verifying it.
@@ -504,7 +548,7 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
  * Use `create(StoreReceiptSchema)` to create a new message.
  */
 export const StoreReceiptSchema: GenMessage<StoreReceipt> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_ingest_service, 10);
+  messageDesc(file_trivium_v1_ingest_service, 11);
 
 /**
  * One way in which a store was asked for erased items, and what came.
@@ -540,7 +584,7 @@ export type Lookup = Message<"trivium.v1.Lookup"> & {
  * Use `create(LookupSchema)` to create a new message.
  */
 export const LookupSchema: GenMessage<Lookup> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_ingest_service, 11);
+  messageDesc(file_trivium_v1_ingest_service, 12);
 
 /**
  * Whether an item was stored.
