@@ -25,9 +25,8 @@ MAX_CHARACTERS = 2000
 _MARGIN = timedelta(days=36525)
 """To the ends of Python's calendar, near which no time is read."""
 
-_NAMING = re.compile(
-    rf"\d | \b(?: {' | '.join(words.NAMING)} ) (?:e?s|['’]s)? \b", re.IGNORECASE | re.VERBOSE
-)
+_NAMING = frozenset(word + ending for word in words.NAMING for ending in ("", "s", "es"))
+_WORD_OR_DIGIT = re.compile(r"[^\W\d_]+|\d")
 
 _SUBJECT = "(?:things?|topics?|conversation|chat|call)"
 _TALKED = "(?:talk(?:ed)?|spoke|speak|chat(?:ted)?|met|meet)"
@@ -60,7 +59,7 @@ class EnglishDates:
 
     def times(self, question: str, as_of: datetime) -> NamedTimes:
         asks_extreme = _EXTREME.search(question) is not None
-        if not asks_extreme and not _NAMING.search(question):
+        if not asks_extreme and not _may_name_time(question):
             return NamedTimes()
         found = list(islice(_found(question, as_of, Tense.PAST), MAX_DATES))
         alone = _is_generic(question, [each.place for each in found])
@@ -71,7 +70,7 @@ class EnglishDates:
         return NamedTimes(periods, alone, alone and _EARLIEST.search(question) is not None)
 
     def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
-        if not _NAMING.search(text):
+        if not _may_name_time(text):
             return ()
         found = islice(_found(text, said_at, Tense.FUTURE), MAX_DATES)
         return tuple(each.period for each in found if each.period.length <= MAX_MENTION)
@@ -84,12 +83,21 @@ class _Found(NamedTuple):
     place: slice
 
 
+def _may_name_time(text: str) -> bool:
+    """Whether a text has a number or a word without which it names no time."""
+    return any(word in _NAMING or word.isdigit() for word in _WORD_OR_DIGIT.findall(text.lower()))
+
+
 def _found(text: str, as_of: datetime, usual: Tense) -> Iterator[_Found]:
     zone = as_of.tzinfo or UTC
     now = as_of.replace(tzinfo=None)
     if not FIRST + _MARGIN < now < LAST - _MARGIN:
         return
-    for tokens in sentences(text[:MAX_CHARACTERS]):
+    read = text[:MAX_CHARACTERS]
+    for tokens in sentences(read):
+        # Most sentences of a turn that names a time name none, and the grammar is slow.
+        if not tokens or not _may_name_time(read[tokens[0].place.start : tokens[-1].place.stop]):
+            continue
         sentence = Sentence(tokens, now, usual, southern=_is_southern(zone))
         for span, first, behind in sentence.times():
             period = _period(span, zone)
