@@ -51,6 +51,7 @@ from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import RetrievalSteps
 from serving.pipeline.retrieval.trace import Tracer
 from serving.pipeline.retrieval.warm import QUESTION, Warmer
+from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
@@ -197,7 +198,11 @@ def _use_cases(
         warmer=Warmer(retriever, postgres.names),
         explainer=AbsenceExplainer(Tracer(steps), postgres.store, spaces, graph),
         ingestor=Ingestor(
-            postgres.store, CapitalisedEntities(), write_slots_of(settings), EnglishDates()
+            postgres.store,
+            CapitalisedEntities(),
+            write_slots_of(settings),
+            EnglishDates(),
+            Backpressure(postgres.change_log),
         ),
         eraser=Eraser(postgres.store, postgres.lexical, spaces, graph, postgres.consistency),
         observer=Observer(

@@ -145,6 +145,9 @@ class ChangeLog(Protocol):
     async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
         """Returns how far each projection is; the extraction only if it ever ran."""
 
+    async def has_pending(self, count: int) -> bool:
+        """Returns whether `count` changed rows or more wait for a projection."""
+
     async def compact(self) -> int:
         """Deletes entries that no reader needs any more; returns how many."""
 

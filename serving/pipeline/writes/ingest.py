@@ -9,6 +9,7 @@ from datetime import datetime
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Item, ItemId, Segment
 from serving.domain.questions.period import MAX_MENTION
+from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.memory_store import Batch, MemoryStore, Outcome
 from serving.ports.text_analysis import DateReader, EntityExtractor
@@ -30,6 +31,7 @@ class Ingestor:
         extractor: Finds the entities of segments that come without.
         slots: Which writes run; None for the usual ones.
         dates: Reads the times that segments speak of; None for none.
+        backpressure: Holds writes back; None for never.
     """
 
     def __init__(
@@ -38,11 +40,13 @@ class Ingestor:
         extractor: EntityExtractor,
         slots: WriteSlots | None = None,
         dates: DateReader | None = None,
+        backpressure: Backpressure | None = None,
     ) -> None:
         self._store = store
         self._extractor = extractor
         self._dates = dates
         self._slots = slots or WriteSlots()
+        self._backpressure = backpressure
 
     async def ingest(
         self,
@@ -52,13 +56,15 @@ class Ingestor:
     ) -> Ingested:
         """Stores the items in one transaction; of several with the same name the last counts.
 
-        A write that is not `patient` may be refused if too many wait.
+        A write that is not `patient` may be refused if too much waits.
 
         Raises:
-            OverloadedError: Too many writes wait, and no tenant has more of them for its weight.
+            OverloadedError: Too many writes wait, or too many changes for a projection.
             TextSearchConfigConflictError: The tenant has another one.
             StoreUnavailableError: Nothing was stored.
         """
+        if self._backpressure is not None:
+            await self._backpressure.admit(patient=patient)
         last = {item.item: place for place, item in enumerate(batch.items)}
         places = sorted(last.values())
         distinct = replace(batch, items=[batch.items[place] for place in places])

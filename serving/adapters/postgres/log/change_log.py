@@ -15,6 +15,7 @@ from serving.adapters.postgres.log.dead_letters import dead_letter
 from serving.adapters.postgres.log.embeddings import insert_embeddings, missing_embeddings
 from serving.adapters.postgres.log.entries import first_beyond
 from serving.adapters.postgres.log.leadership import Leadership
+from serving.adapters.postgres.log.waiting import POSITIONS
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model, find_or_make_model
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import DependencyError
@@ -179,6 +180,17 @@ class PostgresChangeLog:
                 statuses.insert(0, await _status(connection, "embedding", model_id))
         return statuses
 
+    async def has_pending(self, count: int) -> bool:
+        """Whether so many rows wait; of embeddings for the model that requests are answered by.
+
+        Reads at most as many entries of an index as `count` for each projection.
+        """
+        async with self._database.work() as connection:
+            (pending,) = await fetch_row(
+                connection, _HAS_PENDING, {"count": count, "nothing": str(NOTHING_SEEN)}
+            )
+        return bool(pending)
+
     async def compact(self, retention: timedelta = RETENTION) -> int:
         """Deletes rows that no reader needs, and returns their number. Call it periodically.
 
@@ -256,6 +268,15 @@ SELECT (SELECT count(*) FROM dead_letter WHERE projection = %(projection)s::text
           FROM ({first_beyond(_POSITION, "key", f"{MAX_COUNTED} ROWS ONLY")}) AS beyond),
        (SELECT greatest(0, coalesce(extract(epoch FROM now() - min(logged_at)), 0))::float8
           FROM ({first_beyond(_POSITION, "logged_at", "1 ROW ONLY")}) AS beyond)
+"""
+
+_BEYOND = first_beyond("state.position::pg_snapshot", "key", "%(count)s ROWS ONLY")
+
+_HAS_PENDING = f"""
+SELECT EXISTS (
+  SELECT FROM ({POSITIONS}) AS state, meta
+   WHERE state.model_id IN ({NO_MODEL}, coalesce(meta.complete_model, state.model_id))
+     AND (SELECT count(*) FROM ({_BEYOND}) AS beyond) >= %(count)s::int8)
 """
 
 # Ordered by transaction, so that the limit falls between two of them. The snapshot is taken by the

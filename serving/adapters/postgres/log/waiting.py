@@ -45,15 +45,21 @@ _NEWEST = first_beyond(
     "state.position::pg_snapshot", "key, tenant_id", f"{NEWEST} ROWS ONLY", order="DESC"
 )
 
+POSITIONS = """
+  SELECT projection, model_id, position FROM projection_state
+   WHERE projection IN ('embedding', 'graph')
+  UNION ALL
+  SELECT given.projection, 0::int2, %(nothing)s::text
+    FROM (VALUES ('embedding'), ('graph')) AS given (projection)
+   WHERE NOT EXISTS (SELECT FROM projection_state AS known
+                      WHERE known.projection = given.projection)
+"""
+"""The positions of both projections, of the embeddings for each model; %(nothing)s is that of one
+that never ran."""
+
 _COUNT_WAITING = f"""
 SELECT state.projection, state.model_id, tenant.name, count(DISTINCT log.key)
-  FROM (SELECT projection, model_id, position FROM projection_state
-         WHERE projection IN ('embedding', 'graph')
-        UNION ALL
-        SELECT given.projection, 0::int2, %(nothing)s::text
-          FROM (VALUES ('embedding'), ('graph')) AS given (projection)
-         WHERE NOT EXISTS (SELECT FROM projection_state AS known
-                            WHERE known.projection = given.projection)) AS state
+  FROM ({POSITIONS}) AS state
   LEFT JOIN LATERAL (
     SELECT key, tenant_id
       FROM ({_NEWEST}) AS newest

@@ -341,6 +341,20 @@ async def test_status_counts_what_is_pending(postgres: Postgres) -> None:
     assert graph.lag_s > 0
 
 
+async def test_pending_rows_of_the_slowest_projection_count(postgres: Postgres) -> None:
+    log = postgres.change_log
+    assert not await log.has_pending(1)
+    await postgres.store.write(batch_of(segment("a"), segment("b")))
+    assert await log.has_pending(2)
+    await embed(postgres)
+
+    assert await log.has_pending(2)  # the graph has seen nothing yet
+    assert not await log.has_pending(3)
+
+    await project_graph(postgres)
+    assert not await log.has_pending(1)
+
+
 async def test_the_standby_takes_over_when_the_leaders_connection_is_ended(
     postgres: Postgres, postgres_dsn: str
 ) -> None:

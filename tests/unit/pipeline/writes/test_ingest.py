@@ -3,13 +3,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 from zoneinfo import ZoneInfo
+
+import pytest
 
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.budget import Deadline
+from serving.domain.errors import OverloadedError
 from serving.domain.items.records import Item, Segment, TenantName, segment_id
+from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.write_slots import WriteSlots
+from serving.ports.change_log import ChangeLog
 from serving.ports.memory_store import Batch
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, batch_of, fact, segment
@@ -135,3 +141,18 @@ async def test_others_run_between_the_segments_of_a_batch() -> None:
 
     assert 0 < len(extractor.known) < len(batch)
     await writing
+
+
+async def test_ingestion_is_refused_when_projections_lag() -> None:
+    class FullLog:
+        async def has_pending(self, count: int) -> bool:
+            return True
+
+    store = InMemoryStore()
+    backpressure = Backpressure(cast(ChangeLog, FullLog()))
+    ingestor = Ingestor(store, EveryWord(), backpressure=backpressure)
+
+    with pytest.raises(OverloadedError):
+        await ingestor.ingest(batch_of(segment("a")))
+
+    assert not await store.load(TENANT, [segment_id("a")], Deadline.after(1))
