@@ -40,6 +40,7 @@ WARM_UP = 50
 TOPICS = 2000
 WITHIN_S = 7200.0
 MIB = 2**20
+STORE_LOGS = {"pg_wal", "transactions"}
 
 Take = Callable[[Result], None]
 
@@ -87,6 +88,18 @@ async def settled(client: AsyncClient, rows: int) -> int:
             await asyncio.sleep(2.0)
 
 
+async def lists_built(client: AsyncClient) -> None:
+    """Waits until the index builds nothing, as its training takes a core for minutes."""
+    async with asyncio.timeout(WITHIN_S):
+        while building := [
+            tier.rebuilding
+            for tier in (await client.stats(timeout=30)).index.tiers
+            if tier.rebuilding
+        ]:
+            console.print(f"{client.tenant}: {', '.join(building)}")
+            await asyncio.sleep(5.0)
+
+
 async def grow(client: AsyncClient, texts: Texts, size: int, small_rows: int) -> Result | None:
     """Grows the one tenant to a size; None if an earlier run did."""
     counts = (await client.stats(timeout=30)).tenant
@@ -126,9 +139,16 @@ async def ask(
 
 
 def footprint(data_dir: Path, pid: int, rows: int) -> dict[str, Json]:
-    """The memory of the processes, and the bytes on disk by row of all tenants."""
+    """The memory of the processes, and the bytes on disk by row of all tenants.
+
+    The logs of the stores do not grow with the rows, and are not counted.
+    """
     files = [path for name in ("postgres", "neo4j") for path in (data_dir / name).rglob("*")]
-    stored = sum(path.stat().st_size for path in files if path.is_file())
+    stored = sum(
+        path.stat().st_size
+        for path in files
+        if path.is_file() and STORE_LOGS.isdisjoint(path.parts)
+    )
     memory = ServiceProcesses(pid).memory()
     return {
         "memory_mib": {role: round(used / MIB) for role, used in memory.items()},
@@ -155,6 +175,7 @@ async def measure(
         if grown := await grow(client, texts, size, rows - size):
             take(grown)
         await settled(client, rows)
+        await lists_built(client)
         questions = [
             query.text
             for query in islice(repeated(collection.queries, WARM_UP + calls), WARM_UP + calls)
