@@ -21,6 +21,8 @@ LATENCY_ENVIRONMENT = {
     "RAY_SERVE_ENABLE_HA_PROXY": "1",
     "RAY_SERVE_PROXY_USE_GRPC": "1",
     "RAY_SERVE_HAPROXY_NBTHREAD": "1",
+    # Ray's workers give way to all else on the machine (15); callers wait for these.
+    "RAY_worker_niceness": "0",
     # Throughput mode buffers a thousand log lines per replica.
     "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1",
     # Between replicas: a batch of texts or vectors can exceed the default of 4 MiB.

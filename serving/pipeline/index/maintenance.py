@@ -1,12 +1,15 @@
 """Maintains an index engine in a thread of its own.
 
 It does not use the searches' thread pool: building lists takes minutes, and the end of a process
-must not wait for it. The thread is a daemon, so it ends with its process.
+must not wait for it. The thread is a daemon, so it ends with its process. Searches go before it:
+on Linux, where each thread has a priority of its own, its is lower.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 
 from serving.pipeline.inference.device_watch import Watch
@@ -15,6 +18,9 @@ from serving.ports.index_engine import IndexEngine
 logger = logging.getLogger(__name__)
 
 MAINTAIN_EVERY_S = 1.0
+
+NICENESS = 10
+"""Added to that of the process. Training takes a core for minutes."""
 
 
 class Maintenance:
@@ -47,6 +53,8 @@ class Maintenance:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        if sys.platform == "linux":
+            os.nice(NICENESS)
         while not self._ended.is_set():
             try:
                 with self._watch():

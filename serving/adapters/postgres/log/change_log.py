@@ -181,7 +181,7 @@ class PostgresChangeLog:
         return statuses
 
     async def has_pending(self, count: int) -> bool:
-        """Whether so many rows wait; of embeddings for the model that requests are answered by.
+        """Returns whether `count` rows or more wait; of embeddings for the model in use.
 
         Reads at most as many entries of an index as `count` for each projection.
         """
