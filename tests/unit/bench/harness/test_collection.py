@@ -49,29 +49,21 @@ def collection(tmp_path: Path) -> Collection:
     return read_collection(folder)
 
 
-def test_scopes_become_tenants(collection: Collection) -> None:
-    assert {
-        tenant: [segment.id for segment in memory.segments]
+def test_scopes_titles_and_relations_become_memories(collection: Collection) -> None:
+    segments = {
+        tenant: {each.id: set(each.entities) for each in memory.segments}
         for tenant, memory in collection.memories.items()
-    } == {"chat-1": ["t1"], "chat-2": ["t2"], "small": ["p1"]}
-
-
-def test_mentions_speakers_and_titles_become_entities(collection: Collection) -> None:
-    entities = {
-        segment.id: set(segment.entities)
-        for memory in collection.memories.values()
-        for segment in memory.segments
     }
-
-    assert entities == {"t1": {"Mira", "Goa"}, "t2": {"Noam"}, "p1": {"Teutberga", "Lothair II"}}
-
-
-def test_other_relations_become_facts(collection: Collection) -> None:
     facts = {
         tenant: {(fact.subject, fact.relation, fact.object, fact.evidence) for fact in memory.facts}
         for tenant, memory in collection.memories.items()
     }
 
+    assert segments == {
+        "chat-1": {"t1": {"Mira", "Goa"}},
+        "chat-2": {"t2": {"Noam"}},
+        "small": {"p1": {"Teutberga", "Lothair II"}},
+    }
     assert facts == {
         "chat-1": {("Mira", "observation", "Mira likes boats.", ("t1",))},
         "chat-2": set(),
@@ -82,21 +74,13 @@ def test_other_relations_become_facts(collection: Collection) -> None:
     }
 
 
-def test_questions_have_their_tenant_and_time(collection: Collection) -> None:
-    asked = {query.id: (query.tenant, query.as_of) for query in collection.queries}
+def test_judged_questions_have_tenant_time_and_relevant(collection: Collection) -> None:
+    judged = {query.id: (query.tenant, query.as_of, query.relevant) for query in collection.judged}
 
-    assert asked["q1"] == ("chat-1", datetime(2024, 1, 21, 7, 19, 56, tzinfo=UTC))
-    assert asked["q3"] == ("small", None)
-
-
-def test_only_grades_above_0_are_relevant(collection: Collection) -> None:
-    relevant = {query.id: query.relevant for query in collection.queries}
-
-    assert (relevant["q1"], relevant["q3"]) == (frozenset({"t1"}), frozenset({"p1"}))
-
-
-def test_adversarial_and_unjudged_questions_do_not_count(collection: Collection) -> None:
-    assert {query.id for query in collection.judged} == {"q1", "q3"}
+    assert judged == {
+        "q1": ("chat-1", datetime(2024, 1, 21, 7, 19, 56, tzinfo=UTC), frozenset({"t1"})),
+        "q3": ("small", None, frozenset({"p1"})),
+    }
 
 
 @pytest.fixture

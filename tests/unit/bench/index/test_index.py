@@ -7,7 +7,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from bench.harness.results import number, read_records, table
-from bench.index.searches import main, recall
+from bench.index.searches import main
 
 
 def test_few_rows_are_measured_in_every_search(tmp_path: Path) -> None:
@@ -26,9 +26,3 @@ def test_few_rows_are_measured_in_every_search(tmp_path: Path) -> None:
     assert recalls["served"] > 0.9
     assert rebuilt["scenario"] == "index while it is rebuilt"
     assert number(rebuilt, "measured", "p99_ratio")
-
-
-def test_recall_is_the_share_of_the_true_nearest() -> None:
-    truth = [list(range(10))] * 2
-
-    assert recall([list(range(10)), [0, 1, 2, 3, 4, 91, 92, 93, 94, 95]], truth) == 0.75

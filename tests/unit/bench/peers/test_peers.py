@@ -11,17 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.harness.collection import Collection, Memory, Query
+from bench.harness.collection import Query
 from bench.harness.results import Record
 from bench.peers.bm25_numpy import Bm25Numpy
-from bench.peers.passages import facts_of, passages_of
-from bench.peers.peer import Passage, Peer, StatedFact, fused
+from bench.peers.peer import Passage, Peer, StatedFact
 from bench.peers.tables import save_picture, summary
 from bench.peers.turns import CALLERS, System, recall, take_turns
 from serving.config.settings import load_settings
 from serving.ports.embedding import Vector
-from tests.fakes.meaning import FakeEmbedder
-from trivium.values import Fact, Segment
 
 PEERS = {"bm25_numpy": "", "qdrant": "qdrant_edge", "lance": "lancedb"}
 """The modules, and the library that each needs beyond those of the tools."""
@@ -92,32 +89,6 @@ async def test_graphiti_finds_what_the_facts_of_the_tenant_rest_on(tmp_path: Pat
         assert await peer.search(OHARA, "Who sailed to Goa?", direction(0), 1) == ["boat"]
         assert sorted(await peer.search(OHARA, "sailed", direction(2), 9)) == ["boat", "moon"]
         assert await peer.search("nobody", "sailed", direction(0), 9) == []
-
-
-async def test_facts_of_a_collection_have_evidence() -> None:
-    told = Fact(id="told", subject="Mel", relation="sailed to", object="Goa", evidence=("g",))
-    rumour = Fact(id="rumour", subject="Mel", relation="likes", object="tea")
-    collection = Collection(name="c", memories={"t": Memory([], [told, rumour])}, queries=[])
-
-    facts = await facts_of(collection, FakeEmbedder())
-
-    assert [(each.sentence, each.evidence) for each in facts["t"]] == [
-        ("Mel sailed to Goa", ("g",))
-    ]
-
-
-def test_item_of_two_lists_precedes_the_first_of_one() -> None:
-    assert fused([["a", "b"], ["c", "b"]], limit=2) == ["b", "a"]
-
-
-async def test_first_window_of_a_text_is_its_vector() -> None:
-    secret = Segment(id="s", text="my pin is 1234", sensitive=True)
-    memory = Memory([Segment(id="g", text="We sailed to Goa.", speaker="Mel"), secret])
-    collection = Collection(name="c", memories={"t": memory}, queries=[])
-    memories = await passages_of(collection, FakeEmbedder())
-
-    assert [(each.id, each.text) for each in memories["t"]] == [("g", "Mel: We sailed to Goa.")]
-    assert memories["t"][0].vector.ndim == 1
 
 
 class Answering:

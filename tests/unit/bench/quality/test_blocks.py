@@ -6,7 +6,6 @@ import json
 
 from bench.harness.collection import read_collection
 from bench.quality import blocks
-from serving.domain.briefing import CLOSING, EARLIER, OPENING
 
 QUERIES = {query.id: query for query in read_collection(blocks.DIARY).judged}
 TEXTS = {
@@ -42,19 +41,3 @@ def test_changed_answer_comes_before_the_former() -> None:
     ]
     assert len(changed) == 8
     assert [id_ for id_, query in zip(first, changed, strict=True) if id_ in query.outdated] == []
-
-
-def test_no_block_marks_every_answer_as_earlier() -> None:
-    found = blocks.stored()
-
-    assert [q.text for q in QUERIES.values() if q.current <= set(found[q.id][1])] == []
-
-
-def test_lines_of_blocks_are_dated_and_closed() -> None:
-    for block in blocks.blocks(blocks.stored()).values():
-        assert block.startswith(f"{OPENING}\nToday is ")
-        assert block.endswith(CLOSING)
-        for line in block.splitlines()[3:-1]:
-            day = line.removeprefix("- ").removeprefix(EARLIER).split(",")[0]
-            assert day.endswith(" March 2026"), line
-            assert line.count('"') == 2, line

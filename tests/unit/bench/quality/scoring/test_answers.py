@@ -16,18 +16,6 @@ def test_fact_counts_as_its_evidence() -> None:
     assert ranked_segments(hits) == ["s1", "s9", "s3", "s2"]
 
 
-def test_repeated_segment_keeps_its_best_rank() -> None:
-    hits = [hit(1, fact_of("s2", "s1")), hit(2, segment_of("s1")), hit(3, segment_of("s3"))]
-
-    assert ranked_segments(hits) == ["s2", "s1", "s3"]
-
-
-def test_ranked_list_is_cut_at_segments() -> None:
-    hits = [hit(1, fact_of("s1", "s2", "s3")), hit(2, segment_of("s4"))]
-
-    assert ranked_segments(hits, depth=2) == ["s1", "s2"]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -63,7 +51,3 @@ def test_line_of_a_fact_briefs_its_evidence() -> None:
 
     block = "<memory>\n- Since Sun 1 March 2026: a knows b\n</memory>"
     assert briefed_segments(retrieval(hits, briefing=block)) == {"s9", "s3"}
-
-
-def test_missing_briefing_shows_nothing() -> None:
-    assert briefed_segments(retrieval([hit(1, segment_of("s1"))])) == frozenset()

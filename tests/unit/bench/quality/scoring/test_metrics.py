@@ -33,21 +33,6 @@ def test_scores_are_as_worked_by_hand() -> None:
     )
 
 
-def test_segments_beyond_ten_score_nothing() -> None:
-    found = scores([*(str(number) for number in range(10)), "b"], frozenset("b"))
-
-    assert found == dict.fromkeys(METRICS[:-1], 0)
-
-
-def test_empty_answer_scores_nothing() -> None:
-    assert scores([], RELEVANT, frozenset()) == dict.fromkeys(METRICS, 0)
-
-
-def test_question_without_judgments_is_refused() -> None:
-    with pytest.raises(ValueError, match="without a relevant segment"):
-        scores(RANKED, frozenset())
-
-
 @pytest.mark.parametrize(
     ("ranked", "first"),
     [("xno", 1), ("xon", 0), ("o", 0), ("xyz", 0), ("xn", 1), ("abcdefghijn", 0)],
