@@ -15,7 +15,6 @@ from tests.fixtures.shared_service import (
     NOW,
     Remember,
     SharedService,
-    absence_of,
     ago,
     explained,
     without,
@@ -27,10 +26,7 @@ from trivium import (
     Fact,
     FusionMethod,
     Item,
-    ItemKind,
-    ItemRef,
     LegOverride,
-    Loss,
     Retrieval,
     Segment,
     Stage,
@@ -232,13 +228,10 @@ async def test_hybrid_recall_weighs_keywords_four_tenths(remembering: Remember) 
 # ------------------------------------------------------------------ how scores are put together
 
 
-@pytest.mark.parametrize("profile", DESIGNS)
-async def test_convex_combination_maps_cosines_from_minus_one(
-    harbour: AsyncClient, profile: str
-) -> None:
+async def test_convex_combination_maps_cosines_from_minus_one(harbour: AsyncClient) -> None:
     convex = {"fusion": "convex", "signals": {"recency": None, "access": None}, "rerank": None}
 
-    answer = await asked(harbour, profile, changes=convex, limit=20)
+    answer = await asked(harbour, "hybrid_recall", changes=convex, limit=20)
 
     terms = [
         (term.rank, term.term / term.weight)
@@ -252,27 +245,6 @@ async def test_convex_combination_maps_cosines_from_minus_one(
         assert share == pytest.approx((cosine + 1) / (0.9 + 1), abs=1e-3)
 
 
-async def test_best_of_graph_scores_below_fiftieth_by_meaning(harbour: AsyncClient) -> None:
-    meaning = await explained(
-        harbour, "hybrid_recall", QUESTION, limit=60, leg_overrides=without("lexical", "graph")
-    )
-    relations = await explained(
-        harbour,
-        "hybrid_recall",
-        QUESTION,
-        leg_overrides=without("lexical", "dense"),
-        profile_overrides=WITHOUT_FLOOR,
-    )
-
-    least, most = meaning.hits[-1], relations.hits[0]
-    assert (ranks(least), ranks(most)) == ({"dense": 50}, {"graph": 1})
-    assert ledger(least).fused_score == pytest.approx(1 / 110, abs=1e-12)
-    assert ledger(most).fused_score == pytest.approx(0.35 / 61, abs=1e-12)
-    # As the document has them.
-    assert round(ledger(least).fused_score, 4) == 0.0091
-    assert round(ledger(most).fused_score, 4) == 0.0057
-
-
 async def test_reachable_graph_weighs_ranks_like_other_legs(harbour: AsyncClient) -> None:
     answer = await asked(harbour, "hybrid_recall_reachable")
 
@@ -280,21 +252,6 @@ async def test_reachable_graph_weighs_ranks_like_other_legs(harbour: AsyncClient
     assert {term.leg for term in terms} == {"lexical", "dense", "graph"}
     for term in terms:
         assert term.term == pytest.approx(1 / (60 + term.rank), abs=1e-12)
-
-
-@pytest.mark.parametrize("profile", DESIGNS)
-async def test_no_design_folds_what_says_the_same(remembering: Remember, profile: str) -> None:
-    standbys = [
-        Segment(id=name, text="the ferry leaves at noon", event_time=ago(1)) for name in ("a", "b")
-    ]
-    logits = {"at noon": 0.0}
-    memory = await remembering(standbys, {"at noon": 0.5}, logits)
-    no_reranking = {"rerank": None}
-
-    answer = await explained(memory, profile, "ferry", profile_overrides=no_reranking)
-
-    assert sorted(ids(answer)) == ["a", "b"]
-    assert answer.statistics.folded_count == 0
 
 
 # ------------------------------------------------------------------ what is reranked
@@ -310,26 +267,6 @@ async def test_two_stage_reranks_fifty_before_coarse_order(harbour: AsyncClient)
     # Behind what was reranked, though its score is higher.
     assert answer.hits[50].score > answer.hits[0].score
     assert {ledger(hit).method for hit in answer.hits} == {FusionMethod.SCORE}
-
-
-async def test_sensitive_candidates_are_not_reranked_or_awaited(remembering: Remember) -> None:
-    secret = Segment(id="secret", text="my pin is 1234", sensitive=True, event_time=ago(1))
-    on_it = Fact(id="on it", subject="Mel", relation="has", object="1234", evidence=("secret",))
-    memory = await remembering([secret, on_it], {}, {"is 1234": 0.0})
-
-    nothing = await explained(memory, "two_stage", "pin")
-    by_words = await explained(memory, "precise", "pin")
-    absence = await absence_of(memory, "facts", "pin", fact_id="on it")
-
-    assert (ids(nothing), ids(by_words)) == ([], ["secret"])
-    for answer in (nothing, by_words):
-        assert answer.rerank is not None
-        assert (answer.rerank.stage, answer.rerank.hit_count) == (Stage.COARSE, 0)
-    assert absence.loss is Loss.NOT_MATCHED
-    assert (
-        absence.reason
-        == "the evidence of the fact is sensitive, so it is never embedded nor in the graph"
-    )
 
 
 # ------------------------------------------------------------------ who made room for whom
@@ -372,83 +309,3 @@ async def test_annie_diversifies_the_first_twenty(alike: AsyncClient) -> None:
     last = diversity(answer, "place 20")
     assert (last.trade_off, last.max_similarity, last.closest) == (0.7, 0.0, None)
     assert last.relevance == by_id(answer)["place 20"].score
-
-
-async def test_displacing_hit_is_named(alike: AsyncClient) -> None:
-    answer = await of_alike(alike)
-
-    third = answer.hits[2]
-    term = diversity(answer, third.id)
-    assert term.closest == ItemRef(ItemKind.SEGMENT, "place 1")
-    assert term.max_similarity == pytest.approx(4 / 6)  # we, saw, boat and number, of six words
-    assert term.value == pytest.approx(0.7 * third.score - 0.3 * 4 / 6, abs=1e-12)
-
-
-async def test_an_answer_longer_than_the_pool_is_diversified_as_a_whole(alike: AsyncClient) -> None:
-    answer = await of_alike(alike, limit=25)
-
-    assert ids(answer)[:3] == ["place 1", "place 20", "place 21"]
-    assert all(ledger(hit).diversity is not None for hit in answer.hits)
-
-
-async def test_displaced_item_names_its_rival(alike: AsyncClient) -> None:
-    displaced, beyond = [
-        await absence_of(alike, "annie", "anything", segment_id=id_, leg_overrides=AS_FAR_AS_NEEDED)
-        for id_ in ("place 5", "place 23")
-    ]
-
-    assert (displaced.loss, displaced.by) == (
-        Loss.DISPLACED,
-        ItemRef(ItemKind.SEGMENT, "place 1"),
-    )
-    assert (beyond.loss, beyond.rank) == (Loss.CUT, 23)
-
-
-async def test_the_leg_that_reserved_a_place_is_named(remembering: Remember) -> None:
-    near = [Segment(id=f"n{n}", text=f"near {n}x", event_time=ago(1)) for n in range(12)]
-    alone = Segment(id="alone", text="nobody came", entities=("Zelda",), event_time=ago(1))
-    # Without any fact the graph would not be asked.
-    elsewhere = Fact(id="elsewhere", subject="Mel", relation="has", object="a cat")
-    memory = await remembering(
-        [*near, alone, elsewhere], {f"near {n}x": 0.9 - n / 50 for n in range(12)}
-    )
-
-    answer = await explained(memory, "hybrid_recall_reachable", "Zelda near?", limit=3)
-
-    assert {hit.id: ledger(hit).reserved_by for hit in answer.hits} == {
-        **dict.fromkeys(ids(answer), ""),
-        "alone": "graph",
-    }
-    assert "alone" in ids(answer)
-
-
-# ------------------------------------------------------------------ what ages how
-
-
-@pytest.mark.parametrize("kind", ["person", "place", "relationship"])
-async def test_annie_keeps_three_tenths_for_ageless_items(remembering: Remember, kind: str) -> None:
-    known = Segment(id="known", text="of long ago", kind=kind, event_time=ago(400))
-    memory = await remembering([known], {"of long ago": 0.5})
-
-    answer = await explained(memory, "annie", "then")
-
-    assert by_id(answer)["known"].score == pytest.approx(0.3 / 61, abs=1e-12)
-
-
-async def test_fact_ages_as_a_relationship_unless_fresh(remembering: Remember) -> None:
-    edge = Fact(
-        id="edge",
-        subject="Zelda",
-        relation="inspects",
-        object="berth 4",
-        valid_from=ago(400),
-        recorded_at=ago(400),
-    )
-    said = Segment(id="said", text="it rained", event_time=ago(1))
-    memory = await remembering([said, edge], {})
-
-    answer = await explained(
-        memory, "annie", "Zelda?", profile_overrides={"decay": {"facts_are_fresh": False}}
-    )
-
-    assert by_id(answer)["edge"].score == pytest.approx(0.3 / 61, abs=1e-12)

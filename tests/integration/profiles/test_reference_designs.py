@@ -11,26 +11,20 @@ import math
 
 import pytest
 
-from tests.fakes.placed import DeafEmbedder, PlacedEmbedder
-from tests.fixtures.local_service import local_service
 from tests.fixtures.shared_service import (
     NOW,
     Remember,
     absence_of,
     ago,
     explained,
-    remember,
     without,
 )
-from tests.support.answers import aged, by_id, ids, ledger, ranks, states
+from tests.support.answers import aged, by_id, ids, ledger, ranks
 from trivium import (
     AsyncClient,
     Fact,
-    Filter,
-    FusionMethod,
     Item,
     LegOverride,
-    LegState,
     Loss,
     Segment,
     Stage,
@@ -116,19 +110,6 @@ async def test_annie_orders_small_raw_scores_by_novelty(annie: AsyncClient) -> N
     assert told.max_similarity == pytest.approx(0.14, abs=5e-3)
 
 
-async def test_item_of_several_lists_is_shown_once(annie: AsyncClient) -> None:
-    answer = await explained(annie, "annie", VACATION)
-
-    (plan,) = [hit for hit in answer.hits if hit.id == "plan"]
-    assert plan.legs == ("lexical", "dense")
-    assert isinstance(plan.item, Segment)
-    assert (plan.item.speaker, plan.item.title, plan.item.event_time) == (
-        "Rajesh",
-        "Priya, vacation: tell Priya, vacation",
-        ago(2),
-    )
-
-
 async def test_annie_writes_the_documents_lines_into_the_block(annie: AsyncClient) -> None:
     three_by_meaning = {"dense": LegOverride(depth=3)}
 
@@ -147,20 +128,6 @@ async def test_annie_writes_the_documents_lines_into_the_block(annie: AsyncClien
         "- Rajesh -> Priya: planning vacation to Goa in March\n"
         "</memory>"
     )
-
-
-async def test_context_has_the_last_things_said(remembering: Remember) -> None:
-    said = [
-        Segment(id=f"t{n}", speaker="Nora", text=f"remark number {n}", event_time=ago(n))
-        for n in range(12)
-    ]
-    memory = await remembering(said, {f"remark number {n}": 0.2 - n / 100 for n in range(12)})
-
-    block = await memory.load_context(as_of=NOW)
-
-    assert block.count(", Nora said: ") == 10
-    assert "remark number 9" in block
-    assert "remark number 10" not in block
 
 
 async def test_annie_sums_three_lists_that_agree(remembering: Remember) -> None:
@@ -219,61 +186,6 @@ async def test_annie_ages_by_the_documents_table(
     }
 
 
-async def test_annie_limits_only_words_to_a_week(annie: AsyncClient) -> None:
-    answer = await explained(annie, "annie", "Looking at flights")
-    longer = {"legs": {"lexical": {"lookback": "P60D"}}}
-    further = await explained(annie, "annie", "Looking at flights", profile_overrides=longer)
-
-    by_words_alone = without("dense", "graph")
-    absence = await absence_of(
-        annie, "annie", "Looking at flights", segment_id="flights", leg_overrides=by_words_alone
-    )
-
-    assert (absence.loss, absence.reason) == (
-        Loss.NOT_SEARCHED,
-        "lexical: the item is further back than the lookback of 7 days",
-    )
-    assert absence.legs[0].rank == 1
-    assert by_id(answer)["flights"].legs == ("dense",)
-    assert by_id(further)["flights"].legs == ("lexical", "dense")
-
-
-ALL = {"lexical": LegState.OK, "dense": LegState.OK, "graph": LegState.OK}
-NOBODY = "bolt://127.0.0.1:1"
-
-
-@pytest.mark.parametrize(
-    ("hears", "walks", "down"),
-    [
-        (False, True, {"dense"}),
-        (True, False, {"graph"}),
-        (False, False, {"dense", "graph"}),
-    ],
-    ids=["no meaning", "no graph", "words only"],
-)
-async def test_annie_degrades_leg_by_leg(
-    postgres_dsn: str, neo4j_uri: str, hears: bool, walks: bool, down: set[str]
-) -> None:
-    embedder = (PlacedEmbedder if hears else DeafEmbedder)(ANNIE_COSINES)
-    uri = neo4j_uri if walks else "bolt://127.0.0.1:1"
-    async with local_service(postgres_dsn, uri, embedder=embedder) as client:
-        memory = client.for_tenant(f"annie without {down}")
-        await remember(memory, ANNIE, patience_s=6)
-        answer = await explained(memory, "annie", VACATION)
-
-    assert {leg for leg, state in states(answer).items() if state is LegState.FAILED} == down
-    assert "told" in ids(answer)
-    assert ("edge" in ids(answer)) == walks
-    assert ("flights" in ids(answer)) == hears
-
-
-async def test_annie_with_all_three_is_the_full_hybrid(annie: AsyncClient) -> None:
-    answer = await explained(annie, "annie", VACATION)
-
-    assert set(states(answer).values()) == {LegState.OK}
-    assert set(ids(answer)) == {"plan", "told", "dates", "flights", "edge"}
-
-
 # ------------------------------------------------------------------ recollection
 
 
@@ -302,21 +214,6 @@ async def test_an_old_item_outside_the_pool_surfaces_through_its_words(
     # Nearer in meaning, but not among the 200 last accessed, and without any of the words.
     assert "silent" not in hits
     assert ids(answer)[0] == "old"
-
-
-async def test_recollection_ties_share_a_rank(remembering: Remember) -> None:
-    said = [
-        Segment(id=name, text=f"note {name}", event_time=ago(1)) for name in ("a", "b", "c")
-    ] + [Segment(id="w", text="the barometer", event_time=ago(2))]
-    memory = await remembering(said, {"note a": 0.5, "note b": 0.5, "note c": 0.2})
-    answer = await explained(memory, "recollection", "barometer", limit=4)
-
-    hits = by_id(answer)
-    assert ranks(hits["a"]) == ranks(hits["b"]) == {"dense": 1, "recency": 1, "access": 1}
-    assert ranks(hits["c"])["dense"] == 2
-    assert ranks(hits["w"]) == {"lexical": 1, "dense": 3, "recency": 2, "access": 1}
-    assert hits["a"].score == pytest.approx(1 / 61 + 0.6 / 61 + 0.4 / 61, abs=1e-9)
-    assert hits["w"].score == pytest.approx(1 / 61 + 1 / 63 + 0.6 / 62 + 0.4 / 61, abs=1e-9)
 
 
 async def test_recollection_boosts_what_is_important_and_shows_three(remembering: Remember) -> None:
@@ -366,12 +263,6 @@ RECALLED = [
     Segment(id="linked", text="she was there too", entities=("Nora",), event_time=ago(1)),
 ]
 RECALL_COSINES = {"sailing boat in Goa": 0.6, "a yacht at sea": 0.9, "the boat sank": 0.3}
-ABLATIONS = {
-    "all": {},
-    "no graph": without("graph"),
-    "dense only": without("graph", "lexical"),
-    "words only": without("graph", "dense"),
-}
 
 
 @pytest.fixture
@@ -380,7 +271,7 @@ async def recall(remembering: Remember) -> AsyncClient:
 
 
 async def test_hybrid_recall_takes_any_word_if_needed(recall: AsyncClient) -> None:
-    words = ABLATIONS["words only"]
+    words = without("graph", "dense")
 
     one = await explained(recall, "hybrid_recall", "sailing boat", limit=1, leg_overrides=words)
     many = await explained(recall, "hybrid_recall", "sailing boat", leg_overrides=words)
@@ -404,18 +295,6 @@ async def test_hybrid_recall_takes_any_word_if_needed(recall: AsyncClient) -> No
     assert ids(gated) == ["both"]
 
 
-async def test_hybrid_recall_keeps_the_order_of_words(recall: AsyncClient) -> None:
-    answer = await explained(
-        recall,
-        "hybrid_recall",
-        "boat sailing sank",
-        leg_overrides=ABLATIONS["words only"],
-        profile_overrides={"importance": {"style": "off"}},
-    )
-
-    assert [ranks(hit)["lexical"] for hit in answer.hits] == [1, 2, 3]
-
-
 async def test_hybrid_recall_multiplies_by_importance_and_sorts(recall: AsyncClient) -> None:
     answer = await explained(recall, "hybrid_recall", "sailing boat")
     multipliers = {
@@ -431,20 +310,6 @@ async def test_hybrid_recall_multiplies_by_importance_and_sorts(recall: AsyncCli
     assert multipliers["one"] == 1.0
     assert multipliers["near"] == pytest.approx(0.85)
     assert set(ids(answer)) - set(ids(latest)) == {"linked"}  # which has nothing of the question
-
-
-@pytest.mark.parametrize("ablation", ABLATIONS)
-async def test_ablations_of_hybrid_recall_are_overrides(recall: AsyncClient, ablation: str) -> None:
-    answer = await explained(
-        recall, "hybrid_recall", "sailing boat with Nora", leg_overrides=ABLATIONS[ablation]
-    )
-
-    legs = {leg for hit in answer.hits for leg in ranks(hit)}
-    expected = {"lexical", "dense", "graph"} - ABLATIONS[ablation].keys()
-    assert legs == expected
-    assert ("secret" in ids(answer)) == ("lexical" in expected)
-    if "secret" in ids(answer):
-        assert ranks(by_id(answer)["secret"]).keys() == {"lexical"}
 
 
 async def test_graph_of_hybrid_recall_adds_no_hit(remembering: Remember) -> None:
@@ -493,21 +358,6 @@ async def test_hybrid_recall_walks_from_what_was_found(remembering: Remember) ->
 
     found = {hit.id: ranks(hit).get("graph") for hit in answer.hits}
     assert found == {"linked": 1, "further": 2, "asked": None}
-
-
-async def test_hybrid_recall_can_fuse_by_a_convex_combination(recall: AsyncClient) -> None:
-    answer = await explained(
-        recall,
-        "hybrid_recall",
-        "sailing boat",
-        profile_overrides={"fusion": "convex", "importance": {"style": "off"}},
-    )
-
-    near = by_id(answer)["near"]
-    assert ledger(near).method is FusionMethod.CONVEX
-    assert near.score == pytest.approx(1.0, abs=1e-3)  # the nearest is the most that dense gave
-    for hit in answer.hits:
-        assert ledger(hit).recompute() == pytest.approx(hit.score, abs=1e-9)
 
 
 # ------------------------------------------------------------------ two_stage
@@ -627,14 +477,3 @@ async def test_object_graph_follows_named_relations_from_meaning(objects: AsyncC
 
     by_graph = [hit.id for hit in answer.hits if "graph" in hit.legs]
     assert by_graph == ["session.py"]
-
-
-async def test_object_graph_filters_by_kind_project_and_time(objects: AsyncClient) -> None:
-    async def found(filter_: Filter) -> set[str]:
-        answer = await explained(objects, "object_graph", "authentication", filter=filter_)
-        return set(ids(answer))
-
-    everything = {segment.id for segment in OBJECTS}
-    assert await found(Filter(kinds=["file"], labels={"project": ["shop"]})) == everything
-    assert await found(Filter(kinds=["symbol"])) == set()
-    assert await found(Filter(labels={"project": ["other"]})) == set()

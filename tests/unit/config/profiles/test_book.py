@@ -32,6 +32,7 @@ REFERENCE_DESIGNS = {
 def test_every_reference_design_is_shipped_as_a_profile() -> None:
     assert set(SHIPPED) >= {"default", *REFERENCE_DESIGNS}
     assert all(profile.description for profile in SHIPPED.values())
+    assert not any(SHIPPED[name].fold_repeats for name in REFERENCE_DESIGNS)
 
 
 def test_annie_has_pools_a_week_and_fresh_facts() -> None:
