@@ -13,6 +13,7 @@ from serving.__main__ import EXIT_MISCONFIGURED, main
 from serving.config.settings import load_settings
 
 SECRET = "hunter2"
+DSN = "TRIVIUM_POSTGRES__DSN"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,23 @@ def test_the_command_reports_it_without_a_traceback(variable: str) -> None:
     assert SECRET not in ended.output
 
 
+@pytest.mark.parametrize("command", ["check-config", "serve"])
+def test_malformed_dsn_is_named_and_not_shown(command: str) -> None:
+    ended = CliRunner().invoke(main, [command], env={DSN: "host=127.0.0.1 password=two words"})
+
+    assert ended.exit_code == EXIT_MISCONFIGURED
+    assert f"postgres.dsn does not parse ({DSN})" in ended.stderr
+    assert "words" not in ended.output
+
+
+def test_check_config_masks_secrets() -> None:
+    printed = CliRunner().invoke(main, ["check-config"], env={DSN: f"host=/ password={SECRET}"})
+
+    assert printed.exit_code == 0
+    assert "dsn: '**********'" in printed.stdout
+    assert SECRET not in printed.output
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -69,7 +87,7 @@ def test_the_command_reports_it_without_a_traceback(variable: str) -> None:
         ("a: [", "mine.yaml is not valid YAML"),
     ],
 )
-@pytest.mark.parametrize("command", ["check-config", "doctor"])
+@pytest.mark.parametrize("command", ["check-config", "doctor", "serve"])
 def test_an_invalid_profile_is_reported_with_its_file(
     tmp_path: Path, command: str, text: str, said: str
 ) -> None:

@@ -16,6 +16,7 @@ from serving.desk.desk import (
     CancellableReport,
     address_of,
     logs_kept_on_failure,
+    require_folders,
     require_key_files,
     require_open_files,
     started_in_background,
@@ -52,6 +53,15 @@ def settings(tmp_path: Path) -> Settings:
 
 def not_interrupted() -> None:
     """A check without a signal."""
+
+
+@pytest.mark.parametrize("setting", ["data_dir", "cache_dir"])
+def test_impossible_folder_is_named_with_its_setting(tmp_path: Path, setting: str) -> None:
+    (tmp_path / "file").touch()
+    folders = dict.fromkeys(("data_dir", "cache_dir"), tmp_path) | {setting: tmp_path / "file/x"}
+
+    with pytest.raises(DeskStartError, match=r"file/x \(Not a dir.*TRIVIUM_" + setting.upper()):
+        require_folders(load_settings(folders))
 
 
 def test_too_few_open_files_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
