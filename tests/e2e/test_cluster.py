@@ -38,8 +38,6 @@ from trivium.errors import (
 )
 from trivium.values import LegState
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 PACKAGES = {"serving": PROJECT / "serving", "trivium": PROJECT / "clients/python/trivium"}
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 SLOW_WAY_IN = "calls go through Ray's own proxy"

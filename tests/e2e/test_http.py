@@ -16,8 +16,6 @@ from bench.speed import http as benchmark
 from tests.fixtures.service import Service
 from tests.support.tracked_files import ROOT
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 JSON = {"content-type": "application/json"}
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
 

@@ -20,14 +20,7 @@ from trivium import Client, Segment
 from trivium.errors import TriviumError
 from trivium.values import LegReport, LegState, Retrieval
 
-pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.model,
-    pytest.mark.release,
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,6 @@ from tests.support.waiting import until
 from trivium import Client, Fact, Segment
 from trivium.errors import InvalidRequestError
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 

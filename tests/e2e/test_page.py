@@ -23,10 +23,6 @@ SECRET = "The code of the safe is 4711"
 HOSTILE = 'hostile <script>alert("run")</script><img src=x onerror="alert(1)">'
 
 pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.model,
     pytest.mark.release,
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (Debian: chromium)"),

@@ -30,13 +30,7 @@ from trivium import Client, LegState, Retrieval, Segment, Stage
 from trivium.errors import UnavailableError
 from trivium.files.reading import read_items, read_questions
 
-pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.release,
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
 
 CLOSE = 1e-3
 """Vectors are kept in float16."""

@@ -13,8 +13,6 @@ from tests.fixtures.service import Service
 from trivium import Client, LegState, Loss
 from trivium.cli.app import trivium
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 __all__ = ["sample"]
 PROFILES = sorted(ProfileBook.load())
 QUESTION, _ = questions()["words"]
@@ -41,20 +39,6 @@ def test_every_profile_answers_and_its_ledgers_add_up(
     for hit in answer.hits:
         assert hit.ledger is not None
         assert hit.ledger.recompute() == pytest.approx(hit.score, abs=1e-9)
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_command_line_retrieves_with_every_profile(
-    service: Service, sample: tuple[Client, str], profile: str
-) -> None:
-    memory, token = sample
-    options = ["--address", service.address, "--tenant", memory.tenant, "--timeout", "30"]
-    asked = ["ask", QUESTION, "--profile", profile, "--consistency-token", token, "--explain"]
-
-    result = CliRunner().invoke(trivium, [*options, *asked])
-
-    assert result.exit_code == 0, result.stderr
-    assert "candidates" in result.stdout
 
 
 def test_two_profiles_are_compared_side_by_side(sample: tuple[Client, str]) -> None:

@@ -19,14 +19,7 @@ from bench.quality.scoring.stored import Row, read_rows, rows_of
 from bench.quality.session import Session
 from tests.fixtures.service import Service
 
-pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.model,
-    pytest.mark.release,
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
 
 RELATIONS = "graph"
 """The leg that the default profile can least do without on these sets."""

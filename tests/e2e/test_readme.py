@@ -11,8 +11,6 @@ import pytest
 from tests.fixtures.service import Service
 from tests.support.tracked_files import ROOT
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n+```\n(?P<output>.*?)^```", re.M | re.S)
 
 

@@ -17,13 +17,7 @@ from tests.fixtures.service import Service
 from tests.support.waiting import until
 from trivium import Client, Retrieval, Segment, Stage
 
-pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.model,
-    pytest.mark.placement,
-]
+pytestmark = pytest.mark.placement
 
 QUESTION = "When did Caroline visit the agency?"
 SAID = {

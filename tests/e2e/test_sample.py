@@ -15,8 +15,6 @@ from trivium.cli.app import trivium
 from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 SAMPLE = Path(__file__).parents[2] / "clients/python/examples/sample"
 DEEP = 100
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,12 +12,10 @@ import pytest
 from bench.speed.ingest import only
 from tests.fixtures.service import Service
 from trivium import Client, Embedding, Fact, Filter, Retrieval, Segment
-from trivium.errors import InvalidRequestError, PreconditionError, to_error
+from trivium.errors import InvalidRequestError, to_error
 from trivium.v1 import retrieval_service_pb2, retrieval_service_pb2_grpc
 from trivium.values import ItemState, LegState, TenantStats, TimeRange
 from trivium.wire import requests
-
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
 
 MAY = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -113,40 +110,6 @@ def test_turn_is_found_by_words_meaning_and_relations(stored: tuple[Client, str]
     assert {"lexical", "dense", "facts", "graph"} <= set(answer.hits[0].legs)
 
 
-def test_meaning_finds_what_no_word_does(stored: tuple[Client, str]) -> None:
-    memory, token = stored
-
-    answer = memory.retrieve(
-        "Is anybody seasick?", consistency_token=token, leg_overrides=only("dense")
-    )
-
-    assert answer.hits[0].id == "t3"
-
-
-def test_a_relation_of_two_hops_finds_what_names_nothing(stored: tuple[Client, str]) -> None:
-    memory, token = stored
-
-    answer = memory.retrieve(
-        "What about Tom?", consistency_token=token, leg_overrides=only("graph"), explain=True
-    )
-
-    hit = next(hit for hit in answer.hits if hit.id == "t4")
-    assert hit.ledger is not None
-    assert "Lotus Books" in hit.ledger.leg_terms[0].path or "Tom" in hit.ledger.leg_terms[0].path
-
-
-def test_every_ledger_adds_up_to_its_score(stored: tuple[Client, str]) -> None:
-    memory, token = stored
-
-    answer = memory.retrieve("Tom and the dog in Lisbon", consistency_token=token, explain=True)
-
-    assert answer.hits
-    for hit in answer.hits:
-        assert hit.ledger is not None
-        terms = [t.weight / (hit.ledger.rank_constant + t.rank) for t in hit.ledger.leg_terms]
-        assert math.isclose(math.fsum(terms), hit.score, abs_tol=1e-9)
-
-
 def test_a_repeat_changes_nothing_and_its_token_covers_the_write(
     stored: tuple[Client, str],
 ) -> None:
@@ -158,14 +121,6 @@ def test_a_repeat_changes_nothing_and_its_token_covers_the_write(
     assert set(
         states(memory.retrieve("Tom", consistency_token=again.consistency_token)).values()
     ) == {LegState.OK}
-
-
-def test_a_repeat_without_a_time_changes_nothing(memory: Client) -> None:
-    memory.ingest([Segment(id="a", text="Said just now.")])
-
-    again = memory.ingest([Segment(id="a", text="Said just now.")])
-
-    assert again.outcomes[0].state is ItemState.UNCHANGED
 
 
 @pytest.mark.placement
@@ -228,19 +183,6 @@ def test_tenant_does_not_see_memory_of_another(
         assert {hit.id for hit in answer.hits} <= {"x"}, leg
 
 
-def test_a_sensitive_segment_is_found_by_words_only(memory: Client) -> None:
-    secret = Segment(id="s", speaker="Mara", text="My doctor says it is malaria.", sensitive=True)
-    resting = Fact(id="f", subject="Mara", relation="has", object="malaria", evidence=("s",))
-
-    token = memory.ingest([secret, resting]).consistency_token
-
-    found = {}
-    for leg in ("lexical", "dense", "facts", "graph"):
-        answer = memory.retrieve("Mara malaria", consistency_token=token, leg_overrides=only(leg))
-        found[leg] = [hit.id for hit in answer.hits]
-    assert found == {"lexical": ["s"], "dense": [], "facts": [], "graph": []}
-
-
 @pytest.mark.placement
 def test_segment_turned_sensitive_leaves_index_and_graph(stored: tuple[Client, str]) -> None:
     memory, token = stored
@@ -292,15 +234,6 @@ def test_a_filter_holds_on_every_leg(
     assert all(hits <= passing for hits in found.values()), found
 
 
-def test_as_of_hides_later_segments_and_future_facts(stored: tuple[Client, str]) -> None:
-    memory, token = stored
-
-    question = "Does Tom work at Lotus Books, or live in the Lisbon flat?"
-    answer = memory.retrieve(question, consistency_token=token, as_of=day(0), limit=10)
-
-    assert {hit.id for hit in answer.hits} == {"t1"}
-
-
 @pytest.mark.placement
 def test_a_short_budget_is_kept_and_reported(stored: tuple[Client, str]) -> None:
     memory, _ = stored
@@ -337,31 +270,6 @@ def _before_it_ends(stub: Any, request: Any, timeout_s: float) -> Any:
         return None
 
 
-def test_a_briefing_is_a_block_for_a_prompt(stored: tuple[Client, str]) -> None:
-    memory, token = stored
-
-    block = memory.briefing("Who hired Tom?", consistency_token=token)
-
-    assert block.startswith("<memory>\n<!-- This is recalled memory content.")
-    assert ', Tom said: "Lotus Books hired me, I start on Monday."' in block
-    assert block.endswith("</memory>")
-
-
-def test_an_unknown_tenant_has_no_hits(memory: Client) -> None:
-    answer = memory.retrieve("Anything?")
-
-    assert not answer.hits
-    assert memory.briefing("Anything?") == ""
-
-
-def test_a_profile_may_return_facts_themselves(stored: tuple[Client, str]) -> None:
-    memory, token = stored
-
-    answer = memory.retrieve("Where does Tom work?", profile="facts", consistency_token=token)
-
-    assert "f1" in [hit.id for hit in answer.hits]
-
-
 def test_a_stream_stores_everything_and_its_token_covers_it(memory: Client) -> None:
     many = [Segment(id=f"n{i}", text=f"Number {i} is a fine number.") for i in range(700)]
 
@@ -387,13 +295,6 @@ def test_segments_and_facts_are_listed_in_pages(stored: tuple[Client, str]) -> N
     assert ([fact.id for fact in facts.facts], facts.missing_ids) == (["f2"], ("nothing",))
 
 
-def test_a_bad_item_is_rejected_while_the_others_are_stored(memory: Client) -> None:
-    result = memory.ingest([Segment(id="good", text="Fine."), Segment(id="bad", text=" ")])
-
-    assert [outcome.state for outcome in result.outcomes] == [ItemState.CREATED, ItemState.REJECTED]
-    assert result.rejected[0].violations[0][0] == "items[1].segment.text"
-
-
 def test_invalid_utf_8_is_rejected_as_bad_request(service: Service) -> None:
     not_utf8 = b"\x0a\x01\xff"  # field 1, a string of one byte
     with grpc.insecure_channel(service.address) as channel:
@@ -408,27 +309,6 @@ def test_invalid_utf_8_is_rejected_as_bad_request(service: Service) -> None:
     assert [type(error) for error in errors] == [InvalidRequestError] * 2
     assert [error.reason for error in errors] == ["INVALID_FIELD"] * 2
     assert [error.violations[0].field for error in errors] == ["request"] * 2
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "the of and",
-        "a & b | !c <-> (d) : * ' \\",
-        '+foo -bar "baz" ~1 ^2 {x} [y TO z] /re/',
-        "MATCH (n) DETACH DELETE n; DROP TABLE segment; --",
-        "🙂🙃",
-        "مرحبا שלום",
-        "$1 %s {0} \\x00",
-        "x" * 8000,
-    ],
-)
-def test_an_odd_question_gets_an_answer(stored: tuple[Client, str], question: str) -> None:
-    memory, token = stored
-
-    answer = memory.retrieve(question, consistency_token=token)
-
-    assert set(states(answer).values()) <= {LegState.OK, LegState.SKIPPED}
 
 
 def test_odd_texts_and_relations_are_stored_unchanged(memory: Client) -> None:
@@ -473,41 +353,6 @@ def test_segment_is_found_by_its_given_vector(memory: Client) -> None:
     states = [outcome.state for outcome in written.outcomes]
     assert states == [ItemState.CREATED, ItemState.REJECTED, ItemState.CREATED]
     assert [hit.id for hit in found.hits] == ["given"]
-
-
-def test_a_vector_of_the_wrong_length_is_refused_by_name(memory: Client) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        memory.retrieve("", vector=[1.0, 2.0])
-
-    assert refused.value.violations[0].field == "vector"
-
-
-def test_a_malformed_question_names_every_field(memory: Client) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        memory.retrieve(" ", limit=-1, profile="nobody")
-
-    assert {violation.field for violation in refused.value.violations} == {
-        "query",
-        "limit",
-        "profile",
-    }
-
-
-def test_a_large_limit_is_coerced_and_said_so(stored: tuple[Client, str]) -> None:
-    memory, _ = stored
-
-    answer = memory.retrieve("Tom", limit=10_000)
-
-    assert [(each.field, each.used) for each in answer.coercions] == [("limit", "100")]
-
-
-def test_a_tenant_keeps_its_text_search_configuration(memory: Client) -> None:
-    memory.ingest([Segment(id="a", text="Die Häuser am See.")], text_search_config="german")
-
-    assert [hit.id for hit in memory.retrieve("Haus", leg_overrides=only("lexical")).hits] == ["a"]
-    with pytest.raises(PreconditionError) as refused:
-        memory.ingest([Segment(id="b", text="x")], text_search_config="english")
-    assert refused.value.reason == "TEXT_SEARCH_CONFIG_CONFLICT"
 
 
 @pytest.mark.placement

@@ -142,7 +142,7 @@ async def test_calls_answer_as_the_in_memory_store(scenario: str, store: BaseSto
 
 
 @pytest.fixture(scope="module")
-async def service(postgres_server: str, neo4j_uri: str) -> AsyncIterator[AsyncClient]:
+async def over_stores(postgres_server: str, neo4j_uri: str) -> AsyncIterator[AsyncClient]:
     with fresh_database(postgres_server) as dsn:
         async with local_service(dsn, neo4j_uri) as client:
             yield client
@@ -152,9 +152,9 @@ async def service(postgres_server: str, neo4j_uri: str) -> AsyncIterator[AsyncCl
 @pytest.mark.neo4j
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_calls_over_postgres_answer_as_the_in_memory_store(
-    scenario: str, service: AsyncClient
+    scenario: str, over_stores: AsyncClient
 ) -> None:
-    await compare(TriviumStore(service.for_tenant(scenario)), scenario)
+    await compare(TriviumStore(over_stores.for_tenant(scenario)), scenario)
 
 
 async def test_an_empty_batch_has_no_answers(store: BaseStore) -> None:

@@ -16,8 +16,6 @@ from tests.support.waiting import until
 from trivium import Retrieval
 from trivium_importers.command import trivium_import
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 TENANT = "the-import"
 IMPORTS = {"mem0": EXPORTS / "mem0.json", "graphiti": EXPORTS / "graphiti.jsonl"}
 FORMER, CURRENT = (f"00000000-0000-4000-8000-{number:012}" for number in (11, 12))

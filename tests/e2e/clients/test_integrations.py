@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from mcp import Client
 
 from tests.fixtures.service import Service
@@ -17,13 +16,6 @@ from trivium_langgraph import TriviumStore
 from trivium_mcp import Connection, build_server
 
 CLIENTS = Path(__file__).parents[3] / "clients"
-
-pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.model,
-]
 
 
 def run_example(example: str, *arguments: str, **variables: str) -> str:

@@ -16,13 +16,6 @@ ROOT = Path(__file__).parents[3]
 CLIENTS = ROOT / "clients"
 TYPESCRIPT = CLIENTS / "typescript" / "dist" / "test"
 
-pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.model,
-]
-
 
 def run(service: Service, *command: str, folder: Path) -> str:
     """The output of a command that reads the address of the service from its environment."""

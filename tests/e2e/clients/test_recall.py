@@ -15,8 +15,6 @@ from trivium import AsyncClient, BriefingOptions, Transcript
 from trivium.errors import InvalidRequestError
 from trivium.values import LegState
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 PARTIALS = ["Who", "Who hired", "Who hired Tom"]
 QUESTION = "Who hired Tom?"
 

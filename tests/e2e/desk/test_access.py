@@ -28,13 +28,7 @@ from tests.support.waiting import until
 from trivium import Client, Segment
 from trivium.errors import AuthenticationError, UnavailableError
 
-pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.model,
-    pytest.mark.release,
-]
+pytestmark = pytest.mark.release
 
 REVOKED_WITHIN_S = 5.0
 """As docs/operating.md promises."""

@@ -16,14 +16,7 @@ from tests.chaos.faults import (
 )
 from tests.chaos.run import run
 
-pytestmark = [
-    pytest.mark.postgres,
-    pytest.mark.neo4j,
-    pytest.mark.ray,
-    pytest.mark.model,
-    pytest.mark.release,
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 FAULTS = (
     KILL_INGRESS,

@@ -12,8 +12,6 @@ import pytest
 from tests.fixtures.service import Service
 from trivium import Client, Fact, Segment
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 STORES = {"postgres", "neo4j"}
 """Their own files keep removed rows until they reuse the space: docs/guarantees.md."""
 

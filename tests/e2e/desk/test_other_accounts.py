@@ -16,8 +16,6 @@ import pytest
 from tests.fixtures.service import PASSWORD, Service
 from tests.support.processes import tree_of
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.ray, pytest.mark.model]
-
 OUTSIDER = 54_321
 """An account that runs nothing; not `nobody`, which runs PostgreSQL for root."""
 
