@@ -301,48 +301,45 @@ RESTING = fact("f", "Ann", "likes", "Bob", evidence=("a", "b"))
 A, B, HIDDEN_A = segment("a"), segment("b"), segment("a", sensitive=True)
 
 
-@pytest.mark.parametrize(
-    ("writes", "known"),
-    [
-        ([[segment("a", entities=GOA, sensitive=True)]], ""),
-        ([[segment("a", entities=GOA, sensitive=True), segment("b", entities=GOA)]], "goa"),
-        ([[segment("a", entities=GOA)], [segment("a", entities=GOA, sensitive=True)]], ""),
-        ([[segment("a", entities=GOA, sensitive=True)], [segment("a", entities=GOA)]], "goa"),
-        ([[replace(RESTING, sensitive=True)]], ""),
-        ([[RESTING], [replace(RESTING, sensitive=True)]], ""),
-        ([[A, B, RESTING]], "ann bob"),
-        ([[HIDDEN_A, RESTING]], ""),
-        ([[A, RESTING], [HIDDEN_A]], ""),
-        ([[HIDDEN_A, RESTING], [A]], "ann bob"),
-        ([[HIDDEN_A, fact("f", "Ann", "likes", "Bob")], [RESTING]], ""),
-        ([[segment("a", entities=GOA)], [segment("a", entities=ROME)]], "rome"),
-        ([[segment("a", entities=GOA), segment("b", entities=GOA)], [A]], "goa"),
-        ([[fact("f", "Ann", "likes", "Goa")], [fact("f", "Ann", "likes", "Rome")]], "ann rome"),
-    ],
-    ids=[
-        "hidden",
-        "shown elsewhere",
-        "hidden later",
-        "shown later",
-        "hidden fact",
-        "fact hidden later",
-        "fact on shown evidence",
-        "fact on hidden evidence",
-        "evidence hidden later",
-        "evidence shown later",
-        "moved to hidden evidence",
-        "replaced",
-        "replaced in one of two",
-        "replaced in a fact",
-    ],
-)
-async def test_only_names_of_shown_items_are_known(
-    store: Stores, writes: list[list[Item]], known: str
-) -> None:
-    for items in writes:
-        await store.write(Batch(TENANT, items))
+KNOWN_AFTER: dict[str, tuple[list[list[Item]], str]] = {
+    "hidden": ([[segment("a", entities=GOA, sensitive=True)]], ""),
+    "shown elsewhere": (
+        [[segment("a", entities=GOA, sensitive=True), segment("b", entities=GOA)]],
+        "goa",
+    ),
+    "hidden later": (
+        [[segment("a", entities=GOA)], [segment("a", entities=GOA, sensitive=True)]],
+        "",
+    ),
+    "shown later": (
+        [[segment("a", entities=GOA, sensitive=True)], [segment("a", entities=GOA)]],
+        "goa",
+    ),
+    "hidden fact": ([[replace(RESTING, sensitive=True)]], ""),
+    "fact hidden later": ([[RESTING], [replace(RESTING, sensitive=True)]], ""),
+    "fact on shown evidence": ([[A, B, RESTING]], "ann bob"),
+    "fact on hidden evidence": ([[HIDDEN_A, RESTING]], ""),
+    "evidence hidden later": ([[A, RESTING], [HIDDEN_A]], ""),
+    "evidence shown later": ([[HIDDEN_A, RESTING], [A]], "ann bob"),
+    "moved to hidden evidence": ([[HIDDEN_A, fact("f", "Ann", "likes", "Bob")], [RESTING]], ""),
+    "replaced": ([[segment("a", entities=GOA)], [segment("a", entities=ROME)]], "rome"),
+    "replaced in one of two": (
+        [[segment("a", entities=GOA), segment("b", entities=GOA)], [A]],
+        "goa",
+    ),
+    "replaced in a fact": (
+        [[fact("f", "Ann", "likes", "Goa")], [fact("f", "Ann", "likes", "Rome")]],
+        "ann rome",
+    ),
+}
 
-    assert " ".join(sorted(await store.known_names(TENANT))) == known
+
+async def test_only_names_of_shown_items_are_known(store: Stores) -> None:
+    for case, (writes, known) in KNOWN_AFTER.items():
+        for items in writes:
+            await store.write(Batch(TenantName(case), items))
+
+        assert " ".join(sorted(await store.known_names(TenantName(case)))) == known, case
 
 
 async def test_a_name_is_forgotten_with_its_last_shown_item(store: Stores) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from string import ascii_lowercase, digits
-from typing import NamedTuple
 
 import pytest
 
@@ -18,178 +18,116 @@ from serving.domain.items.records import Segment, TenantName
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.ports.memory_store import Batch
+from tests.contract.test_lexical import MODES, SearchCase
 from tests.integration.postgres.words.searching import ids_of, search
 from tests.support.builders import NOON, TENANT, batch_of, days, segment
 
 pytestmark = pytest.mark.postgres
 
-BM25 = WordsSearch()
+BM25 = [MODES["bm25"]]
 ANY = WordsSearch(mode=WordsMode.ANY)
 ALL_THEN_ANY = WordsSearch(mode=WordsMode.ALL_THEN_ANY)
-
-
-class SearchCase(NamedTuple):
-    """A mode, and how many results are enough."""
-
-    words: WordsSearch
-    enough: int = 10
-
-
-BY_BM25 = SearchCase(BM25)
-
-CASES = {
-    "bm25": BY_BM25,
-    "any": SearchCase(ANY),
-    "all": SearchCase(ALL_THEN_ANY, enough=0),
-    "all, then any": SearchCase(ALL_THEN_ANY, enough=100),
-}
-"""One per statement."""
-
-EVERY_CASE = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 async def found(
     postgres: Postgres,
     text: str,
-    case: SearchCase = BY_BM25,
+    modes: Iterable[SearchCase] = MODES.values(),
     *,
     tenant: str = TENANT,
     filter_: Filter = NO_FILTER,
 ) -> list[str]:
-    """The ids found, best first."""
-    return ids_of(
-        await search(
-            postgres.lexical, text, case.words, enough=case.enough, tenant=tenant, filter_=filter_
+    """The ids found, best first, which is the same in all these modes."""
+    answers = [
+        ids_of(
+            await search(
+                postgres.lexical, text, words, enough=enough, tenant=tenant, filter_=filter_
+            )
         )
-    )
+        for words, enough in modes
+    ]
+    assert all(answer == answers[0] for answer in answers), answers
+    return answers[0]
 
 
 # ---------------------------------------------------------------- in every mode
 
 
-@EVERY_CASE
-async def test_title_and_speaker_are_searched_too(postgres: Postgres, case: SearchCase) -> None:
+async def test_title_and_speaker_are_searched_too(postgres: Postgres) -> None:
     await postgres.store.write(
         batch_of(segment("a", title="Voyages"), segment("b", speaker="Ann"), segment("c", "no"))
     )
 
-    assert await found(postgres, "voyage", case) == ["a"]
-    assert await found(postgres, "ANN", case) == ["b"]
+    assert await found(postgres, "voyage") == ["a"]
+    assert await found(postgres, "ANN") == ["b"]
 
 
 async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> None:
     said = [segment(name, event_time=NOON - days(ago)) for name, ago in (("a", 1), ("b", 3))]
     await postgres.store.write(batch_of(*said, segment("c", event_time=NOON - days(2))))
 
-    assert await found(postgres, "Goa") == ["b", "c", "a"]
+    assert await found(postgres, "Goa", BM25) == ["b", "c", "a"]
 
 
-@EVERY_CASE
-async def test_updated_text_is_found_by_new_words_only(
-    postgres: Postgres, case: SearchCase
-) -> None:
+async def test_updated_text_is_found_by_new_words_only(postgres: Postgres) -> None:
     await postgres.store.write(batch_of(segment("a", "sailing")))
     await postgres.store.write(batch_of(segment("a", "flying")))
 
-    assert await found(postgres, "sailing", case) == []
-    assert await found(postgres, "flying", case) == ["a"]
+    assert await found(postgres, "sailing") == []
+    assert await found(postgres, "flying") == ["a"]
 
 
-@EVERY_CASE
-async def test_words_are_those_of_the_tenants_language(
-    postgres: Postgres, case: SearchCase
-) -> None:
+async def test_words_are_those_of_the_tenants_language(postgres: Postgres) -> None:
     german = TenantName("german")
     await postgres.store.write(Batch(german, [segment("a", "Die Häuser am Meer")], "german"))
     await postgres.store.write(batch_of(segment("a", "Die Häuser am Meer")))
 
-    assert await found(postgres, "Haus", case, tenant=german) == ["a"]
-    assert await found(postgres, "Haus", case) == []
+    assert await found(postgres, "Haus", tenant=german) == ["a"]
+    assert await found(postgres, "Haus") == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "what did the",
-        "&|!():*<->",
-        "':* | !'",
-        "goa'; DROP TABLE segment; --",
-        "\\",
-        "🏖️",
-        "a\x00b",
-        "%s %(tenant)s {}",
-        "<script> & (unclosed",
-        "x" * 3000,
-        "word " * 1500,
-        " ".join(f"word{place}" for place in range(1000)),
-    ],
-    ids=range(13),
-)
-async def test_no_text_is_an_error(postgres: Postgres, text: str) -> None:
+TEXTS = [
+    "",
+    "what did the",
+    "&|!():*<->",
+    "':* | !'",
+    "goa'; DROP TABLE segment; --",
+    "\\",
+    "🏖️",
+    "a\x00b",
+    "%s %(tenant)s {}",
+    "<script> & (unclosed",
+    "x" * 3000,
+    "word " * 1500,
+    " ".join(f"word{place}" for place in range(1000)),
+]
+
+
+async def test_no_text_is_an_error(postgres: Postgres) -> None:
     await postgres.store.write(batch_of(segment("a", "Goa")))
 
-    for case in CASES.values():
-        assert set(await found(postgres, text, case)) <= {"a"}
-        assert await found(postgres, "goa", case) == ["a"]
+    for text in TEXTS:
+        for mode in MODES.values():
+            assert set(await found(postgres, text, [mode])) <= {"a"}
+    assert await found(postgres, "goa") == ["a"]
 
 
-@EVERY_CASE
-@pytest.mark.parametrize(
-    "address", ["x.org/it's", "http://x.org/a&b=c'd", "x.org/it''s", "x.org/%(any)s"]
-)
-async def test_a_word_is_found_whatever_characters_it_has(
-    postgres: Postgres, case: SearchCase, address: str
-) -> None:
-    await postgres.store.write(batch_of(segment("a", address), segment("b", "y.com/q&e")))
-
-    assert await found(postgres, address, case) == ["a"]
+ADDRESSES = ["x.org/it's", "http://x.org/a&b=c'd", "x.org/it''s", "x.org/%(any)s"]
 
 
-@EVERY_CASE
-async def test_the_longest_question_of_different_words_is_no_error(
-    postgres: Postgres, case: SearchCase
-) -> None:
+async def test_a_word_is_found_whatever_characters_it_has(postgres: Postgres) -> None:
+    for address in ADDRESSES:
+        await postgres.store.write(batch_of(segment("a", address), segment("b", "y.com/q&e")))
+
+        assert await found(postgres, address) == ["a"]
+
+
+async def test_the_longest_question_of_different_words_is_no_error(postgres: Postgres) -> None:
     words = [first + second for first, second in product(ascii_lowercase + digits, repeat=2)]
     words += [f"q{word}" for word in words]
     await postgres.store.write(batch_of(segment("a", " ".join(words))))
 
-    assert await found(postgres, " ".join(words)[:8192], case) == ["a"]
-
-
-@EVERY_CASE
-async def test_function_words_find_brief_texts(postgres: Postgres, case: SearchCase) -> None:
-    long = f"What did she do when? {' '.join(f'word{place}' for place in range(20))}"
-    said = [segment("a", "What did she do when?"), segment("b", long), segment("c", "Rome")]
-    await postgres.store.write(Batch(TENANT, said))
-
-    assert await found(postgres, "What did she do when?", case) == ["a"]
-
-
-@EVERY_CASE
-async def test_function_words_do_not_count_beside_others(
-    postgres: Postgres, case: SearchCase
-) -> None:
-    said = [segment("a", "Who is it?"), segment("b", "A cat.")]
-    await postgres.store.write(Batch(TENANT, said))
-
-    assert await found(postgres, "Who is the cat?", case) == ["b"]
-
-
-@EVERY_CASE
-async def test_equal_scores_are_ordered_by_id(postgres: Postgres, case: SearchCase) -> None:
-    # One by one, and among others, so that they are not read in the order of their ids.
-    for id_ in "dacb":
-        await postgres.store.write(batch_of(segment(id_)))
-    await postgres.store.write(batch_of(*(segment(f"e{n}", "Rome") for n in range(300))))
-    async with postgres.database.work() as connection:
-        await connection.execute("ANALYZE segment")
-    text = "Goa unmentioned" if case == CASES["all, then any"] else "Goa"
-
-    candidates = await search(postgres.lexical, text, case.words, depth=3, enough=case.enough)
-
-    assert ids_of(candidates) == ["a", "b", "c"]
-    assert len({candidate.score for candidate in candidates}) == 1
+    assert await found(postgres, " ".join(words)[:8192]) == ["a"]
 
 
 async def test_names_of_any_script_can_be_filtered(postgres: Postgres) -> None:
@@ -236,10 +174,7 @@ def random_filter(chance: random.Random) -> Filter:
     )
 
 
-@EVERY_CASE
-async def test_filters_mean_what_the_domain_says_they_mean(
-    postgres: Postgres, case: SearchCase
-) -> None:
+async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres) -> None:
     chance = random.Random(7)
     segments = [random_segment(chance, place) for place in range(80)]
     await postgres.store.write(Batch(TENANT, segments))
@@ -250,25 +185,25 @@ async def test_filters_mean_what_the_domain_says_they_mean(
         expected = [stored.id for stored in segments if filter_.accepts(stored)]
         partly += 0 < len(expected) < len(segments)
 
-        assert sorted(await found(postgres, "Goa", case, filter_=filter_)) == expected
+        for mode in MODES.values():
+            assert sorted(await found(postgres, "Goa", [mode], filter_=filter_)) == expected
         listed = await postgres.catalog.list_segments(TENANT, filter_, "", 100)
         assert [stored.id for stored in listed] == expected
 
     assert partly > 50
 
 
-@EVERY_CASE
-async def test_times_of_storing_filter_too(postgres: Postgres, case: SearchCase) -> None:
+async def test_times_of_storing_filter_too(postgres: Postgres) -> None:
     await postgres.store.write(batch_of(segment("a")))
     (stored,) = await postgres.catalog.list_segments(TENANT, Filter(), "", 1)
     assert stored.created_at is not None
 
     since, before = TimeRange(stored.created_at), TimeRange(None, stored.created_at)
 
-    assert await found(postgres, "Goa", case, filter_=Filter(created_at=since)) == ["a"]
-    assert await found(postgres, "Goa", case, filter_=Filter(created_at=before)) == []
-    assert await found(postgres, "Goa", case, filter_=Filter(updated_at=since)) == ["a"]
-    assert await found(postgres, "Goa", case, filter_=Filter(updated_at=before)) == []
+    assert await found(postgres, "Goa", filter_=Filter(created_at=since)) == ["a"]
+    assert await found(postgres, "Goa", filter_=Filter(created_at=before)) == []
+    assert await found(postgres, "Goa", filter_=Filter(updated_at=since)) == ["a"]
+    assert await found(postgres, "Goa", filter_=Filter(updated_at=before)) == []
 
 
 # ---------------------------------------------------------------- BM25
@@ -283,7 +218,7 @@ async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgr
         )
     )
 
-    assert (await found(postgres, "the boat Argo"))[0] == "rare"
+    assert (await found(postgres, "the boat Argo", BM25))[0] == "rare"
 
 
 async def test_the_answer_is_filled_though_the_plan_left_rows_out(postgres: Postgres) -> None:
@@ -419,23 +354,20 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("mode", WordsMode)
-@pytest.mark.parametrize("part", ["title", "keywords", "speaker"])
-async def test_a_part_weighs_what_the_search_says(
-    postgres: Postgres, mode: WordsMode, part: str
-) -> None:
+async def test_a_part_weighs_what_the_search_says(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, PARTS))
-    others = [each.id for each in PARTS if each.id != part]
 
-    heavy = await search(postgres.lexical, "Goa", WordsSearch(mode=mode, **{part: 4.0}))
-    light = await search(postgres.lexical, "Goa", WordsSearch(mode=mode, **{part: 0.5}))
-    without = await search(postgres.lexical, "Goa", WordsSearch(mode=mode, **{part: 0.0}))
+    for mode, part in product(WordsMode, ("title", "keywords", "speaker")):
+        heavy, light, without = [
+            await search(postgres.lexical, "Goa", WordsSearch(mode=mode, **{part: weight}))
+            for weight in (4.0, 0.5, 0.0)
+        ]
 
-    assert ids_of(heavy)[0] == part
-    assert ids_of(light)[-1] == part
-    assert sorted(ids_of(without)) == sorted(others)
-    text = {each.item.id: each.score for each in heavy}["text"]
-    assert heavy[0].score == pytest.approx(4 * text, rel=0.2)
+        assert ids_of(heavy)[0] == part
+        assert ids_of(light)[-1] == part
+        assert sorted(ids_of(without)) == sorted(each.id for each in PARTS if each.id != part)
+        text = {each.item.id: each.score for each in heavy}["text"]
+        assert heavy[0].score == pytest.approx(4 * text, rel=0.2)
 
 
 async def test_keywords_are_found_like_the_text_and_read_back(postgres: Postgres) -> None:
