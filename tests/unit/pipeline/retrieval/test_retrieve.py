@@ -22,7 +22,7 @@ from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segm
 from serving.domain.questions.period import Period
 from serving.domain.questions.query import Filter, Query
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
-from serving.domain.ranking.profile import Diversity, LegSpec, Profile, SignalSpec
+from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
@@ -274,15 +274,33 @@ async def test_repeats_are_folded_into_the_newest() -> None:
     assert answer.folded == 2
 
 
-async def test_repeats_cost_nobody_a_rank() -> None:
-    legs = {name: FixedLeg("w0=w1=w2=w3=w4 bo other") for name in ("lexical", "dense")}
+class ReadStore(InMemoryStore):
+    """Notes which rows each call reads."""
 
-    answer = await retriever(await _with_repeats(), legs).retrieve(query("?"), TWO_LEGS, soon())
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[Sequence[ItemId]] = []
 
-    assert hit_ids(answer) == ["w4", "bo", "other"]
-    assert [each.id for each in answer.hits[0].folded] == ["w3", "w2", "w1", "w0"]
-    ranks = [[term.rank for term in hit.ledger.leg_terms] for hit in answer.hits]
-    assert ranks == [[1, 1], [2, 2], [3, 3]]
+    async def load(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> dict[ItemId, Item]:
+        self.reads.append(items)
+        return await super().load(tenant, items, deadline)
+
+
+@pytest.mark.parametrize(
+    ("second", "folded"), [("two", 0), ("one", 1)], ids=["other texts", "a repeat"]
+)
+async def test_tied_and_shown_rows_are_read_once(second: str, folded: int) -> None:
+    store = ReadStore()
+    said = {"a": "one", "b": second, "c": "three", "d": "four"}
+    await store.write(batch_of(*(segment(id_, text) for id_, text in said.items())))
+    legs = {"lexical": FixedLeg("a=b c"), "dense": FixedLeg("c d")}
+
+    answer = await retriever(store, legs).retrieve(query("?"), TWO_LEGS, soon())
+
+    assert answer.folded == folded
+    assert [sorted(each.id for each in read) for read in store.reads] == [["a", "b", "c", "d"]]
 
 
 async def test_the_limit_is_filled_although_the_first_rows_are_gone() -> None:
@@ -314,22 +332,6 @@ async def test_decay_and_importance_enter_score_and_ledger() -> None:
     assert hit_ids(answer) == ["new", "old"]
     assert math.isclose(scores["old"], 1 / 61 * 1.0 * 0.25, abs_tol=1e-9)
     assert math.isclose(scores["new"], 1 / 62 * 0.7, abs_tol=1e-9)
-
-
-async def test_diversity_brings_forward_what_was_not_said_yet() -> None:
-    store = await store_of(
-        segment("a", "we fly to Goa in March"),
-        segment("b", "we fly to Goa in April"),
-        segment("c", "the cat is ill"),
-    )
-    profile = replace(TWO_LEGS, diversity=Diversity())
-
-    answer = await retriever(store, {"dense": FixedLeg("a b c")}).retrieve(
-        query("?"), profile, soon()
-    )
-
-    assert hit_ids(answer) == ["a", "c", "b"]
-    assert answer.hits[1].ledger.diversity is not None
 
 
 async def test_a_leg_says_how_many_rows_its_projection_lacks() -> None:
