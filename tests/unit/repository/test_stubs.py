@@ -2,43 +2,109 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import yaml
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
 from tests.support.tracked_files import ROOT, tracked_files
 
-GENERATED = ("clients/go/v1", "clients/typescript/src/gen")
+GO, TYPESCRIPT = "clients/go/v1", "clients/typescript/src/gen"
 PLUGIN = ROOT / "clients" / "typescript" / "node_modules" / ".bin" / "protoc-gen-es"
+TEMPLATE = ROOT / "buf.gen.yaml"
+PROTOS = sorted((ROOT / "protos/trivium/v1").glob("*.proto"))
 
-pytestmark = [
+needs_node = [
     pytest.mark.node,
-    pytest.mark.go,
-    pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed"),
     pytest.mark.skipif(not shutil.which("node"), reason="Node.js is not installed"),
     pytest.mark.skipif(not PLUGIN.exists(), reason="`make test` installs the plugins"),
 ]
 
 
-def files_below(root: Path) -> dict[str, str]:
-    found = [path for folder in GENERATED for path in (root / folder).rglob("*") if path.is_file()]
+def files_below(root: Path, *folders: str) -> dict[str, str]:
+    found = [path for folder in folders for path in (root / folder).rglob("*") if path.is_file()]
     return {str(path.relative_to(root)): path.read_text(encoding="utf-8") for path in found}
 
 
-def test_the_stubs_are_those_that_buf_generates(tmp_path: Path) -> None:
+def generated(out: Path, template: str, *folders: str) -> dict[str, str]:
     buf = Path(sys.executable).with_name("buf")
     site = sysconfig.get_path("purelib")
     details = [site, "--path", f"{site}/google/rpc/error_details.proto"]
-    template = ["--template", "clients/typescript/buf.gen.yaml"]
-    for inputs in ([], [*template, *details]):
-        subprocess.run([buf, "generate", "-o", tmp_path, *inputs], cwd=ROOT, check=True)
+    for inputs in (
+        ["--template", template],
+        ["--template", "clients/typescript/buf.gen.yaml", *details],
+    ):
+        subprocess.run([buf, "generate", "-o", out, *inputs], cwd=ROOT, check=True)
+    return files_below(out, *folders)
 
-    generated = files_below(tmp_path)
 
-    assert len(generated) == 20
-    assert generated == files_below(ROOT), "run `make stubs`"
-    assert set(generated) == set(tracked_files(*GENERATED))
+@pytest.mark.parametrize(
+    ("plugins", "folders"),
+    [
+        pytest.param(1, [TYPESCRIPT], marks=needs_node, id="typescript"),
+        pytest.param(
+            3,
+            [TYPESCRIPT, GO],
+            marks=[
+                *needs_node,
+                pytest.mark.go,
+                pytest.mark.release,  # it compiles the plugins
+                pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed"),
+            ],
+            id="go",
+        ),
+    ],
+)
+def test_the_stubs_are_those_that_buf_generates(
+    tmp_path: Path, plugins: int, folders: list[str]
+) -> None:
+    template = yaml.safe_load(TEMPLATE.read_text())
+    template["plugins"] = template["plugins"][:plugins]
+
+    made = generated(tmp_path, json.dumps(template), *folders)
+
+    assert made == files_below(ROOT, *folders), "run `make stubs`"
+    assert set(made) == set(tracked_files(*folders))
+
+
+ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
+
+
+def unquoted(literal: re.Match[bytes]) -> bytes:
+    """The byte of an escape in a string of Go."""
+    escaped = literal[1]
+    return bytes([ESCAPES.get(escaped) or int(escaped[1:], 16)])
+
+
+def without_json_names(messages: Iterable[DescriptorProto]) -> None:
+    for message in messages:
+        without_json_names(message.nested_type)
+        for field in message.field:
+            field.ClearField("json_name")
+
+
+@pytest.mark.parametrize("proto", PROTOS, ids=lambda proto: proto.stem)
+def test_go_stubs_describe_the_protos(proto: Path) -> None:
+    code = (ROOT / GO / f"{proto.stem}.pb.go").read_bytes()
+    quoted = re.findall(rb'^\t"(.*)"', code.partition(b"_rawDesc = ")[2], re.MULTILINE)
+    raw = re.sub(rb'\\([abtnvfr"\\]|x[0-9a-f]{2})', unquoted, b"".join(quoted))
+    described = FileDescriptorProto.FromString(raw)
+    without_json_names(described.message_type)
+
+    stub = importlib.import_module(f"trivium.v1.{proto.stem}_pb2")
+    current = FileDescriptorProto.FromString(stub.DESCRIPTOR.serialized_pb)
+
+    assert described == current, "run `make stubs`"
+    for service in current.service:
+        methods = (ROOT / GO / f"{proto.stem}_grpc.pb.go").read_text()
+        names = re.findall(r'_FullMethodName += "/trivium\.v1\.\w+/(\w+)"', methods)
+        assert names == [method.name for method in service.method]
