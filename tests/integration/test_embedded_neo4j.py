@@ -25,8 +25,8 @@ from pathlib import Path
 from serving.desk.embedded_neo4j import EmbeddedNeo4j
 
 server = EmbeddedNeo4j(Path(sys.argv[1]), Path(sys.argv[2]), heap_mb=256)
-server.start()
-print(server.pid, flush=True)
+address = server.start()
+print(server.pid, address, flush=True)
 sys.stdin.read()
 """
 
@@ -46,31 +46,32 @@ def listening(process: psutil.Process) -> list[tuple[str, int]]:
     ]
 
 
-def test_written_nodes_outlive_a_stop(tmp_path: Path, jar_cache: Path) -> None:
-    reported: list[str] = []
-    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256, on_progress=reported.append)
+def test_nodes_outlive_a_server_with_killed_starter(tmp_path: Path, jar_cache: Path) -> None:
+    root = tmp_path / "neo4j"
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(root), str(jar_cache)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        pid, first = parent.stdout.readline().split()
+        process = psutil.Process(int(pid))
+        assert write_and_count(first) == 1
+        port = int(first.rsplit(":", 1)[1])
+        # Java writes an IPv4 address as one mapped into IPv6.
+        assert [(ip.removeprefix("::ffff:"), on) for ip, on in listening(process)] == [
+            ("127.0.0.1", port)
+        ]
+        assert running_address(root) == first
+        assert error_of_transaction(first) == ""
+        parent.send_signal(signal.SIGKILL)
+    gone, _ = psutil.wait_procs([process], timeout=60)
+    assert gone == [process]
 
-    first = server.start()
-    assert write_and_count(first) == 1
-    assert server.pid is not None
-    process = psutil.Process(server.pid)
-    port = int(first.rsplit(":", 1)[1])
-    # Java writes an IPv4 address as one mapped into IPv6.
-    assert [(ip.removeprefix("::ffff:"), on) for ip, on in listening(process)] == [
-        ("127.0.0.1", port)
-    ]
-    assert running_address(tmp_path / "neo4j") == first
-    assert error_of_transaction(first) == ""
-    with pytest.raises(DependencyError, match="ended with status 1"):
-        EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256).start()
-    server.stop()
-    assert not process.is_running()
-    assert running_address(tmp_path / "neo4j") is None
-
-    with server as again:
-        assert again == first
+    with EmbeddedNeo4j(root, jar_cache, heap_mb=256) as again:
         assert write_and_count(again) == 2
-    assert reported == ["starting Neo4j"] * 2
+    assert running_address(root) is None
 
 
 @pytest.mark.release
@@ -86,20 +87,6 @@ def test_killed_neo4j_has_what_was_written(tmp_path: Path, jar_cache: Path) -> N
         server.restart_if_dead()
 
         assert write_and_count(address) == 2
-
-
-def test_server_ends_with_a_killed_starter(tmp_path: Path, jar_cache: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path / "neo4j"), str(jar_cache)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as parent:
-        assert parent.stdout is not None
-        child = psutil.Process(int(parent.stdout.readline()))
-        parent.send_signal(signal.SIGKILL)
-
-    gone, _ = psutil.wait_procs([child], timeout=60)
-    assert gone == [child]
 
 
 @pytest.mark.parametrize("unusable", ["root", "cache"])
