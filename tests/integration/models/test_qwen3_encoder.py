@@ -45,8 +45,6 @@ RAGGED = (
 EQUALLY_LONG = ("a b c", "b c a", "c a b", "a a a")
 OVER_LONG = "we sailed to goa with the family and then went home . " * 30
 
-MakeRows = Callable[[Sequence[TokenIds]], Vectors]
-
 
 @pytest.fixture(scope="module")
 def encoder(tiny_qwen3: EncoderCheckpoint) -> Qwen3Encoder:
@@ -116,13 +114,6 @@ def test_rows_equal_transformers_and_sentence_transformers(
 
     assert distance(made, one_by_one(library, windows)) < CLOSE
     assert distance(made, by_sentence_transformers(tiny_qwen3, texts)) < CLOSE
-
-
-def test_windows_of_long_text_equal_transformers(encoder: Qwen3Encoder, library: Any) -> None:
-    windows = encoder.tokenize_document(OVER_LONG)
-
-    assert len(windows) > 2
-    assert distance(encoder.encode(windows), one_by_one(library, windows)) < CLOSE
 
 
 def test_only_questions_have_the_instruction_of_checkpoint(
@@ -347,11 +338,6 @@ def test_a_dimension_beyond_those_trained_for_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=f"dimension must be from 32 to .* 64, got {dimension}"):
         open_checkpoint(str(tiny_qwen3.folder), dimension=dimension)
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DependencyError, match=r"there is no folder .*none"):
-        open_checkpoint(str(tmp_path / "none"))
 
 
 def test_a_device_that_is_not_there_is_refused(tiny_qwen3: EncoderCheckpoint) -> None:

@@ -146,15 +146,6 @@ def test_error_shows_its_details(run: Run, fake_service: FakeService) -> None:
     ]
 
 
-def test_service_that_is_not_there_is_unavailable() -> None:
-    given = ["--address", "127.0.0.1:1", "--tenant", "acme", "stats"]
-
-    result = CliRunner().invoke(trivium, given)
-
-    assert result.exit_code == 4
-    assert "Traceback" not in result.output
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -256,14 +247,6 @@ def test_rejected_lines_are_counted_whoever_rejects_them(
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (3, "rejected 3 lines")
 
 
-def test_help_names_every_field_of_a_file(run: Run) -> None:
-    told = run("ingest", "--help").stdout
-
-    assert "single_valued" in told
-    assert "valid_from" in told
-    assert "importance" in told
-
-
 def test_bad_lines_are_named_and_the_others_stored(
     run: Run, fake_service: FakeService, tmp_path: Path
 ) -> None:
@@ -274,20 +257,6 @@ def test_bad_lines_are_named_and_the_others_stored(
     (message,) = fake_service.request()
     assert result.exit_code == 3
     assert f"{corpus}:1: 'text' is missing or blank" in result.stderr
-    assert [item.segment.id for item in message.items] == ["t2"]
-
-
-def test_unencodable_text_is_named_and_others_stored(
-    run: Run, fake_service: FakeService, tmp_path: Path
-) -> None:
-    lines = [{"id": "t1", "text": "cut \ud83d"}, {"id": "t2", "text": "We sailed."}]
-    corpus = written(tmp_path, "corpus.jsonl", *lines)
-
-    result = run("ingest", corpus)
-
-    (message,) = fake_service.request()
-    assert result.exit_code == 3
-    assert f"{corpus}:1: 'text' has a lone surrogate" in result.stderr
     assert [item.segment.id for item in message.items] == ["t2"]
 
 
@@ -339,14 +308,6 @@ def test_standard_input_is_stored(run: Run, fake_service: FakeService) -> None:
     (message,) = fake_service.request()
     assert result.exit_code == 0
     assert message.items[0].segment.speaker == "Nora"
-
-
-def test_ingest_writes_json(run: Run, tmp_path: Path) -> None:
-    result = run("ingest", "--json", written(tmp_path, "corpus.jsonl", {"id": "t1"}))
-
-    told = json.loads(result.stdout)
-    assert told["stored"] == []
-    assert told["problems"][0].endswith("corpus.jsonl:1: 'text' is missing or blank")
 
 
 # ---------------------------------------------------------------- ask
@@ -621,22 +582,6 @@ def test_neighbours_show_the_closing_of_a_relation(run: Run, fake_service: FakeS
     ]
 
 
-def test_show_writes_json(run: Run, fake_service: FakeService) -> None:
-    kept = segment("t1", "Grüße aus Goa 🙂.")
-    kept.event_time.FromJsonString("2026-03-01T12:00:00Z")
-    answer = GetSegmentsResponse(segments=[kept], missing_ids=["t9"])
-    fake_service.will_answer("GetSegments", answer)
-
-    result = run("show", "--json", "t1", "t9")
-
-    told = json.loads(result.stdout)
-    assert (result.exit_code, result.stderr) == (1, "")
-    (shown,) = told["segments"]
-    assert (shown["id"], shown["text"]) == ("t1", "Grüße aus Goa 🙂.")
-    assert shown["event_time"] == "2026-03-01T12:00:00+00:00"
-    assert told["missing_ids"] == ["t9"]
-
-
 def test_neighbours_are_the_relations_of_what_a_segment_stands_for(
     run: Run, fake_service: FakeService
 ) -> None:
@@ -750,12 +695,6 @@ def test_stats_tell_how_vectors_are_searched(run: Run, fake_service: FakeService
     assert written[0]["approximate"]
 
 
-def test_stats_are_written_as_json(run: Run, fake_service: FakeService) -> None:
-    fake_service.will_answer("GetStats", GetStatsResponse(tenant=TenantStats(fact_count=63)))
-
-    assert json.loads(run("stats", "--json").stdout)["tenant"]["fact_count"] == 63
-
-
 def test_forgetting_asks_first(run: Run, fake_service: FakeService) -> None:
     result = run("forget", "--everything", typed="n\n")
 
@@ -861,17 +800,6 @@ def test_forgetting_shows_how_each_store_was_asked(run: Run, fake_service: FakeS
     result = run("forget", "--yes", "--session", "s1")
 
     assert "40 by id, 20 by vector" in result.stdout
-
-
-def test_erasure_that_is_not_verified_is_unsatisfied(run: Run, fake_service: FakeService) -> None:
-    receipt = StoreReceipt(store="graph", reason="unreachable")
-    fake_service.will_answer("Forget", ForgetResponse(receipts=[receipt]))
-
-    result = run("forget", "--yes", "--speaker", "Nora")
-
-    assert result.exit_code == 1
-    assert "not yet" in result.stdout
-    assert "unreachable" in result.stdout
 
 
 def test_export_writes_files_that_ingest_reads(

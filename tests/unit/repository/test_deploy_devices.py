@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,12 +14,8 @@ import yaml
 from ray.serve._private.build_app import build_app
 
 from bench.gpu.networks.random_weights import PUBLISHED, parameters
-from serving.adapters.vector_index import ExactIndex
-from serving.adapters.vector_index.lists.inverted_lists import ListsError
-from serving.composition.gpu import LibraryOfGpu
 from serving.composition.gpu_share import left_by_lists
 from serving.composition.index import SpaceParts
-from serving.composition.index_engine import Gpus, engine_maker
 from serving.config.settings import Settings, load_settings
 from serving.deployments import handles, ingress, parts, replica
 from serving.deployments.app import build
@@ -146,54 +141,15 @@ async def test_parts_run_on_the_device_of_the_config(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = await placed(name, monkeypatch)
-
-    assert {deployment: its.parts for deployment, its in opened.items()} == PLACED[name]
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-async def test_only_parts_on_a_gpu_have_a_share(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = await placed(name, monkeypatch)
     deployments = build_app(build(arguments_of(name)), name="trivium").deployments
     shares = {each.name: (each.ray_actor_options or {})["num_gpus"] for each in deployments}
 
+    assert {deployment: its.parts for deployment, its in opened.items()} == PLACED[name]
+    # Only parts on a GPU have a share of it.
     assert {each for each, share in shares.items() if share} == {
         deployment for deployment, its in opened.items() if "cuda" in its.parts.values()
     }
     assert all(opened[each].cap <= share for each, share in shares.items() if share)
-
-
-# ---------------------------------------------------------------- the index on the GPU
-
-
-class WithoutCuvs(Gpus):
-    """A device of a machine on which cuVS is not installed."""
-
-    def count(self) -> int:
-        return 1
-
-    def library(self, device: str) -> LibraryOfGpu:
-        raise ListsError("cuVS is not installed")
-
-
-@pytest.mark.parametrize("name", ON_GPU)
-def test_a_shipped_gpu_config_uses_lists_on_the_gpu(name: str) -> None:
-    its = load_settings(arguments_of(name)).index
-
-    assert (its.device, its.kind) == ("cuda", "auto")
-
-
-@pytest.mark.parametrize("name", ON_GPU)
-def test_shipped_config_without_cuvs_starts_with_a_warning(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    its = load_settings(arguments_of(name)).index
-
-    with caplog.at_level(logging.WARNING, "serving"):
-        engine = engine_maker(its, 8, gpus=WithoutCuvs())()
-
-    assert isinstance(engine, ExactIndex)
-    [record] = caplog.records
-    assert record.message == "inverted lists unavailable: the index scans every vector"
 
 
 # ---------------------------------------------------------------- memory
@@ -212,6 +168,7 @@ def shared_by(name: str) -> tuple[float, float]:
 @pytest.mark.parametrize("name", ON_GPU)
 def test_rows_in_head_of_config_fit_smallest_device(name: str) -> None:
     settings = load_settings(arguments_of(name))
+    assert (settings.index.device, settings.index.kind) == ("cuda", "auto")
     size = settings.embedder.model.rpartition("-")[2]
     row_gib = MILLIONS[name] * 1e6 * 2 * (settings.embedder.dimension or 0) / GIB
     weights_gib = 2 * parameters(PUBLISHED[size]) / GIB

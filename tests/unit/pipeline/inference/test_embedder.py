@@ -157,19 +157,6 @@ async def test_a_batch_of_questions_keeps_to_its_budget() -> None:
     assert [len(batch) for batch in encoder.batches] == [1, 2, 2, 1]
 
 
-async def test_a_question_waits_behind_one_bulk_batch_at_most() -> None:
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
-        bulk = await begin(embedder.embed_documents(["bulk"] * 4))
-        await encoder.entered()
-        question = await begin(embedder.embed_query("question", soon()))
-        encoder.release(5)
-        await asyncio.gather(question, bulk)
-
-    order = first_words(encoder.batches, "bulk question")
-    assert order == ["bulk", "question", "bulk", "bulk", "bulk"]
-
-
 @pytest.mark.parametrize("placed", [of_this_replica, of_another_replica])
 async def test_documents_wait_for_all_questions_on_cpus(
     placed: Callable[[Embedder], Embedder],
@@ -230,20 +217,6 @@ async def test_windows_of_several_calls_share_a_batch() -> None:
 async def test_no_documents_need_no_encoder() -> None:
     async with BatchedEmbedder(GatedEncoder()) as embedder:
         assert await embedder.embed_documents([]) == []
-
-
-async def test_a_cancelled_question_is_dropped_before_it_runs() -> None:
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        unwanted = await begin(embedder.embed_query("unwanted", soon()))
-        last = await begin(embedder.embed_query("last", soon()))
-        await cancel(unwanted)
-        encoder.release(2)
-        await asyncio.gather(first, last)
-
-    assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
 
 
 async def test_cancelled_question_frees_its_place_at_once() -> None:

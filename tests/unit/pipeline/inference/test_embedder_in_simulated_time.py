@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import TypeVar
 
 import pytest
@@ -185,27 +185,7 @@ def loaded(
 
 
 @given(batch_seconds, token_seconds, questions, calls)
-def test_no_question_waits_behind_two_bulk_batches(
-    batch_s: float,
-    token_s: float,
-    asked: list[tuple[float, int]],
-    called: list[tuple[float, list[int]]],
-) -> None:
-    simulation = Simulation(batch_s, token_s, query_tokens=100)
-    queries, _ = loaded(simulation, asked, called)
-
-    for query in queries:
-        assert query.done_at is not None
-        ahead = [
-            ran
-            for ran in simulation.ran("bulk")
-            if ran.ended > query.at and ran.began < query.done_at
-        ]
-        assert len(ahead) <= 1
-
-
-@given(batch_seconds, token_seconds, questions, calls)
-def test_question_waits_for_at_most_a_bulk_batch(
+def test_questions_in_order_wait_for_one_bulk_batch(
     batch_s: float,
     token_s: float,
     asked: list[tuple[float, int]],
@@ -222,6 +202,15 @@ def test_question_waits_for_at_most_a_bulk_batch(
         ]
         batches = 1 + sum(other.tokens for other in ahead) // simulation.query_tokens
         assert query.waited_s <= (others_s + batches * of_questions_s) * ROUNDING
+        assert len([ran for ran in simulation.ran("bulk") if overlaps(ran, query)]) <= 1
+    answered = [query.done_at or 0 for query in queries]
+    assert answered == sorted(answered)
+
+
+def overlaps(ran: Ran, query: Request) -> bool:
+    """Whether the batch ran while the question waited."""
+    assert query.done_at is not None
+    return ran.ended > query.at and ran.began < query.done_at
 
 
 @given(batch_seconds, token_seconds, calls)
@@ -275,21 +264,6 @@ def test_documents_keep_most_of_device_under_questions() -> None:
     assert windows_until(shared, ended) >= 0.6 * windows_until(alone, ended)
 
 
-@given(batch_seconds, token_seconds, questions, calls)
-def test_questions_are_answered_in_the_order_they_came(
-    batch_s: float,
-    token_s: float,
-    asked: list[tuple[float, int]],
-    called: list[tuple[float, list[int]]],
-) -> None:
-    few_at_once = Simulation(batch_s, token_s, query_tokens=100)
-    queries, _ = loaded(few_at_once, asked, called)
-
-    answered = [query.done_at for query in queries]
-    assert None not in answered
-    assert all(one <= other for one, other in pairwise(answered) if one and other)
-
-
 @given(batch_seconds, token_seconds, calls)
 def test_documents_are_encoded_in_order_of_splitting(
     batch_s: float, token_s: float, called: list[tuple[float, list[int]]]
@@ -300,23 +274,6 @@ def test_documents_are_encoded_in_order_of_splitting(
     encoded = [window[0] for ran in one_text_at_once.ran("bulk") for window in ran.windows]
     came = [int(text.partition("*")[0]) for each in documents for text in each.texts]
     assert encoded == came
-
-
-@given(
-    batch_seconds,
-    token_seconds,
-    st.lists(st.tuples(instants, st.integers(1, 5)), max_size=60),
-)
-def test_equal_questions_are_one_row_of_a_batch(
-    batch_s: float, token_s: float, asked: list[tuple[float, int]]
-) -> None:
-    simulation = Simulation(batch_s, token_s)
-    queries = [simulation.query(at, f"{number}*38") for at, number in asked]
-    simulation.run()
-
-    for ran in simulation.ran("query"):
-        assert len({window[0] for window in ran.windows}) == len(ran.windows)
-    assert all(query.done_at is not None for query in queries)
 
 
 @given(
