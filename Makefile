@@ -12,6 +12,8 @@ DATA ?=
 ONLY ?=
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/trivium
 export PYTHONPATH :=
+# Without bytecode, each of the many processes that tests start compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## List what there is
