@@ -286,9 +286,14 @@ ifdef CI
 REQUIRED := $(REQUIRED),node,go
 endif
 
-# The clients are built while lint and types run.
+# Else each process that runs tests would compile them, and all that they import, at the same time.
+.PHONY: bytecode
+bytecode: $(VENV)/.dev
+	@$(BIN)/pytest --collect-only -qq -p no:cacheprovider > /dev/null || true
+
+# The clients are built, and the tests compiled, while lint and types run.
 .PHONY: checked
-checked: lint types $(PROTOC)/.protoc $(OTHER_CLIENTS)
+checked: types lint bytecode $(PROTOC)/.protoc $(OTHER_CLIENTS)
 
 .PHONY: test
 test: $(VENV)/.dev ## Run what CI runs, in two tiers the first (CONTRIBUTING.md); if CI is set, Node.js and Go are required
