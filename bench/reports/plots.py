@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
-
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from typing import TYPE_CHECKING, cast
 
 from bench.harness.results import Record, number, select, table
 from bench.reports.report import load_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 INK = "#22303c"
 MUTED = "#7d8b97"
@@ -50,6 +49,10 @@ def _title(record: Record) -> str:
 
 def canvas(width: float, height: float) -> Figure:
     """An empty picture, in inches."""
+    # Imported here, because it takes seconds.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -82,6 +85,8 @@ def name_bars(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _draw_latency(axes: Axes, loads: Sequence[Record]) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
     for load, colour in zip(loads, COLOURS, strict=False):
         curve = cast(Sequence[float], table(load, "measured").get("curve_ms") or ())
         style = "--" if table(load, "parameters").get("loop") == "open" else "-"
@@ -130,7 +135,7 @@ def _has(record: Record, part: str) -> bool:
     return bool(record.get(part) or table(record, "measured").get(part))
 
 
-Draw = Callable[[Axes, Sequence[Record]], None]
+Draw = Callable[["Axes", Sequence[Record]], None]
 
 PANELS: Sequence[tuple[str, str, Draw]] = (
     ("load", "latency", _draw_latency),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from bench.harness.results import Record, number
 from bench.quality.scoring.summary import HEADLINES, difference, metrics_of, name_of, significant
-from bench.reports.plots import COLOURS, head, name_bars, prepare
+from bench.reports.plots import COLOURS, canvas, head, name_bars, prepare, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _COLOURS = {0: COLOURS[0], 1: COLOURS[2], -1: COLOURS[3]}
 """By significance of the difference to the baseline."""
@@ -20,14 +20,13 @@ _COLOURS = {0: COLOURS[0], 1: COLOURS[2], -1: COLOURS[3]}
 def save_plot(records: Sequence[Record], path: Path) -> None:
     """Draws the records of a set, the baseline first."""
     metrics = [metric for metric in HEADLINES if metric in metrics_of(records)]
-    figure = Figure(figsize=(4.4 * len(metrics), 0.3 * len(records) + 1.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = canvas(4.4 * len(metrics), 0.3 * len(records) + 1.2)
     for place, metric in enumerate(metrics, start=1):
         axes = figure.add_subplot(1, len(metrics), place)
         prepare(axes)
         _draw(axes, records, metric)
         name_bars(axes, [name_of(record) if place == 1 else "" for record in records])
-    figure.savefig(path, dpi=130, facecolor="white")
+    save(figure, path)
 
 
 def _draw(axes: Axes, records: Sequence[Record], metric: str) -> None:

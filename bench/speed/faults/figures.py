@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import cast
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING, cast
 
 from bench.harness.latency import Latency, percentile
 from bench.harness.load import Call, Run
@@ -21,6 +19,9 @@ from bench.speed.faults.dependencies import Fault
 from bench.speed.overload.figures import LATE, is_whole_in_time, leg_states
 from bench.speed.overload.loads import CALM_ANSWERS
 from trivium.values import Retrieval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 FAULT = "fault"
 BIN_S = 0.5

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from bench.harness.latency import percentile
 from bench.harness.load import Call, Run
@@ -14,6 +13,9 @@ from bench.harness.results import Json, Record, Result, number, select, table
 from bench.reports import plots
 from bench.reports.report import Column, counts, figures, head, latency, percent, table_of, value
 from trivium.values import LegState, Retrieval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 OVERLOAD = "overload"
 CAPACITY = "capacity"
