@@ -139,9 +139,3 @@ def listening(service: Service) -> Iterator[Service]:
     """The service, listening on loopback."""
     with running(service):
         yield service
-
-
-def unused_address() -> str:
-    """An address where nothing listens any more."""
-    with running(FakeService()) as service:
-        return service.address

@@ -612,14 +612,6 @@ async def test_only_given_relations_are_followed_in_any_case(graph: Graph) -> No
     assert named(await ask(graph, "main", walk=Walk(relations=("imports",)))) == ["main"]
 
 
-async def test_several_relations_can_be_followed(graph: Graph) -> None:
-    await put(graph, *PROGRAM)
-
-    both = Walk(relations=("calls", "defined_in"))
-
-    assert sorted(named(await ask_facts(graph, "parse", walk=both))) == ["1", "2", "3", "4", "5"]
-
-
 async def test_relations_are_followed_in_the_direction_asked_for(graph: Graph) -> None:
     await put(graph, *PROGRAM, segment("scan", kind="function", entity="scan"))
     reached = {
@@ -633,13 +625,6 @@ async def test_relations_are_followed_in_the_direction_asked_for(graph: Graph) -
         assert sorted(named(await walk_from(graph, "parse", walk=walk))) == found, walk
 
 
-async def test_walk_of_one_hop_goes_no_further(graph: Graph) -> None:
-    await put(graph, *PROGRAM)
-
-    assert named(await ask(graph, "main", walk=Walk(hops=1))) == ["main", "parse"]
-    assert named(await ask_facts(graph, "main", walk=Walk(hops=1))) == ["1"]
-
-
 async def test_restricted_relations_change_no_score(graph: Graph) -> None:
     await put(graph, *MARA_IN_LISBON)
 
@@ -647,13 +632,6 @@ async def test_restricted_relations_change_no_score(graph: Graph) -> None:
 
     assert await ask(graph, "Mara", walk=Walk(relations=("works at", "is in"))) == usual
     assert await ask(graph, "Mara", walk=Walk(seeds_from=("dense",))) == usual
-
-
-async def test_a_name_nobody_has_leads_nowhere_whatever_the_walk(graph: Graph) -> None:
-    await put(graph, *PROGRAM)
-
-    for walk in (CALLS, NEAREST):
-        assert await ask(graph, "Nadia", walk=walk) == []
 
 
 # ---------------------------------------------------------------- where it starts

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 POLL_S = 0.1
 
@@ -25,3 +28,17 @@ async def until_async(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not await condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(POLL_S)
+
+
+async def begin(work: Awaitable[Result]) -> asyncio.Task[Result]:
+    """Starts work and lets it get as far as its queue."""
+    task = asyncio.ensure_future(work)
+    assert isinstance(task, asyncio.Task)
+    await asyncio.sleep(0)
+    return task
+
+
+async def cancel(task: asyncio.Task[Result]) -> None:
+    """Cancels a task and waits until it has left its queue."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

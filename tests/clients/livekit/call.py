@@ -14,7 +14,8 @@ from livekit.agents import Agent, AgentSession, LanguageCode, llm, stt, tts
 from livekit.agents.types import DEFAULT_API_CONNECT_OPTIONS
 from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabilities
 
-PATIENCE_S = 30.0
+from tests.clients.recalling_service import PATIENCE_S
+
 SAMPLE_RATE = 16_000
 Messages = list[tuple[str, str]]
 """Roles and texts."""

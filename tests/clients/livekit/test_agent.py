@@ -16,13 +16,13 @@ from tests.clients.recalling_service import (
     DOWN,
     GOA,
     LATE,
+    PATIENCE_S,
     SYSTEM,
     WEDDING,
     HangingService,
     RecallingService,
     WatchedClient,
     listening,
-    unused_address,
 )
 from tests.fixtures.local_service import local_service
 from trivium import AsyncClient, Filter
@@ -32,7 +32,7 @@ pytest.importorskip("livekit.agents", reason="`make test-integrations` installs 
 
 from livekit.agents import Agent, llm, stt
 
-from tests.clients.livekit.call import PATIENCE_S, Messages, calling, messages_of
+from tests.clients.livekit.call import Messages, calling, messages_of
 from trivium_livekit import TriviumAgent, TriviumMemory
 
 pytestmark = pytest.mark.livekit
@@ -249,16 +249,6 @@ async def test_agent_goes_on_and_counts_missing_memory(
     counts = memory.counts
     assert (counts.failed, counts.late, counts.turns) == (1, 1, 4)
     assert (counts.written, counts.write_retries) == (8, 1)
-
-
-async def test_an_agent_whose_service_is_gone_answers() -> None:
-    async with AsyncClient(unused_address(), tenant="acme") as client:
-        memory = TriviumMemory(client, session="call-1")
-        async with calling(agent_with(memory)) as call:
-            given = await call.turn("When is the wedding?")
-
-    assert given[-1] == [SYSTEM, ("user", "When is the wedding?")]
-    assert memory.counts.failed + memory.counts.late == memory.counts.turns == 1
 
 
 async def test_memory_at_start_is_in_the_first_turn(

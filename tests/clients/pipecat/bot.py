@@ -36,9 +36,9 @@ from pipecat.services.tts_service import TTSService
 from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
 
+from tests.clients.recalling_service import PATIENCE_S
 from trivium_pipecat import MemoryMetricsData, TriviumMemoryService
 
-PATIENCE_S = 30.0
 SAMPLE_RATE = 16_000
 
 Messages = list[tuple[str, str]]

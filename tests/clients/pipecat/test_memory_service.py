@@ -16,13 +16,13 @@ from tests.clients.recalling_service import (
     DOWN,
     GOA,
     LATE,
+    PATIENCE_S,
     SYSTEM,
     WEDDING,
     HangingService,
     RecallingService,
     WatchedClient,
     listening,
-    unused_address,
 )
 from tests.fixtures.local_service import local_service
 from trivium import AsyncClient, Filter
@@ -33,7 +33,7 @@ pytest.importorskip("pipecat", reason="`make test-integrations` installs Pipecat
 from pipecat.frames.frames import LLMContextFrame
 from pipecat.processors.aggregators.llm_context import LLMContext
 
-from tests.clients.pipecat.bot import PATIENCE_S, messages_of
+from tests.clients.pipecat.bot import messages_of
 from tests.clients.pipecat.bot import running as running_bot
 from trivium_pipecat import TriviumMemoryService
 
@@ -184,16 +184,6 @@ async def test_bot_goes_on_and_counts_missing_memory(
     assert ["developer" in dict(each.messages) for each in given] == [False, False, False, True]
     assert outcomes == ["failed", "late", "nothing", "found"]
     assert (memory.counts.written, memory.counts.write_retries) == (8, 1)
-
-
-async def test_a_bot_whose_service_is_gone_answers() -> None:
-    async with AsyncClient(unused_address(), tenant="acme") as client:
-        memory = TriviumMemoryService(client, session="call-1")
-        async with running_bot(memory) as bot:
-            given = await bot.hears("When is the wedding?")
-
-    assert given.messages == [SYSTEM, ("user", "When is the wedding?")]
-    assert {str(each.outcome) for each in bot.metrics.kept} <= {"failed", "late"}
 
 
 async def test_memory_at_start_is_in_the_first_turn(

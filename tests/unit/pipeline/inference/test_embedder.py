@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +25,7 @@ from tests.fakes.meaning import (
     WatchedEncoder,
 )
 from tests.fakes.reranker import Gate
-
-Result = TypeVar("Result")
+from tests.support.waiting import begin, cancel
 
 ONE_WINDOW = BatchLimits(query_tokens=1, bulk_tokens=1)
 
@@ -39,20 +38,6 @@ def alone(text: str) -> Vector:
     encoder = FakeEncoder()
     vector: Vector = encoder.encode([encoder.tokenize_query(text)])[0]
     return vector
-
-
-async def begin(work: Awaitable[Result]) -> asyncio.Task[Result]:
-    """Starts work and lets it get as far as the queue."""
-    task = asyncio.ensure_future(work)
-    assert isinstance(task, asyncio.Task)
-    await asyncio.sleep(0)
-    return task
-
-
-async def cancel(task: asyncio.Task[Result]) -> None:
-    """Cancels a task and waits until it has left the queue."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def first_words(batches: Sequence[Sequence[Sequence[int]]], words: str) -> list[str]:

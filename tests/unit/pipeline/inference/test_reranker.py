@@ -7,9 +7,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import pytest
 
@@ -29,28 +28,13 @@ from tests.fakes.reranker import (
     settled,
 )
 from tests.support.stepped_clock import SteppedClock
-
-Result = TypeVar("Result")
+from tests.support.waiting import begin, cancel
 
 NO_WEIGHTS = DependencyError("reranker", "the checkpoint has no safetensors")
 
 
 def soon() -> Deadline:
     return Deadline.after(30)
-
-
-async def begin(work: Awaitable[Result]) -> asyncio.Task[Result]:
-    """Starts work and lets it get as far as the queue."""
-    task = asyncio.ensure_future(work)
-    assert isinstance(task, asyncio.Task)
-    await asyncio.sleep(0)
-    return task
-
-
-async def cancel(task: asyncio.Task[Result]) -> None:
-    """Cancels a task and waits until it has left the queue."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 async def why_not(reranker: QueuedReranker) -> str:
