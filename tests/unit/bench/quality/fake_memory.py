@@ -19,20 +19,16 @@ BRIEFED = 2
 class FakeMemory(FakeService):
     """Remembers segments by tenant, and has one profile, of all legs.
 
-    A question that begins with "Fail" fails, and one with "Slow" lacks the leg of words.
-    `stale_answers` is how often a question with a token is answered as stale, and
-    `pending_answers` how often the statistics tell of pending changes.
+    A question that begins with "Fail" fails.
     """
 
-    def __init__(self, *, stale_answers: int = 0, pending_answers: int = 0) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.segments: defaultdict[str, list[segment_pb2.Segment]] = defaultdict(list)
         self.written: list[tuple[str, int]] = []
         self.requests: list[retrieval_service_pb2.RetrieveRequest] = []
         self.forgets = False
         """Whether it finds nothing any more."""
-        self._stale_answers = stale_answers
-        self._pending_answers = pending_answers
 
     def Ingest(self, request: Any, context: Any) -> Any:  # noqa: N802
         response = ingest_service_pb2.IngestResponse(consistency_token=f"after-{request.tenant}")
@@ -53,18 +49,14 @@ class FakeMemory(FakeService):
         if request.query.startswith("Fail"):
             context.abort(grpc.StatusCode.INTERNAL, "broken")
         response = retrieval_service_pb2.RetrieveResponse()
-        stale = bool(request.consistency_token) and self._stale_answers > 0
-        self._stale_answers -= stale
         off = {override.leg for override in request.leg_overrides if override.weight == 0}
         changed = MessageToDict(request.profile_overrides).get("legs", {})
         off |= {leg for leg, change in changed.items() if change.get("weight") == 0}
         for leg in LEGS:
-            slow = request.query.startswith("Slow") and leg == "lexical"
-            state = "TIMED_OUT" if slow else "STALE" if stale else "OK"
-            state = "SKIPPED" if leg in off else state
+            state = "SKIPPED" if leg in off else "OK"
             number = retrieval_service_pb2.LegState.Value(f"LEG_STATE_{state}")
             response.leg_reports.add(leg=leg, state=number)
-        if not stale and not self.forgets:
+        if not self.forgets:
             for rank, segment in enumerate(self.segments[request.tenant], start=1):
                 response.hits.add(segment=segment, rank=rank)
         if request.HasField("briefing"):
@@ -85,7 +77,5 @@ class FakeMemory(FakeService):
     def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
         response = catalog_service_pb2.GetStatsResponse()
         response.tenant.SetInParent()
-        pending = int(self._pending_answers > 0)
-        self._pending_answers -= pending
-        response.projections.add(projection="embedding", pending_count=pending)
+        response.projections.add(projection="embedding")
         return response
