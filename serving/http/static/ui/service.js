@@ -14,7 +14,7 @@ function legRow(leg) {
   const missed = [[leg.timedOutCount, "late"], [leg.failedCount, "failed"]].filter(([number]) => number).map(([number, what]) => `${number} ${what}`);
   return [
     html`<span class=${`swatch ${colour(leg.leg)}`}></span>${leg.leg}`,
-    leg.answerCount ?? 0, milliseconds(leg.p50).toFixed(1), milliseconds(leg.p95).toFixed(1),
+    leg.answerCount ?? 0, ...[leg.p50, leg.p95].map((each) => html`<span class="number">${milliseconds(each).toFixed(1)}</span>`),
     html`${missed.length > 0 && html`<span class="badge warn">${missed.join(", ")}</span>`} ${leg.skippedCount ? `${leg.skippedCount} skipped` : ""}`,
   ];
 }
