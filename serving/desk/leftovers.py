@@ -17,6 +17,7 @@ from serving.desk.ray_environment import RAY_FOLDER, TEMP_DIR_PREFIX, TEMPORARY_
 LOCK = "lock"
 """A file in the folder of a desk, which the kernel unlocks when the desk has ended."""
 GONE_TIMEOUT_S = 5.0
+TITLE_OF_RAY = "ray::"
 
 
 @contextlib.contextmanager
@@ -63,7 +64,7 @@ def _taken_over(folder: Path) -> Iterator[bool]:
 
 
 def left_by_ray(temp_dir: Path) -> list[psutil.Process]:
-    """What Ray's processes started and left, found by the temporary folder in the environment.
+    """What Ray's processes started and left: what has the temporary folder, or its logs open.
 
     Without a raylet they are nobody's children. The children of this process are Ray's own
     processes, which have ended, and the stores.
@@ -74,7 +75,12 @@ def left_by_ray(temp_dir: Path) -> list[psutil.Process]:
 
 def _uses(process: psutil.Process, temp_dir: Path) -> bool:
     with contextlib.suppress(psutil.Error):
-        return process.environ().get(TEMPORARY_FILES) == str(temp_dir)
+        if process.environ().get(TEMPORARY_FILES) == str(temp_dir):
+            return True
+        # A title, such as that of an agent or a replica, overwrites the environment.
+        if "".join(process.cmdline()[:1]).startswith(TITLE_OF_RAY):
+            files = (Path(file.path) for file in process.open_files())
+            return any(file.is_relative_to(temp_dir.resolve()) for file in files)
     return False
 
 

@@ -37,6 +37,20 @@ def orphan(environment: dict[str, str]) -> Iterator[psutil.Process]:
 
 
 @pytest.fixture
+def titled(tmp_path: Path) -> Iterator[psutil.Process]:
+    """A process of Ray, whose title has overwritten its environment, and whose parent has ended."""
+    log = tmp_path / "session" / "agent.out"
+    log.parent.mkdir()
+    command = f"env -i bash -c 'exec -a ray::Agent sleep 600' > {log} & echo $!"
+    pid = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, check=True).stdout
+    process = psutil.Process(int(pid))
+    until(lambda: process.cmdline()[:1] == ["ray::Agent"])
+    yield process
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
+
+
+@pytest.fixture
 def store(environment: dict[str, str]) -> Iterator[psutil.Process]:
     """A process that the desk itself has started."""
     with subprocess.Popen(["sleep", "600"], env=environment) as process:
@@ -48,6 +62,13 @@ def test_leftover_processes_of_ray_exclude_stores(
     orphan: psutil.Process, store: psutil.Process, tmp_path: Path
 ) -> None:
     assert left_by_ray(tmp_path) == [orphan]
+    assert left_by_ray(tmp_path / "another") == []
+
+
+def test_leftover_process_without_environment_is_found(
+    titled: psutil.Process, tmp_path: Path
+) -> None:
+    assert left_by_ray(tmp_path) == [titled]
     assert left_by_ray(tmp_path / "another") == []
 
 
