@@ -9,16 +9,14 @@ from functools import partial
 from jwt import PyJWK
 
 from serving.composition.background import repeated
-from serving.config.settings import CertificateSettings, Settings
+from serving.config.settings import Settings
 from serving.domain.errors import StoreUnavailableError
-from serving.domain.identity import Caller
-from serving.domain.items.records import TenantName
 from serving.ports.access_keys import AccessKeys
 from serving.rpc.identity.access import Access
 from serving.rpc.identity.key_ring import REFRESH_S as KEYS_EVERY_S
 from serving.rpc.identity.key_ring import KeyRing
-from serving.rpc.identity.web_tokens import ALL_TENANTS, TokenRules, WebTokens, read_key_set
 from serving.rpc.identity.web_tokens import REFRESH_S as TOKENS_EVERY_S
+from serving.rpc.identity.web_tokens import TokenRules, WebTokens, read_key_set
 
 
 class NotAuthenticatedError(ValueError):
@@ -27,8 +25,8 @@ class NotAuthenticatedError(ValueError):
     def __str__(self) -> str:
         return (
             "the service can be reached from other machines and has no authentication: set "
-            "auth.keys, auth.jwks or auth.certificates (docs/security.md), or "
-            "auth.allow_anonymous=true to let everyone read and erase everything"
+            "auth.keys or auth.jwks (docs/security.md), or auth.allow_anonymous=true to let "
+            "everyone read and erase everything"
         )
 
 
@@ -81,18 +79,5 @@ async def open_access(
         yield Access(
             keys=None if ring is None else ring.verify,
             tokens=None if tokens is None else tokens.verify,
-            certificates={
-                name: _caller(name, allowed) for name, allowed in auth.certificates.items()
-            },
             encrypted=settings.tls.certificate is not None,
-            open_methods={"ListProfiles"} if auth.open_profiles else (),
         )
-
-
-def _caller(name: str, allowed: CertificateSettings) -> Caller:
-    everything = ALL_TENANTS in allowed.tenants
-    return Caller(
-        name=f"certificate {name}",
-        roles=frozenset(allowed.roles),
-        tenants=None if everything else frozenset(map(TenantName, allowed.tenants)),
-    )

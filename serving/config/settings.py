@@ -28,7 +28,6 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from serving.domain.identity import Role
 from serving.domain.items.text import TextForm
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
@@ -325,15 +324,8 @@ class ExtractionSettings(_Section):
     sessions: int = Field(default=4, ge=1, le=64, description="Sessions that are read at once.")
 
 
-class CertificateSettings(_Section):
-    """What a client certificate allows."""
-
-    tenants: list[str] = Field(min_length=1, description="The tenants; `*` means all.")
-    roles: list[Role] = Field(min_length=1, description="The roles.")
-
-
 class AuthSettings(_Section):
-    """Who may call (docs/security.md). With several ways, a caller uses any of them."""
+    """Who may call (docs/security.md). With keys and tokens, a caller uses either."""
 
     keys: bool = Field(
         default=False,
@@ -352,14 +344,6 @@ class AuthSettings(_Section):
     roles_claim: str = Field(
         default="roles", description="The claim of a token with its role, or a list of them."
     )
-    certificates: dict[str, CertificateSettings] = Field(
-        default_factory=dict,
-        description="Accept client certificates (`tls.client_ca`), by subject alternative name or "
-        "common name.",
-    )
-    open_profiles: bool = Field(
-        default=False, description="Answer ListProfiles without credentials."
-    )
     allow_anonymous: bool = Field(
         default=False,
         description="Start without authentication although other machines may reach the service: "
@@ -370,7 +354,7 @@ class AuthSettings(_Section):
     @property
     def required(self) -> bool:
         """Whether callers must authenticate."""
-        return self.keys or self.jwks is not None or bool(self.certificates)
+        return self.keys or self.jwks is not None
 
     @model_validator(mode="after")
     def _tokens_are_for_this_service(self) -> Self:
@@ -391,17 +375,11 @@ class TlsSettings(_Section):
         default=None, description="The certificate chain of the server, in PEM. Unset: no TLS."
     )
     key: Path | None = Field(default=None, description="Its private key, in PEM.")
-    client_ca: Path | None = Field(
-        default=None,
-        description="The authorities of client certificates, in PEM. Clients must then have one.",
-    )
 
     @model_validator(mode="after")
     def _files_belong_together(self) -> Self:
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key: set both or none")
-        if self.client_ca is not None and self.certificate is None:
-            raise ValueError("client_ca: set certificate and key too")
         return self
 
 
@@ -543,12 +521,6 @@ class Settings(BaseSettings):
     auth: AuthSettings = AuthSettings()
     tls: TlsSettings = TlsSettings()
     http: HttpSettings = HttpSettings()
-
-    @model_validator(mode="after")
-    def _certificates_can_be_presented(self) -> Self:
-        if self.auth.certificates and self.tls.client_ca is None:
-            raise ValueError("auth.certificates: set tls.client_ca, or no client can present one")
-        return self
 
     @model_validator(mode="after")
     def _shards_have_deployments(self) -> Self:

@@ -8,7 +8,6 @@ from typing import Any
 from ray import serve
 from ray.serve.grpc_util import RayServegRPCContext
 from ray.serve.handle import DeploymentHandle
-from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
 from serving.composition.access import require_authentication
@@ -29,11 +28,6 @@ from serving.rpc.service import TriviumService
 logger = logging.getLogger(__name__)
 
 CONTEXT = "RayServegRPCContext"
-
-NO_HTTP = (
-    "This service requires client certificates, which only its gRPC port can check. HTTP has "
-    "/-/healthz only.\n"
-)
 
 
 class TimedContext(RayServegRPCContext):
@@ -125,8 +119,6 @@ class Fusion(Replica, TriviumService):
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """What answers HTTP."""
-        if self._settings.tls.client_ca is not None:
-            return PlainTextResponse(NO_HTTP, status_code=404)
         return asgi_application(
             self,
             cors_origins=self._settings.http.cors_origins,

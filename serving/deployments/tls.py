@@ -7,7 +7,7 @@ this module replaces that function. A test checks that Serve still calls it.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -58,31 +58,28 @@ def server_credentials(settings: TlsSettings) -> grpc.ServerCredentials:
     files = CertificateFiles(settings)
     # Its type omits that the function may return None, which keeps the configuration.
     changed: Any = files.changed
-    return grpc.dynamic_ssl_server_credentials(
-        files.read(), changed, require_client_authentication=settings.client_ca is not None
-    )
+    return grpc.dynamic_ssl_server_credentials(files.read(), changed)
 
 
 class CertificateFiles:
     """Reads the files of a certificate, and again when they have changed."""
 
     def __init__(self, settings: TlsSettings) -> None:
-        self._settings = settings
-        self._seen: tuple[object, ...] = ()
+        assert settings.certificate is not None, "there is no TLS without a certificate"
+        assert settings.key is not None, "the settings require both or none"
+        self._files = (settings.key, settings.certificate)
+        self._seen: Sequence[object] = ()
 
     def read(self) -> grpc.ServerCertificateConfiguration:
-        """Reads all files.
+        """Reads both files.
 
         Raises:
             OSError: A file cannot be read.
         """
-        settings = self._settings
-        assert settings.certificate is not None, "there is no TLS without a certificate"
-        assert settings.key is not None, "the settings require both or none"
         self._seen = self._state()
+        key, certificate = self._files
         return grpc.ssl_server_certificate_configuration(
-            [(settings.key.read_bytes(), settings.certificate.read_bytes())],
-            root_certificates=_read_or_none(settings.client_ca),
+            [(key.read_bytes(), certificate.read_bytes())]
         )
 
     def changed(self) -> grpc.ServerCertificateConfiguration | None:
@@ -96,15 +93,6 @@ class CertificateFiles:
             logger.warning("certificate reload failed", extra={"reason": str(error)})
             return None
 
-    def _state(self) -> tuple[object, ...]:
-        files = (self._settings.certificate, self._settings.key, self._settings.client_ca)
-        return tuple(_identity(file) for file in files if file is not None)
-
-
-def _identity(file: Path) -> tuple[int, int, int]:
-    state = file.stat()
-    return state.st_ino, state.st_mtime_ns, state.st_size
-
-
-def _read_or_none(file: Path | None) -> bytes | None:
-    return None if file is None else file.read_bytes()
+    def _state(self) -> Sequence[object]:
+        states = [file.stat() for file in self._files]
+        return [(each.st_ino, each.st_mtime_ns, each.st_size) for each in states]

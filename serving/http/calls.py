@@ -57,7 +57,7 @@ class HttpCall:
         ]
 
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """Whether the connection is encrypted; HTTP knows no certificates of clients."""
+        """Whether the connection is encrypted."""
         return {"transport_security_type": [b"ssl"]} if self._encrypted else {}
 
     def time_remaining(self) -> float | None:

@@ -162,30 +162,28 @@ def test_missing_reranker_is_reported_and_counted(cluster: Cluster, tmp_path: Pa
 @pytest.mark.release
 @started("with TLS")
 @pytest.mark.timeout(300)
-def test_direct_ingress_speaks_tls_and_identifies_by_certificate(
-    cluster: Cluster, encryption: Encryption
-) -> None:
+def test_direct_ingress_speaks_tls_alone(cluster: Cluster, encryption: Encryption) -> None:
     """Fails when Ray moves the hook: the port would be open in clear text."""
     cluster.deploy("single")
     port = cluster.environment["RAY_SERVE_DIRECT_INGRESS_MIN_GRPC_PORT"]
     address = f"localhost:{port}"
 
-    with Client(address, tls=encryption.tls(), timeout=30) as memory:
-        answer = store_and_ask(memory)  # the tenant is that of the certificate
+    with Client(address, tenant="acme", tls=encryption.tls(), timeout=30) as memory:
+        answer = store_and_ask(memory)
         assert memory.stats().service.ingress == "direct"
-        with pytest.raises(AuthenticationError):
-            memory.for_tenant("other").retrieve(QUESTION)
     assert all_legs_answered(answer)
 
-    for tls in (None, encryption.tls(has_certificate=False)):
-        with Client(address, tls=tls, timeout=10) as outsider, pytest.raises(UnavailableError):
-            outsider.retrieve(QUESTION)
+    with (
+        Client(address, tenant="acme", timeout=10) as in_clear_text,
+        pytest.raises(UnavailableError),
+    ):
+        in_clear_text.retrieve(QUESTION)
     # Ray's own proxy listens too, in clear text.
-    with cluster.client(encryption.TENANT) as proxied, pytest.raises(AuthenticationError):
+    with cluster.client("acme") as proxied, pytest.raises(AuthenticationError):
         proxied.retrieve(QUESTION)
 
     encryption.renew()
-    with Client(address, tls=encryption.tls(), timeout=30) as memory:
+    with Client(address, tenant="acme", tls=encryption.tls(), timeout=30) as memory:
         assert whole(memory).hits
 
 

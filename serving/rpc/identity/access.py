@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from google.protobuf.message import Message
@@ -28,7 +28,7 @@ class CallMetadata(Protocol):
         """The caller's metadata."""
 
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """How the connection is secured, and by which certificate."""
+        """How the connection is secured."""
 
 
 Verify = Callable[[str], Caller]
@@ -41,21 +41,17 @@ class Access:
     Attributes:
         keys: Verifies bearer keys.
         tokens: Verifies JSON Web Tokens.
-        certificates: The callers by a name in their certificate.
         encrypted: Whether a call must come over TLS.
-        open_methods: Methods that need no credentials.
     """
 
     keys: Verify | None = None
     tokens: Verify | None = None
-    certificates: Mapping[str, Caller] = field(default_factory=dict)
     encrypted: bool = False
-    open_methods: Collection[str] = ()
 
     @property
     def is_open(self) -> bool:
         """Whether there is no authentication."""
-        return self.keys is None and self.tokens is None and not self.certificates
+        return self.keys is None and self.tokens is None
 
     def caller_of(self, method: str, call: CallMetadata) -> Caller:
         """Authenticates the caller, and checks its role.
@@ -64,12 +60,8 @@ class Access:
             UnauthenticatedError: The credentials are missing or not valid.
             PermissionDeniedError: The caller lacks the role.
         """
-        role = RULES[method].role
-        if method in self.open_methods and not self.is_open and not _credentials(call):
-            self._require_encryption(call)
-            return Caller(name="anyone", roles=frozenset({role}), tenants=frozenset())
         caller = self.authenticated(call)
-        caller.require(role)
+        caller.require(RULES[method].role)
         return caller
 
     def authenticated(self, call: CallMetadata) -> Caller:
@@ -78,19 +70,15 @@ class Access:
         Raises:
             UnauthenticatedError: The credentials are missing or not valid.
         """
-        self._require_encryption(call)
-        if self.is_open:
-            return ANYONE
-        credentials = _credentials(call)
-        return self._by_bearer(credentials) if credentials else self._by_certificate(call)
-
-    def _require_encryption(self, call: CallMetadata) -> None:
         if self.encrypted and b"ssl" not in call.auth_context().get("transport_security_type", ()):
             raise UnauthenticatedError("this service accepts calls over TLS only")
-
-    def _by_bearer(self, credentials: Sequence[str | bytes]) -> Caller:
-        given = credentials[0]
-        if len(credentials) > 1 or not isinstance(given, str):
+        if self.is_open:
+            return ANYONE
+        metadata = call.invocation_metadata() or ()
+        given, *more = [value for key, value in metadata if key == AUTHORIZATION] or [""]
+        if not given:
+            raise UnauthenticatedError("send credentials as the metadata authorization")
+        if more or not isinstance(given, str):
             raise UnauthenticatedError("authorization must be sent once, as text")
         if given[: len(_BEARER)].lower() != _BEARER:
             raise UnauthenticatedError("expected `authorization: Bearer <key or token>`")
@@ -99,18 +87,6 @@ class Access:
         if verify is None:
             raise UnauthenticatedError("credentials of this kind are not accepted")
         return verify(text)
-
-    def _by_certificate(self, call: CallMetadata) -> Caller:
-        names = call.auth_context() if self.certificates else {}
-        for field_ in ("x509_subject_alternative_name", "x509_common_name"):
-            for name in names.get(field_, ()):
-                if caller := self.certificates.get(name.decode(errors="replace")):
-                    return caller
-        raise UnauthenticatedError("send credentials as the metadata authorization")
-
-
-def _credentials(call: CallMetadata) -> Sequence[str | bytes]:
-    return [value for key, value in call.invocation_metadata() or () if key == AUTHORIZATION]
 
 
 OPEN = Access()

@@ -19,7 +19,7 @@ from tests.unit.rpc.identity.callers import NOW, RULES, Call, FakeAccessKeys, Is
 
 TOKENS = {"issuer": RULES.issuer, "audience": RULES.audience}
 JWKS = "https://issuer.example/keys"
-FILES = {"certificate": "/c", "key": "/k", "client_ca": "/a"}
+FILES = {"certificate": "/c", "key": "/k"}
 
 
 def settings(**auth: Any) -> Settings:
@@ -40,14 +40,7 @@ def test_anonymous_service_starts_only_if_allowed() -> None:
     [
         ({"auth": {"jwks": JWKS}}, "issuer and audience"),
         ({"auth": {"jwks": "http://keys", **TOKENS}}, "https"),
-        (
-            {"auth": {"certificates": {"bot": {"tenants": ["a"], "roles": ["reader"]}}}},
-            "client_ca",
-        ),
-        ({"auth": {"certificates": {"bot": {"tenants": [], "roles": ["reader"]}}}}, "tenants"),
-        ({"auth": {"certificates": {"bot": {"tenants": ["a"], "roles": ["owner"]}}}}, "roles"),
         ({"tls": {"certificate": "/c"}}, "set both or none"),
-        ({"tls": {"client_ca": "/a"}}, "set certificate and key"),
     ],
 )
 def test_settings_that_would_let_outsiders_in_are_rejected(given: Any, why: str) -> None:
@@ -64,26 +57,13 @@ async def test_configured_kinds_of_credentials_are_accepted() -> None:
         return issuer.keys()
 
     text = keys.make(Role.READER)
-    auth = {
-        "keys": True,
-        "jwks": JWKS,
-        **TOKENS,
-        "certificates": {"bot": {"tenants": ["*"], "roles": ["eraser"]}},
-        "open_profiles": True,
-    }
-    certificate = Call(
-        connection={"x509_common_name": [b"bot"], "transport_security_type": [b"ssl"]}
-    )
-
-    given = load_settings({"auth": auth, "tls": FILES})
+    given = load_settings({"auth": {"keys": True, "jwks": JWKS, **TOKENS}, "tls": FILES})
     async with open_access(given, keys, read_keys=read_keys) as access:
         assert set(urls) == {JWKS}
         assert access.encrypted
         for call in (bearer(text), bearer(issuer.token())):
-            call.connection = certificate.connection
+            call.connection = {"transport_security_type": [b"ssl"]}
             assert access.caller_of("Retrieve", call).roles == frozenset({Role.READER})
-        assert access.caller_of("Forget", certificate).tenants is None
-        assert access.open_methods == {"ListProfiles"}
 
 
 def test_a_revoked_key_is_rejected_within_5_s() -> None:

@@ -130,21 +130,17 @@ class Door:
 
 
 async def door() -> Door:
-    """Access by keys, tokens and certificates."""
+    """Access by keys and tokens."""
     keys, issuer = FakeAccessKeys(), Issuer()
     accepted: dict[str, tuple[Call, Caller]] = {}
-    certificates: dict[str, Caller] = {}
     for role in Role:
         for tenant in (OURS, None):
             tenants = None if tenant is None else frozenset({tenant})
             name = f"{role.value} of {tenant or 'all tenants'}"
             caller = Caller(name=name, roles=frozenset({role}), tenants=tenants)
-            certificates[name] = caller
-            names = {"x509_common_name": [name.encode()]}
             accepted[f"key, {name}"] = bearer(keys.make(role, tenant=tenant)), caller
             token = issuer.token(roles=role.value, tenant=tenant or "*")
             accepted[f"token, {name}"] = bearer(token), caller
-            accepted[f"certificate, {name}"] = Call(connection=names), caller
     good = keys.make(Role.ADMIN)
     outsider = Issuer()
     rejected = {
@@ -158,7 +154,6 @@ async def door() -> Door:
         "cut key": bearer(str(good)[:-1]),
         "expired key": bearer(keys.make(Role.ADMIN, expires_at=NOW)),
         "revoked key": bearer(keys.make(Role.ADMIN, revoked_at=NOW)),
-        "unknown certificate": Call(connection={"x509_common_name": [b"nobody"]}),
         "token of a outsider": bearer(outsider.token(roles="admin", tenant="*")),
         "token without a signature": bearer(issuer.token("none", key="", roles="admin")),
         "token signed with the public key": bearer(
@@ -182,5 +177,5 @@ async def door() -> Door:
     await ring.refresh()
     tokens = WebTokens(issuer.keys, RULES)
     await tokens.refresh()
-    access = Access(keys=ring.verify, tokens=tokens.verify, certificates=certificates)
+    access = Access(keys=ring.verify, tokens=tokens.verify)
     return Door(access, accepted, rejected)

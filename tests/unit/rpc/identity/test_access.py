@@ -57,16 +57,6 @@ def test_clear_text_call_is_rejected_under_tls() -> None:
         encrypted.caller_of("Retrieve", Call())
 
 
-async def test_open_method_rejects_only_wrong_credentials() -> None:
-    access = replace((await door()).access, open_methods={"ListProfiles"})
-
-    assert access.caller_of("ListProfiles", Call()).name == "anyone"
-    with pytest.raises(UnauthenticatedError):
-        access.caller_of("ListProfiles", bearer("wrong"))
-    with pytest.raises(UnauthenticatedError):
-        access.caller_of("Retrieve", Call())
-
-
 async def test_credentials_of_unaccepted_kind_are_rejected() -> None:
     gate = await door()
     for access in (replace(gate.access, keys=None), replace(gate.access, tokens=None)):

@@ -27,7 +27,7 @@ from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.identity.rules import RULES
 from serving.rpc.service import TriviumService
 from tests.unit.http.requesting import requested
-from tests.unit.rpc.identity.callers import OURS, THEIRS, Call, Door, door
+from tests.unit.rpc.identity.callers import OURS, THEIRS, Call, Door, bearer, door
 
 DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 ADMITTED = {
@@ -159,9 +159,7 @@ async def test_caller_may_do_as_role_and_tenant_allow(
 
         await by(method, request, call, gate.access)
 
-        # HTTP knows no certificates of clients.
-        known = by is called or not call.connection
-        admitted = known and may(caller, method.name, named)
+        admitted = may(caller, method.name, named)
         assert call.code in (ADMITTED if admitted else DENIED), (who, call)
         if by is called and admitted and caller.tenants and method.name not in WITHOUT_TENANT:
             assert tenant_of(request) == OURS, who
@@ -174,9 +172,7 @@ async def test_without_a_tenant_nothing_is_answered(
     of_all = [
         (gate.access, call)
         for call, caller in gate.accepted.values()
-        if caller.tenants is None
-        and may(caller, method.name, "")
-        and (by is called or not call.connection)
+        if caller.tenants is None and may(caller, method.name, "")
     ]
     for access, call in [(OPEN, Call()), *of_all]:
         await by(method, with_tenant(method, ""), call, access)
@@ -191,13 +187,13 @@ async def test_without_a_tenant_nothing_is_answered(
 @pytest.mark.parametrize("method", sorted(set(methods()) - WITHOUT_TENANT))
 async def test_credentials_of_several_tenants_do_not_choose_one(method: str) -> None:
     bot = Caller(name="bot", roles=frozenset({Role.ADMIN}), tenants=frozenset({OURS, THEIRS}))
-    call = Call(connection={"x509_common_name": [b"bot"]})
+    call = bearer("a.b.c")
 
     await called(
         methods()[method],
         with_tenant(methods()[method], ""),
         call,
-        Access(certificates={"bot": bot}),
+        Access(tokens=lambda _: bot),
     )
 
     assert call.code is grpc.StatusCode.PERMISSION_DENIED
