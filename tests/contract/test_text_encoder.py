@@ -101,7 +101,6 @@ def test_rows_are_what_sentence_transformers_makes(
     library = SentenceTransformer(str(checkpoint.folder), device="cpu", local_files_only=True)
     wanted = library.encode(list(PROBE_TEXTS), prompt_name=None, normalize_embeddings=True)
 
-    # The probes are odd texts; of common ones, int8 keeps 0.98 (probes.py).
     assert_same(rows(encoder, *PROBE_TEXTS), wanted, 0.97 if is_int8 else MIN_COSINE)
 
 

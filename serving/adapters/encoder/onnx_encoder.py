@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.probes import (
+    MIN_COSINE,
+    MIN_INT8_COSINE,
     PADDED_TOKENS,
     probe_windows,
-    quantization_windows,
     require_close,
-    require_same,
 )
 from serving.adapters.encoder.published import publish
 from serving.adapters.encoder.windows import HostEncoder, WindowTokenizer, padded
@@ -46,6 +46,8 @@ changes its output."""
 
 MODEL_FILE = "model.onnx"
 PROBE_FILE = "probe.npy"
+PROBES = 2
+"""Incremented when the texts change of which the folder of an int8 graph has the vectors."""
 
 SENTENCE = "sentence_embedding"
 """The output of an exported graph; published graphs leave the pooling to the caller."""
@@ -91,21 +93,24 @@ class OnnxEncoder(HostEncoder):
         if is_int8:
             folder = _quantized_once(checkpoint, cache_dir, export)
             self._open(folder / MODEL_FILE, threads)
-            made = self.encode(quantization_windows(self._tokenizer))
-            require_close(made, np.load(folder / PROBE_FILE))
+            remedy = "remove it, or set embedder.precision to float32"
+            self._check(folder, MIN_INT8_COSINE, "the int8 graph", remedy)
         elif checkpoint.graph is not None:
             self._open(checkpoint.graph, threads)
         else:
             folder = _exported_once(checkpoint, cache_dir, export)
             self._open(folder / MODEL_FILE, threads)
-            made = self.encode(probe_windows(self._tokenizer))
-            require_same(made, np.load(folder / PROBE_FILE), "the ONNX export", "remove it")
+            self._check(folder, MIN_COSINE, "the ONNX export", "remove it")
 
     def _open(self, graph: Path, threads: int) -> None:
         self._session = _open_session(graph, threads)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._output = self._session.get_outputs()[0].name
         self._pool = None if self._output == SENTENCE else _pooling(self._checkpoint)
+
+    def _check(self, folder: Path, least: float, what: str, remedy: str) -> None:
+        made = self.encode(probe_windows(self._tokenizer))
+        require_close(made, np.load(folder / PROBE_FILE), least, what, remedy)
 
     def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
         if not self._runs_alone:
@@ -135,7 +140,7 @@ def export_folder(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
 
 def quantized_folder(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
     """The cache folder of a checkpoint's int8 graph."""
-    return cache_dir / "onnx" / in_int8(checkpoint.model).fingerprint
+    return cache_dir / "onnx" / f"{in_int8(checkpoint.model).fingerprint}-{PROBES}"
 
 
 def _exported_once(checkpoint: EncoderCheckpoint, cache_dir: Path, export: Export | None) -> Path:
@@ -154,8 +159,7 @@ def _quantized_once(checkpoint: EncoderCheckpoint, cache_dir: Path, export: Expo
 
         logger.info("quantizing the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
         float32 = OnnxEncoder(checkpoint, cache_dir, export=export)
-        vectors = float32.encode(quantization_windows(WindowTokenizer(checkpoint)))
-        np.save(folder / PROBE_FILE, vectors)
+        np.save(folder / PROBE_FILE, float32.encode(probe_windows(WindowTokenizer(checkpoint))))
         graph = checkpoint.graph or export_folder(checkpoint, cache_dir) / MODEL_FILE
         quantize(graph, folder / MODEL_FILE)
 

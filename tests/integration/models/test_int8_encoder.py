@@ -25,12 +25,8 @@ from serving.adapters.encoder.onnx_encoder import (
 )
 from serving.adapters.encoder.probes import (
     MIN_INT8_COSINE,
-    MIN_INT8_OVERLAP,
     PROBE_TEXTS,
-    QUESTIONS,
-    REMARKS,
-    neighbour_overlap,
-    quantization_windows,
+    probe_windows,
     require_close,
 )
 from serving.adapters.encoder.published import PUBLISHED, PublishedModel, open_model
@@ -48,7 +44,7 @@ pytestmark = pytest.mark.model
 @pytest.fixture(scope="session")
 def float32(published: EncoderCheckpoint) -> Vectors:
     encoder = OnnxEncoder(published, default_cache_dir())
-    return encoder.encode(quantization_windows(WindowTokenizer(published)))
+    return encoder.encode(probe_windows(WindowTokenizer(published)))
 
 
 @pytest.fixture
@@ -162,10 +158,9 @@ def test_a_published_model_is_quantized_unless_float32_is_named(
 
 def test_int8_vectors_are_close_to_float32(published: EncoderCheckpoint, float32: Vectors) -> None:
     encoder = OnnxEncoder(published, default_cache_dir(), precision="int8")
-    made = encoder.encode(quantization_windows(WindowTokenizer(published)))
+    made = encoder.encode(probe_windows(WindowTokenizer(published)))
 
     assert MIN_INT8_COSINE <= (made * float32).sum(axis=1).min() < 0.9999
-    assert neighbour_overlap(made, float32) >= MIN_INT8_OVERLAP
     assert encoder.model().fingerprint != published.model.fingerprint
 
 
@@ -185,7 +180,7 @@ def test_graph_with_coarse_quantization_is_rejected(
     assert published.graph is not None
     quantize_dynamic(onnx.load(published.graph), quantized_folder(published, cache) / MODEL_FILE)
 
-    with pytest.raises(DependencyError, match=r"differs from float32 .*precision to float32"):
+    with pytest.raises(DependencyError, match=r"int8 graph differs .*precision to float32"):
         OnnxEncoder(published, cache, precision="int8")
 
 
@@ -197,26 +192,18 @@ def test_a_graph_of_another_model_is_refused(published: EncoderCheckpoint, cache
         OnnxEncoder(published, cache, precision="int8")
 
 
-def test_either_bound_alone_refuses(float32: Vectors) -> None:
-    require_close(float32, float32)
+def test_far_vector_among_near_ones_is_refused(float32: Vectors) -> None:
+    def compare(made: Vectors) -> None:
+        require_close(made, float32, MIN_INT8_COSINE, "the graph", "remove it")
+
+    compare(float32)
 
     one_far = float32.copy()
     one_far[-1] = -one_far[-1]
     with pytest.raises(DependencyError, match=r"cosine -1.000"):
-        require_close(one_far, float32)
-
-    # Shared directions hide what differs: the cosines are high, and the neighbours are others.
-    shared = np.float32(20) * float32.mean(axis=0)
-    crowded = float32 + shared
-    crowded /= np.linalg.norm(crowded, axis=1, keepdims=True)
-    shuffled = np.roll(float32, 1, axis=0) + shared
-    shuffled /= np.linalg.norm(shuffled, axis=1, keepdims=True)
-    assert (crowded * shuffled).sum(axis=1).min() >= MIN_INT8_COSINE
-    with pytest.raises(DependencyError, match=r"overlap of neighbours 0\.[0-8]"):
-        require_close(shuffled, crowded)
-
+        compare(one_far)
     with pytest.raises(DependencyError, match="cosine nan"):
-        require_close(np.full_like(float32, np.nan), float32)
+        compare(np.full_like(float32, np.nan))
 
 
 def test_a_start_from_the_cache_imports_no_tools_of_onnx(published: EncoderCheckpoint) -> None:
@@ -235,7 +222,3 @@ print(sorted({{"torch", "transformers", "onnx", "sympy", "jgo"}} & sys.modules.k
     )
 
     assert outcome.stdout.strip() == "[]"
-
-
-def test_the_texts_of_the_comparison_are_distinct() -> None:
-    assert len({*REMARKS, *QUESTIONS}) == len(REMARKS) + len(QUESTIONS)
