@@ -21,7 +21,7 @@ class AccessLog(Protocol):
     async def shown_counts(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
     ) -> Mapping[ItemId, int]:
-        """Returns how often each item was shown, pending counts included; zeros may be omitted."""
+        """Returns how often each item was shown, as of about a second ago; zeros may be omitted."""
 
     async def recently_accessed(self, scope: Scope, limit: int, deadline: Deadline) -> list[ItemId]:
         """Returns the segments of the scope that were shown last, latest first; no sensitive ones.

@@ -1,4 +1,4 @@
-"""What every access log does: the one in memory, and PostgreSQL's before and after it stores."""
+"""What every access log does: the one in memory, and PostgreSQL's after it has stored."""
 
 from __future__ import annotations
 
@@ -54,11 +54,7 @@ class Logged:
 
 
 @pytest.fixture(
-    params=[
-        "memory",
-        pytest.param("postgres, not stored yet", marks=pytest.mark.postgres),
-        pytest.param("postgres, stored", marks=pytest.mark.postgres),
-    ]
+    params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)],
 )
 def logged(request: pytest.FixtureRequest) -> Logged:
     if request.param == "memory":
@@ -66,9 +62,7 @@ def logged(request: pytest.FixtureRequest) -> Logged:
         return Logged(memory, InMemoryAccessLog(memory))
     adapters: Postgres = request.getfixturevalue("postgres")
     access = PostgresAccessLog(adapters.database)  # not opened, it stores only when told
-    if request.param == "postgres, stored":
-        return Logged(adapters.store, access, access.flush)
-    return Logged(adapters.store, access)
+    return Logged(adapters.store, access, access.flush)
 
 
 def now(**fields: object) -> Scope:

@@ -1,7 +1,7 @@
 """Access counts: collected in memory and stored about once a second.
 
 An update per retrieval would cost 0.7 ms and 9 kB of WAL; this costs 1 us. A crash loses the counts
-of about a second. Reads in this process include counts that are not stored yet.
+of about a second, and reads find what is stored.
 """
 
 from __future__ import annotations
@@ -9,16 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import current_xid
-from serving.adapters.postgres.reads.access_tally import Shown, Tally
 from serving.adapters.postgres.tables.filters import TENANT_ID, conditions_of
 from serving.domain.budget import Deadline
-from serving.domain.consistency import Snapshot
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import ItemId, ItemKind, TenantName, segment_id
 from serving.domain.questions.query import Scope
@@ -30,13 +27,22 @@ MAX_PENDING = 50_000
 """Pending items during an outage; accesses of further items are not counted."""
 
 
+_Name = tuple[TenantName, ItemId]
+
+
+class _Shown(NamedTuple):
+    """How often an item was shown, and when last."""
+
+    times: int
+    last: datetime
+
+
 class PostgresAccessLog:
     """`AccessLog` in PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._pending = Tally()
-        self._being_stored = Tally()
+        self._pending: dict[_Name, _Shown] = {}
         self._flushing = asyncio.Lock()
         self._flusher: asyncio.Task[None] | None = None
         self.dropped = 0
@@ -57,12 +63,16 @@ class PostgresAccessLog:
     # ------------------------------------------------------------ counting
 
     def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
-        once = Shown(1, datetime.now(UTC))
+        now = datetime.now(UTC)
         for item in items:
             if len(self._pending) < MAX_PENDING or (tenant, item) in self._pending:
-                self._pending.add(tenant, item, once)
+                self._add((tenant, item), _Shown(1, now))
             else:
                 self.dropped += 1
+
+    def _add(self, name: _Name, shown: _Shown) -> None:
+        before = self._pending.get(name, _Shown(0, shown.last))
+        self._pending[name] = _Shown(before.times + shown.times, max(before.last, shown.last))
 
     async def flush(self) -> None:
         """Stores the pending counts.
@@ -73,17 +83,14 @@ class PostgresAccessLog:
         async with self._flushing:
             if not self._pending:
                 return
-            tally, self._pending = self._pending, Tally()
-            self._being_stored = tally
+            shown, self._pending = self._pending, {}
             try:
                 async with self._database.transaction() as connection:
-                    tally.xid = await current_xid(connection)
-                    await _store(connection, tally)
+                    await _store(connection, shown)
             except BaseException:
-                self._pending = tally | self._pending
+                for name, times in shown.items():
+                    self._add(name, times)
                 raise
-            finally:
-                self._being_stored = Tally()
 
     async def _flush_forever(self) -> None:
         while True:
@@ -101,8 +108,6 @@ class PostgresAccessLog:
     async def shown_counts(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
     ) -> Mapping[ItemId, int]:
-        # A flush may end meanwhile; the snapshot shows whether its counts were already read.
-        tallies = (self._being_stored, self._pending)
         asked = {
             "tenant": tenant,
             "segments": [item.id for item in items if item.kind is ItemKind.SEGMENT],
@@ -111,32 +116,11 @@ class PostgresAccessLog:
         async with self._database.search(deadline, tenant) as connection:
             cursor = await connection.execute(_SHOWN_COUNTS, asked, prepare=True, binary=True)
             rows = await cursor.fetchall()
-        counts = Counter(
-            {ItemId(ItemKind(kind), id_): shown for _, kind, id_, shown in rows if id_}
-        )
-        snapshot = Snapshot.parse(rows[0][0])
-        for tally in tallies:
-            if not tally.is_stored_in(snapshot):
-                shown = tally.of_tenant(tenant)
-                counts.update({item: shown[item].times for item in {*items} & shown.keys()})
-        return counts
+        return {ItemId(ItemKind(kind), id_): shown for kind, id_, shown in rows}
 
     async def recently_accessed(self, scope: Scope, limit: int, deadline: Deadline) -> list[ItemId]:
         conditions = conditions_of(scope.segment_filter, scope.as_of)
-        tallies = (self._being_stored, self._pending)
-        not_stored = [
-            (item.id, shown.last)
-            for tally in tallies
-            for item, shown in tally.of_tenant(scope.tenant).items()
-            if item.kind is ItemKind.SEGMENT
-        ]
-        values = {
-            "tenant": scope.tenant,
-            "ids": [id_ for id_, _ in not_stored],
-            "times": [last for _, last in not_stored],
-            "limit": limit,
-            **conditions.values,
-        }
+        values = {"tenant": scope.tenant, "limit": limit, **conditions.values}
         async with self._database.planned_search(deadline, scope.tenant) as connection:
             cursor = await connection.execute(
                 _RECENTLY_ACCESSED.format(conditions=conditions), values, prepare=True, binary=True
@@ -144,11 +128,11 @@ class PostgresAccessLog:
             return [segment_id(id_) for (id_,) in await cursor.fetchall()]
 
 
-async def _store(connection: Connection, tally: Tally) -> None:
+async def _store(connection: Connection, accesses: Mapping[_Name, _Shown]) -> None:
     for kind in ItemKind:
         rows = [
             (tenant, item.id, shown.times, shown.last)
-            for tenant, item, shown in tally
+            for (tenant, item), shown in accesses.items()
             if item.kind is kind
         ]
         if rows:
@@ -180,26 +164,21 @@ _STORE = {
     for kind in ItemKind
 }
 
-# Returns at least one row, for the snapshot.
 _SHOWN_COUNTS = f"""
-SELECT pg_current_snapshot()::text, item.kind, item.id, access_count.shown
-  FROM (VALUES (1)) AS always
-  LEFT JOIN (
-    (SELECT 'segment' AS kind, id, key FROM segment
-      WHERE tenant_id = {TENANT_ID} -- tenant filter
-        AND id = ANY (%(segments)s::text[])
-      UNION ALL
-     SELECT 'fact', id, key FROM fact
-      WHERE tenant_id = {TENANT_ID} -- tenant filter
-        AND id = ANY (%(facts)s::text[])) AS item
-    JOIN access_count USING (key)
-  ) ON true
+SELECT item.kind, item.id, access_count.shown
+  FROM (SELECT 'segment' AS kind, id, key FROM segment
+         WHERE tenant_id = {TENANT_ID} -- tenant filter
+           AND id = ANY (%(segments)s::text[])
+         UNION ALL
+        SELECT 'fact', id, key FROM fact
+         WHERE tenant_id = {TENANT_ID} -- tenant filter
+           AND id = ANY (%(facts)s::text[])) AS item
+  JOIN access_count USING (key)
 """
 
-# A segment counts by the later of two times: its event and its last access. Each of the first two
-# branches reads one of these times in the order of an index. The `limit` latest of each suffice: a
-# segment that is ahead of another by either time is ahead of it by the later of the two as well.
-# Accesses that are not stored yet are the third branch, read in full.
+# A segment counts by the later of two times: its event and its last access. Each branch reads one
+# of these times in the order of an index. The `limit` latest of each suffice: a segment that is
+# ahead of another by either time is ahead of it by the later of the two as well.
 _RECENTLY_ACCESSED = f"""
 SELECT id FROM (
   (SELECT id, event_time AS accessed FROM segment
@@ -211,12 +190,6 @@ SELECT id FROM (
     WHERE tenant_id = {TENANT_ID} -- tenant filter
       AND NOT sensitive{{conditions}}
     ORDER BY last_shown DESC, id LIMIT %(limit)s::int4)
-   UNION ALL
-  SELECT id, last_shown
-    FROM unnest(%(ids)s::text[], %(times)s::timestamptz[]) AS not_stored (id, last_shown)
-    JOIN segment USING (id)
-   WHERE tenant_id = {TENANT_ID} -- tenant filter
-     AND NOT sensitive{{conditions}}
   ) AS latest
  GROUP BY id ORDER BY max(accessed) DESC, id LIMIT %(limit)s::int4
 """
