@@ -176,6 +176,14 @@ def extract(*, dry_run: bool, failed: bool) -> None:
 
 
 @main.command()
+def embed() -> None:
+    """Embed all rows by the model of the settings, before the service uses it; a repeat resumes."""
+    from serving.commands.embed import run
+
+    run(_settings())
+
+
+@main.command()
 @click.option("--tenant", default="", help="The tenant.  [default: all]")
 @click.option(
     "--time-zone", default="", metavar="ZONE", help="Where its turns were said.  [default: UTC]"

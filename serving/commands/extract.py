@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 
 import click
@@ -11,23 +10,12 @@ import click
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.migration import migrate
 from serving.commands.database import address_of_postgres, brief_errors
-from serving.composition.background import in_background
+from serving.commands.following import follow
 from serving.composition.projection import extraction_work
 from serving.config.settings import Settings
-from serving.pipeline.writes.extraction import Extracted, ExtractionCost, ExtractionWork
-from serving.pipeline.writes.projector import Projector
-from serving.pipeline.writes.projector import __name__ as projector_log
+from serving.pipeline.writes.extraction import Extracted, ExtractionCost
 
-SHOW_EVERY_S = 2.0
 PER_TURNS = 1000
-
-
-class _Deferrals(logging.Handler):
-    """Shows why the extraction waits: PostgreSQL or the extractor cannot be reached, or is busy."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        reason = getattr(record, "reason", "")
-        click.echo(f"{record.getMessage()}: {reason}" if reason else self.format(record), err=True)
 
 
 class Tally:
@@ -73,43 +61,23 @@ def run(settings: Settings, *, dry_run: bool, failed: bool) -> None:
             Postgres(dsn) as postgres,
             extraction_work(settings.extraction, postgres, tally.add) as extraction,
         ):
-            if failed and not dry_run:
-                count = await postgres.extractions.read_failed_again()
-                click.echo(f"{count} turns that failed are read again")
             if dry_run:
                 say_cost(await extraction.estimate())
-            else:
-                await _extract(postgres, extraction)
-                say_tally(tally)
+                return
+            if failed:
+                count = await postgres.extractions.read_failed_again()
+                click.echo(f"{count} turns that failed are read again")
+
+            async def progress() -> str:
+                so_far = await postgres.extractions.progress()
+                read = f"{so_far.read} of {so_far.turns} turns read"
+                return f"{read}, {so_far.failed} failed"
+
+            await follow(postgres, extraction, progress)
+            say_tally(tally)
 
     with brief_errors(), address_of_postgres(settings) as dsn:
         asyncio.run(work(dsn))
-
-
-async def _extract(postgres: Postgres, extraction: ExtractionWork) -> None:
-    """Runs the extraction, or watches the service that does, until it has followed the log."""
-    logging.getLogger(projector_log).addHandler(_Deferrals(logging.WARNING))
-    projector = Projector(postgres.change_log, extraction)
-    shown = ""
-    async with in_background(projector.run()):
-        while True:
-            pending = await _pending(postgres)
-            progress = await postgres.extractions.progress()
-            line = f"{progress.read} of {progress.turns} turns read, {progress.failed} failed"
-            if line != shown:
-                click.echo(line)
-                shown = line
-            if pending == 0:
-                return
-            await postgres.change_log.wait(SHOW_EVERY_S)
-
-
-async def _pending(postgres: Postgres) -> int | None:
-    """The changes that the extraction has not seen; None before it ever ran."""
-    for status in await postgres.change_log.status(None):
-        if status.projection == ExtractionWork.projection:
-            return status.pending
-    return None
 
 
 def say_cost(cost: ExtractionCost) -> None:

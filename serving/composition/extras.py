@@ -62,8 +62,6 @@ def require_extras(settings: Settings, installed: IsInstalled = is_installed) ->
     """
     if settings.embedder.api is None:
         require_encoder(settings.embedder.model, installed)
-    if settings.embedder.previous is not None:
-        require_encoder(settings.embedder.previous.model, installed)
     if settings.reranker.model is not None:
         require_reranker(settings.reranker.model, installed)
     if settings.index.device != "cpu":

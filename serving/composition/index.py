@@ -12,16 +12,14 @@ from serving.composition.background import measured_repeatedly
 from serving.composition.index_engine import engine_maker, tier_figures
 from serving.composition.models import open_embedder
 from serving.composition.process import watch_over
-from serving.composition.projection import keep_up
 from serving.composition.stores import open_postgres
 from serving.config.settings import Settings
 from serving.domain.shards import WHOLE, Shard
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import OpenSpace
 from serving.ports.embedding import Embedder
 from serving.ports.vector_index import RelatedSearch, TextSearch, VectorIndex, WholeIndex
-from serving.telemetry import INDEX_EPOCH, INDEX_LAG, INDEX_VECTORS, NoRecorder, Recorder
+from serving.telemetry import INDEX_EPOCH, INDEX_LAG, INDEX_VECTORS, Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +75,6 @@ async def complete_space(
             yield VectorSpace.of(embedder, index)
         else:
             yield VectorSpace(embedder, index, parts.text_search, parts.related)
-
-
-def previous_space(
-    settings: Settings, postgres: Postgres, parts: SpaceParts, projecting: bool
-) -> OpenSpace | None:
-    """Returns what opens the previous model's space; None if there is no previous model.
-
-    Args:
-        settings: Those of the service.
-        postgres: Where its rows are.
-        parts: What of it runs in other processes.
-        projecting: Whether this process also embeds new writes with the previous model.
-    """
-    embedder = settings.embedder
-    if embedder.previous is None and parts.embedder is None:
-        return None
-    if embedder.previous is not None:
-        embedder = embedder.model_copy(update=embedder.previous.overrides())
-    settings = settings.model_copy(update={"embedder": embedder})
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[VectorSpace]:
-        async with AsyncExitStack() as stack:
-            # Not recorded: its metrics would be taken for those of the current model.
-            space = await stack.enter_async_context(
-                complete_space(settings, postgres, NoRecorder(), parts)
-            )
-            if projecting:
-                await stack.enter_async_context(keep_up(postgres, space.embedder))
-            yield space
-
-    return opened
 
 
 @asynccontextmanager

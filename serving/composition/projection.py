@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from serving.adapters.neo4j import Neo4jGraph
@@ -33,16 +33,14 @@ Report = Callable[[Extracted], None]
 async def running_projector(
     settings: Settings,
     embedder: Embedder,
-    previous_embedder: Embedder | None,
     recorder: Recorder,
 ) -> AsyncIterator[None]:
     """Runs both projections, as leader or as standby."""
-    async with AsyncExitStack() as stack:
-        postgres = await stack.enter_async_context(open_postgres(settings))
-        graph = await stack.enter_async_context(open_graph(settings))
-        await stack.enter_async_context(projecting(postgres, embedder, graph, recorder))
-        if previous_embedder is not None:
-            await stack.enter_async_context(keep_up(postgres, previous_embedder))
+    async with (
+        open_postgres(settings) as postgres,
+        open_graph(settings) as graph,
+        projecting(postgres, embedder, graph, recorder),
+    ):
         yield
 
 
@@ -76,12 +74,6 @@ async def _measure(
             recorder.record(PROJECTION_LAG, status.lag_s, labels)
             recorder.record(PROJECTION_PENDING, status.pending, labels)
             recorder.record(DEAD_LETTERS, status.dead_letter_count, labels)
-
-
-def keep_up(postgres: Postgres, embedder: Embedder) -> AbstractAsyncContextManager[None]:
-    """Embeds new writes with the previous model too, while it still answers."""
-    log = postgres.change_log
-    return in_background(Projector(log, EmbeddingWork(log, embedder), in_use=False).run())
 
 
 @asynccontextmanager

@@ -16,8 +16,7 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.composition.access import open_access
-from serving.composition.background import in_background
-from serving.composition.index import SpaceParts, complete_space, previous_space
+from serving.composition.index import SpaceParts, complete_space
 from serving.composition.models import open_reranker
 from serving.composition.projection import projecting as projections
 from serving.composition.stores import open_graph, open_postgres
@@ -31,7 +30,7 @@ from serving.domain.items.records import TenantName
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
 from serving.domain.token_buckets import TokenBuckets
-from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.leg_runner import LegRunner
@@ -87,7 +86,6 @@ async def running_service(
     *,
     recorder: Recorder | None = None,
     space: SpaceParts = NOTHING_GIVEN,
-    previous: SpaceParts = NOTHING_GIVEN,
     reranker: Reranker | None = None,
     projecting: bool = True,
     warm_up_s: float = WARM_UP_S,
@@ -100,7 +98,6 @@ async def running_service(
         settings: The settings.
         recorder: Where metrics go.
         space: What embeds and searches in other processes.
-        previous: The same for the previous model, during a migration.
         reranker: A reranker in another process.
         projecting: Whether the projector runs in this process.
         warm_up_s: How long to wait for the first answer of every leg.
@@ -109,20 +106,18 @@ async def running_service(
     async with AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(open_postgres(settings))
         graph = await stack.enter_async_context(open_graph(settings))
-        current = await stack.enter_async_context(
+        vectors = await stack.enter_async_context(
             complete_space(settings, postgres, recorder, space)
         )
-        spaces = VectorSpaces(current, previous_space(settings, postgres, previous, projecting))
-        await stack.enter_async_context(in_background(spaces.hand_over()))
         if projecting:
             await stack.enter_async_context(
-                projections(postgres, current.embedder, graph, recorder)
+                projections(postgres, vectors.embedder, graph, recorder)
             )
         if reranker is None:
             reranker = await stack.enter_async_context(open_reranker(settings))
         breakers = _breakers(recorder)
-        steps = _steps(postgres, graph, spaces, reranker, breakers)
-        use_cases = _use_cases(settings, postgres, graph, spaces, steps, breakers)
+        steps = _steps(postgres, graph, vectors, reranker, breakers)
+        use_cases = _use_cases(settings, postgres, graph, vectors, steps, breakers)
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
         await _warm_up(Tracer(steps), profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
@@ -162,13 +157,13 @@ async def _warm_up(tracer: Tracer, profile: Profile, give_up: Deadline) -> None:
 def _steps(
     postgres: Postgres,
     graph: Neo4jGraph,
-    spaces: VectorSpaces,
+    space: VectorSpace,
     reranker: Reranker | None,
     breakers: Mapping[str, Breaker],
 ) -> RetrievalSteps:
     return RetrievalSteps(
         legs=_legs(postgres, graph, breakers),
-        spaces=spaces,
+        space=space,
         store=postgres.store,
         access=postgres.access,
         dates=EnglishDates(),
@@ -182,7 +177,7 @@ def _use_cases(
     settings: Settings,
     postgres: Postgres,
     graph: Neo4jGraph,
-    spaces: VectorSpaces,
+    space: VectorSpace,
     steps: RetrievalSteps,
     breakers: Mapping[str, Breaker],
 ) -> UseCases:
@@ -196,7 +191,7 @@ def _use_cases(
     return UseCases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names),
-        explainer=AbsenceExplainer(Tracer(steps), postgres.store, spaces, graph),
+        explainer=AbsenceExplainer(Tracer(steps), postgres.store, space, graph),
         ingestor=Ingestor(
             postgres.store,
             CapitalisedEntities(),
@@ -204,18 +199,18 @@ def _use_cases(
             EnglishDates(),
             Backpressure(postgres.change_log),
         ),
-        eraser=Eraser(postgres.store, postgres.lexical, spaces, graph, postgres.consistency),
+        eraser=Eraser(postgres.store, postgres.lexical, space, graph, postgres.consistency),
         observer=Observer(
             about=about,
             catalog=postgres.catalog,
             log=postgres.change_log,
-            spaces=spaces,
+            space=space,
             graph=graph,
             breakers=tuple(breakers.values()),
         ),
         store=postgres.store,
         catalog=postgres.catalog,
-        embedder=spaces.current.embedder,
+        embedder=space.embedder,
     )
 
 

@@ -77,26 +77,6 @@ class Neo4jSettings(_Section):
     heap_mb: int = Field(default=512, ge=256, description="The heap of the embedded Neo4j, in MiB.")
 
 
-class PreviousModelSettings(_Section):
-    """The model that `embedder.model` replaces, with its settings at that time."""
-
-    model: str = Field(description="As `embedder.model`.")
-    dimension: int | None = Field(default=None, ge=8, description="As `embedder.dimension`.")
-    precision: Precision | Literal["int8"] = Field(
-        default="auto", description="As `embedder.precision`."
-    )
-    text_form: TextForm = Field(
-        default=TextForm.QUOTED,
-        description="As `embedder.text_form`; `plain` for what was embedded before there was one.",
-    )
-
-    def overrides(self) -> dict[str, Any]:
-        """The embedder settings to override when this model is loaded."""
-        # The previous model may not support the options of the current one.
-        changed = {"previous": None, "api": None}
-        return {**self.model_dump(mode="json"), **changed}
-
-
 class _ApiSettings(_Section):
     """Another service, by OpenAI's API."""
 
@@ -158,7 +138,8 @@ class EmbedderSettings(_Section):
         description="`minilm` (all-MiniLM-L6-v2) or `bge-small` (bge-small-en-v1.5), which the "
         "first start downloads; or a Hugging Face id, or a folder in sentence-transformers' "
         "layout, which need the extra `models`. Another model re-embeds everything in the "
-        "background.",
+        "background, and the dense legs are skipped meanwhile; `python -m serving embed` does so "
+        "before.",
     )
     backend: Literal["auto", "onnx", "qwen3", "torch"] = Field(
         default="auto",
@@ -201,11 +182,6 @@ class EmbedderSettings(_Section):
         default=512,
         ge=1,
         description="Texts that may wait; further calls are rejected immediately.",
-    )
-    previous: PreviousModelSettings | None = Field(
-        default=None,
-        description="The previous model, after a change. It stays loaded and answers until all "
-        "rows are re-embedded. Unset: the dense legs are skipped meanwhile.",
     )
 
     @model_validator(mode="after")
@@ -421,12 +397,11 @@ class GpuSettings(_Section):
     )
     embedder: Share = Field(
         default=0,
-        description="The embedder; in the placement `gpu`, embedder and index together. A previous "
-        "model needs the same share again, so reserve room before a change.",
+        description="The embedder; in the placement `gpu`, embedder and index together.",
     )
     index: Share = Field(
         default=0,
-        description="Each shard of the index in the placement `split`, and the previous one.",
+        description="Each shard of the index in the placement `split`.",
     )
     reranker: Share = Field(default=0, description="The reranker.")
 

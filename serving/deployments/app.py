@@ -61,20 +61,16 @@ def build(arguments: dict[str, Any]) -> Application:
     if settings.serve.placement == "single":
         return ingress.bind(arguments, extraction=extraction)  # type: ignore[no-any-return]
     space = _space(settings, arguments)
-    previous = _previous_space(settings, arguments)
     return ingress.bind(  # type: ignore[no-any-return]
         arguments,
         space=space,
-        previous=previous,
-        projector=Projector.bind(  # type: ignore[attr-defined]
-            arguments, space.embedder, previous.embedder if previous is not None else None
-        ),
+        projector=Projector.bind(arguments, space.embedder),  # type: ignore[attr-defined]
         reranker=_reranker(settings, arguments),
         extraction=extraction,
     )
 
 
-def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> SpaceHandles:
+def _space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles:
     """Binds an embedder and the index of its vectors.
 
     In the placement `gpu` each shard has its own embedder, so that a question's vector stays on the
@@ -85,17 +81,17 @@ def _space(settings: Settings, arguments: dict[str, Any], prefix: str = "") -> S
     if settings.serve.placement == "gpu":
         both = [
             VectorSpace.options(  # type: ignore[attr-defined]
-                name=f"{prefix}VectorSpace{_suffix(shard)}", ray_actor_options=on_gpu
+                name=f"VectorSpace{_suffix(shard)}", ray_actor_options=on_gpu
             ).bind(arguments, shard)
             for shard in shards
         ]
         return SpaceHandles(both[0], both, searches_text=True)
     embedder = Embedder.options(  # type: ignore[attr-defined]
-        name=f"{prefix}Embedder", ray_actor_options=on_gpu
+        ray_actor_options=on_gpu
     ).bind(arguments)
     index = [
         VectorIndex.options(  # type: ignore[attr-defined]
-            name=f"{prefix}VectorIndex{_suffix(shard)}",
+            name=f"VectorIndex{_suffix(shard)}",
             ray_actor_options=resources(settings.serve.gpus.index),
         ).bind(arguments, embedder, shard)
         for shard in shards
@@ -109,13 +105,6 @@ def _suffix(shard: Shard) -> str:
     So after a change of that number the old deployments answer until the new ones are ready.
     """
     return "" if shard == WHOLE else f"-{shard.number}-of-{shard.count}"
-
-
-def _previous_space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles | None:
-    if settings.embedder.previous is None:
-        return None
-    embedder = {**arguments.get("embedder", {}), **settings.embedder.previous.overrides()}
-    return _space(settings, {**arguments, "embedder": embedder}, prefix="Previous")
 
 
 def _reranker(settings: Settings, arguments: dict[str, Any]) -> Application | None:

@@ -81,7 +81,6 @@ class Fusion(Replica, TriviumService):
         self,
         arguments: dict[str, Any],
         space: SpaceHandles | None = None,
-        previous: SpaceHandles | None = None,
         projector: DeploymentHandle[Any] | None = None,
         reranker: DeploymentHandle[Any] | None = None,
         extraction: DeploymentHandle[Any] | None = None,
@@ -99,7 +98,6 @@ class Fusion(Replica, TriviumService):
                 settings,
                 recorder=RayRecorder(),
                 space=remote_space(space),
-                previous=remote_space(previous),
                 reranker=None
                 if reranker is None
                 else Remote[RerankerPort](reranker, "reranker").port,

@@ -84,16 +84,10 @@ class Projector(Replica):
     """Projects the change log into embeddings and the graph while it is the leader."""
 
     async def __init__(  # type: ignore[misc]
-        self,
-        arguments: dict[str, Any],
-        embedder: DeploymentHandle[Any],
-        previous_embedder: DeploymentHandle[Any] | None = None,
+        self, arguments: dict[str, Any], embedder: DeploymentHandle[Any]
     ) -> None:
         settings = self._start(arguments)
-        previous = None if previous_embedder is None else RemoteEmbedder(previous_embedder).port
-        await self._open(
-            running_projector(settings, RemoteEmbedder(embedder).port, previous, RayRecorder())
-        )
+        await self._open(running_projector(settings, RemoteEmbedder(embedder).port, RayRecorder()))
 
 
 @serve.deployment(name="Extraction", max_ongoing_requests=8, **PART)

@@ -83,16 +83,14 @@ class IndexTier:
 class IndexStatus:
     """The state of a vector index.
 
-    An index that is not ready has a `reason`. It is `incomplete` if rows still lack a vector of its
-    model, as after a change of the model; otherwise it is being filled, or has failed. `epoch`
-    counts how often it was filled or restructured, from 1. `tiers` are those of one tenant.
+    An index that is not ready has a `reason`. `epoch` counts how often it was filled or
+    restructured, from 1. `tiers` are those of one tenant.
     """
 
     ready: bool
     vector_count: int
     epoch: int
     reason: str = ""
-    incomplete: bool = False
     tiers: tuple[IndexTier, ...] = ()
 
 

@@ -44,9 +44,8 @@ class FixedLeg(Leg):
 class FixedIndex:
     """A vector index that finds nothing, and is as ready as given."""
 
-    def __init__(self, *, ready: bool = True, incomplete: bool = False) -> None:
+    def __init__(self, *, ready: bool = True) -> None:
         self.ready = ready
-        self.incomplete = incomplete
 
     async def search(
         self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
@@ -65,7 +64,7 @@ class FixedIndex:
         return self.ready
 
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
-        return IndexStatus(self.ready, 0, 1, incomplete=self.incomplete)
+        return IndexStatus(self.ready, 0, 1)
 
 
 class BrokenLeg(Leg):

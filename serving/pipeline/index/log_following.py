@@ -272,7 +272,6 @@ class LogFollowingIndex:
             vector_count=engine.vector_count,
             epoch=filled.first_epoch + engine.generation,
             reason="" if filled.complete else self._reason,
-            incomplete=not filled.complete,
             tiers=tuple(engine.tiers(tenant)) if tenant is not None else (),
         )
 

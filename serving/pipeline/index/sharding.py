@@ -83,14 +83,12 @@ class ShardedIndex(ShardedSearch[VectorLike]):
         """
         states = await asyncio.gather(*(status_of(index, tenant) for index in self._indexes))
         told = [(number, state) for number, state in enumerate(states) if state.reason]
-        waiting = [state for state in states if not state.ready]
         of_all = f"of {len(states)}"
         return IndexStatus(
-            ready=not waiting,
+            ready=all(state.ready for state in states),
             vector_count=sum(state.vector_count for state in states),
             epoch=min(state.epoch for state in states),
             reason="; ".join(f"shard {number} {of_all}: {each.reason}" for number, each in told),
-            incomplete=bool(waiting) and all(state.incomplete for state in waiting),
             tiers=tuple(tier for state in states for tier in state.tiers),
         )
 

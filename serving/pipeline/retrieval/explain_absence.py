@@ -12,7 +12,7 @@ from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, Segment, segment_id
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
-from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, LegAbsenceExplainer, Miss
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.ordering import Hit, Stage, hidden_by
@@ -88,12 +88,12 @@ class AbsenceExplainer:
     """Finds out where one item was lost, by repeating the query with changed profiles."""
 
     def __init__(
-        self, tracer: Tracer, store: MemoryStore, spaces: VectorSpaces, graph: Graph
+        self, tracer: Tracer, store: MemoryStore, space: VectorSpace, graph: Graph
     ) -> None:
         self._tracer = tracer
         self._legs = LegAbsenceExplainer(tracer)
         self._store = store
-        self._spaces = spaces
+        self._space = space
         self._graph = graph
 
     async def explain(
@@ -182,10 +182,8 @@ class AbsenceExplainer:
         tenant, needed = query.scope.tenant, {LEGS[leg.leg].projection for leg in legs}
         missing = []
         try:
-            if "embedding" in needed:
-                index = self._spaces.for_query(query).index
-                if not await index.count(tenant, [row.item]):
-                    missing.append("the vector index")
+            if "embedding" in needed and not await self._space.index.count(tenant, [row.item]):
+                missing.append("the vector index")
             if "graph" in needed and not await self._graph.count(tenant, [row.item]):
                 missing.append("the graph")
         except TriviumError as error:

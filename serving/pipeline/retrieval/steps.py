@@ -36,8 +36,7 @@ from serving.domain.ranking.profile import Profile
 from serving.domain.ranking.ranked_list import RankedList, within_depth
 from serving.domain.ranking.repeats import folded, newest_of_repeats, tied
 from serving.domain.ranking.signals import ACCESS, TIME, Known, Named, Traits, ranked_by
-from serving.pipeline.index.vector_space import VectorLookup
-from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.index.vector_space import VectorLookup, VectorSpace
 from serving.pipeline.retrieval.admission import NOTHING, RERANK
 from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
 from serving.pipeline.retrieval.legs.dense import DenseLeg
@@ -113,7 +112,7 @@ class RetrievalSteps:
 
     Args:
         legs: Runs the legs.
-        spaces: The vector spaces.
+        space: Embeds the query, and searches near it.
         store: Has the rows of candidates.
         access: Knows how often an item was shown.
         dates: Reads the times that a query names.
@@ -126,7 +125,7 @@ class RetrievalSteps:
         self,
         *,
         legs: LegRunner,
-        spaces: VectorSpaces,
+        space: VectorSpace,
         store: MemoryStore,
         access: AccessLog,
         dates: DateReader,
@@ -135,7 +134,7 @@ class RetrievalSteps:
         store_breaker: Breaker | None = None,
     ) -> None:
         self._legs = legs
-        self._spaces = spaces
+        self._space = space
         self._store = store
         self._access = access
         self._dates = dates
@@ -173,13 +172,20 @@ class RetrievalSteps:
         results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
         _check_required(query, results)
         loading = _Loading(self._store, self._store_breaker, query, deadline)
-        order = partial(self._ordering, query, profile, results, times, loading, thorough)
-        ordering = await order({})
+
+        async def ordering_of(newest: Mapping[ItemId, ItemId]) -> Ordering:
+            found = by_time_alone(profile, _lists(profile, results, newest), times)
+            signals = await self._signals(query, profile, found, times, loading)
+            fused = _fuse(profile, [*found, *signals])
+            repeats = [loading.known[item] for item in newest]
+            return Ordering(profile, query, fused, repeats=repeats, thorough=thorough)
+
+        ordering = await ordering_of({})
         if suspects := _suspects(profile, results):
             # In one read with what is shown if none of them is a repeat.
             rows = await loading.rows([*suspects, *ordering.next_to_load()])
             if newest := newest_of_repeats(rows[item] for item in suspects if item in rows):
-                ordering = await order(newest)
+                ordering = await ordering_of(newest)
         while batch := ordering.next_to_load():
             ordering.add_rows(batch, await loading.rows(batch))
         rerank = await self.rerank(query, ordering, deadline, shed=RERANK in shed)
@@ -252,28 +258,11 @@ class RetrievalSteps:
     ) -> tuple[list[LegResult], float]:
         """Returns the legs' results, and how long they waited for embeddings, in seconds."""
         parts = questions_of(query.text) if profile.split_questions else ()
-        lookup = VectorLookup(query, self._spaces.for_query(query), parts)
+        lookup = VectorLookup(query, self._space, parts)
         until = RANKING.before(deadline)
         has_facts = cache(lambda: asyncio.create_task(self._has_facts(query, until)))
         results = await self._legs.run(query, profile, lookup, times, has_facts, until, shed)
         return results, lookup.embedding_s
-
-    async def _ordering(
-        self,
-        query: Query,
-        profile: Profile,
-        results: Sequence[LegResult],
-        times: Times,
-        loading: _Loading,
-        thorough: bool,
-        newest: Mapping[ItemId, ItemId],
-    ) -> Ordering:
-        """Fuses what the legs found, each repeat of `newest` replaced by its newest."""
-        found = by_time_alone(profile, _lists(profile, results, newest), times)
-        signals = await self._signals(query, profile, found, times, loading)
-        fused = _fuse(profile, [*found, *signals])
-        repeats = [loading.known[item] for item in newest]
-        return Ordering(profile, query, fused, repeats=repeats, thorough=thorough)
 
     async def _has_facts(self, query: Query, deadline: Deadline) -> bool:
         """Whether the tenant has facts, as far as is known: then legs search among them."""
@@ -313,7 +302,7 @@ class RetrievalSteps:
 
     def _traits(self, query: Query, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what an index in this process knows of the items, without reading rows."""
-        known_by = self._spaces.for_query(query).traits
+        known_by = self._space.traits
         return {} if known_by is None else dict(known_by(query.scope.tenant, items))
 
 

@@ -9,7 +9,7 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import ItemId, ItemKind, TenantName
-from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.writes.lookups import Lookup, LookupKey, Lookups
 from serving.ports.change_log import Consistency
 from serving.ports.graph import Graph
@@ -56,13 +56,13 @@ class Eraser:
         self,
         store: MemoryStore,
         words: LexicalSearch,
-        spaces: VectorSpaces,
+        space: VectorSpace,
         graph: Graph,
         consistency: Consistency,
     ) -> None:
         self._store = store
         self._words = words
-        self._spaces = spaces
+        self._space = space
         self._graph = graph
         self._consistency = consistency
 
@@ -116,12 +116,11 @@ class Eraser:
         return StoreReceipt.of("names", [_by_id(names, left)], len(names))
 
     async def _in_indexes(self, done: _Erasure) -> StoreReceipt | None:
-        indexes = [space.index for space in self._spaces.all()]
-        token = done.erased.token
-        if not all([await index.caught_up(token, done.deadline) for index in indexes]):
+        index = self._space.index
+        if not await index.caught_up(done.erased.token, done.deadline):
             return None
-        left = sum([await index.count(done.tenant, done.items) for index in indexes])
-        lookups = [_by_id(done.items, left), *await done.lookups.by_vector(self._spaces)]
+        left = await index.count(done.tenant, done.items)
+        lookups = [_by_id(done.items, left), *await done.lookups.by_vector(self._space)]
         return StoreReceipt.of("vector_index", lookups)
 
     async def _in_graph(self, done: _Erasure) -> StoreReceipt | None:

@@ -18,7 +18,7 @@ from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.leg_options import Walk, WordsSearch
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
 from serving.ports.graph import Graph
 from serving.ports.memory_store import EraseReceipt
 from serving.ports.vector_index import WantedNeighbours
@@ -81,22 +81,19 @@ class Lookups:
             found |= _items(await graph.search(query, Walk(), None, DEPTH, yields, self._deadline))
         return self._lookup(LookupKey.TEXT, named, found)
 
-    async def by_vector(self, spaces: VectorSpaces) -> list[Lookup]:
-        """Asks the index of each model for the vector of each item that has one."""
-        asked: set[ItemId] = set()
+    async def by_vector(self, space: VectorSpace) -> list[Lookup]:
+        """Asks the index for the vector of each item that has one of its model."""
+        if not any(each.vectors for each in self._sample):
+            return []
+        async with asyncio.timeout(self._deadline.remaining()):
+            model = (await space.embedder.model()).fingerprint
+        of_model = [each for each in self._sample if model in each.vectors]
         found: set[ItemId] = set()
-        with_vectors = [each for each in self._sample if each.vectors]
-        for space in spaces.all() if with_vectors else ():
-            async with asyncio.timeout(self._deadline.remaining()):
-                model = (await space.embedder.model()).fingerprint
-            for each in with_vectors:
-                if model in each.vectors:
-                    item = each.item
-                    wanted = WantedNeighbours(item.item.kind, self._scope(item), DEPTH)
-                    answer = await space.index.search(each.vectors[model], wanted, self._deadline)
-                    asked.add(item.item)
-                    found |= _items(answer.candidates)
-        return self._lookup(LookupKey.VECTOR, asked, found)
+        for each in of_model:
+            wanted = WantedNeighbours(each.item.item.kind, self._scope(each.item), DEPTH)
+            answer = await space.index.search(each.vectors[model], wanted, self._deadline)
+            found |= _items(answer.candidates)
+        return self._lookup(LookupKey.VECTOR, of_model, found)
 
     def _scope(self, item: Item) -> Scope:
         return Scope(tenant=self._tenant, as_of=time_of(item))

@@ -147,7 +147,7 @@ class Projector:
     Args:
         log: The change log.
         work: Projects the changes.
-        in_use: Whether the work's model is the current one; a previous model never completes.
+        in_use: Whether the service answers by the work's model; another one never completes.
     """
 
     def __init__(self, log: ChangeLog, work: ProjectionWork, *, in_use: bool = True) -> None:
@@ -230,7 +230,7 @@ class Projector:
         """Returns whether only writes made during this step can be missing after it.
 
         The first step after a backlog may take long. Writes made meanwhile are not in it, but
-        requests may already find them by the previous model, so one more step has to follow.
+        requests may already find them by another model, so one more step has to follow.
         Waiting for an empty one would be too strict, since writes may never cease.
         """
         return ended and (self._drained or not chunk)

@@ -12,7 +12,7 @@ from serving.domain.breaker import Breaker
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
 from serving.pipeline.index.merging import status_of
-from serving.pipeline.index.vector_spaces import VectorSpaces
+from serving.pipeline.index.vector_space import VectorSpace
 from serving.ports.change_log import ChangeLog, DeadLetter, ProjectionStatus
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.graph import Graph
@@ -65,14 +65,14 @@ class Observer:
         about: About,
         catalog: Catalog,
         log: ChangeLog,
-        spaces: VectorSpaces,
+        space: VectorSpace,
         graph: Graph,
         breakers: Sequence[Breaker] = (),
     ) -> None:
         self._about = about
         self._catalog = catalog
         self._log = log
-        self._spaces = spaces
+        self._space = space
         self._graph = graph
         self._breakers = breakers
         self._model: EmbeddingModel | None = None
@@ -82,10 +82,9 @@ class Observer:
     async def overview(self, tenant: TenantName) -> Overview:
         """Reads the state. Never raises: what is missing is listed in `degraded`."""
         degraded: list[str] = []
-        space = self._spaces.current
         model, index, entities = await asyncio.gather(
-            _or_else(self._model, space.embedder.model(), "embedder", degraded),
-            status_of(space.index, tenant),
+            _or_else(self._model, self._space.embedder.model(), "embedder", degraded),
+            status_of(self._space.index, tenant),
             _or_else(UNKNOWN_COUNT, self._graph.count_entities(tenant), "graph", degraded),
         )
         self._model = model
@@ -97,7 +96,7 @@ class Observer:
             ),
         )
         if not index.ready:
-            degraded.append(f"index: {index.reason}{self._meanwhile()}")
+            degraded.append(f"index: {index.reason}")
         degraded += [f"{each.name}: {each.trouble}" for each in self._breakers if each.trouble]
         return Overview(
             about=self._about,
@@ -133,9 +132,6 @@ class Observer:
             forget()
         else:
             asyncio.get_running_loop().call_later(KEPT_S, forget)
-
-    def _meanwhile(self) -> str:
-        return ", the previous model answers" if self._spaces.previous is not None else ""
 
 
 async def _or_else(

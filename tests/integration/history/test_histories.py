@@ -34,7 +34,6 @@ from serving.domain.questions.query import NO_FILTER
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.profile import LegSpec, Profile, Yields
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.legs import DenseLeg, FactsLeg, GraphLeg, LexicalLeg, TemporalLeg
 from serving.pipeline.retrieval.legs.leg import Leg
@@ -170,7 +169,7 @@ class History:
         }
         steps = RetrievalSteps(
             legs=LegRunner(legs, FixedConsistency()),
-            spaces=VectorSpaces(VectorSpace.of(FakeEmbedder(), EngineIndex(engine))),
+            space=VectorSpace.of(FakeEmbedder(), EngineIndex(engine)),
             store=stores.store,
             access=stores.access,
             dates=FixedDates(),

@@ -113,10 +113,6 @@ for kind in ("exact", "auto", "ivf"):
     ("given", "said"),
     [
         ({"embedder": {"model": "Qwen/Qwen3-Embedding-0.6B"}}, "the model 'Qwen/Qwen3-Emb"),
-        (
-            {"embedder": {"model": "minilm", "previous": {"model": "some/bert"}}},
-            "the model 'some/bert' needs torch",
-        ),
         ({"reranker": {"model": "BAAI/bge-reranker-v2-m3"}}, "the reranker 'BAAI/bge-rer"),
         ({"index": {"device": "cuda"}}, "an index on cuda needs torch"),
     ],

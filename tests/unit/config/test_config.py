@@ -170,16 +170,6 @@ def test_a_model_runs_here_or_behind_an_api(embedder: dict[str, object], said: s
         load_settings({"embedder": {"model": "m", "api": API, **embedder}})
 
 
-def test_previous_model_may_run_locally_beneath_an_api() -> None:
-    previous = {"model": "minilm"}
-    settings = load_settings(
-        {"embedder": {"model": "m", "dimension": 768, "api": API, "previous": previous}}
-    )
-
-    assert settings.embedder.previous is not None
-    assert settings.embedder.previous.overrides()["api"] is None
-
-
 def test_api_key_comes_from_environment_or_file_unshown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

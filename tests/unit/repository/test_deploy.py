@@ -117,16 +117,6 @@ def test_shard_of_a_separate_index_has_its_own_share() -> None:
     }
 
 
-def test_shipped_shares_fit_both_models_on_one_gpu() -> None:
-    arguments = shipped("serve.gpu-big.yaml")["applications"][0]["args"]
-    arguments["embedder"]["previous"] = {"model": "minilm"}
-
-    asked = shares(**arguments)
-
-    assert asked["PreviousVectorSpace"] == asked["VectorSpace"]
-    assert sum(asked.values()) <= 1
-
-
 @pytest.mark.parametrize(
     ("placement", "index", "others"),
     [

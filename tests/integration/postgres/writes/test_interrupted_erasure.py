@@ -24,7 +24,6 @@ from serving.domain.items.records import fact_id, segment_id
 from serving.domain.questions.query import Filter
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser, Forgotten
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
 from serving.ports.memory_store import Selector
@@ -154,7 +153,7 @@ class Stores:
             eraser = Eraser(
                 watched("store", postgres.store),
                 watched("words", postgres.lexical),
-                VectorSpaces(VectorSpace.of(embedder, watched("index", index))),
+                VectorSpace.of(embedder, watched("index", index)),
                 watched("graph", graph),
                 watched("consistency", postgres.consistency),
             )

@@ -15,7 +15,6 @@ from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.lookups import LookupKey
 from serving.ports.embedding import VectorLike, Vectors
@@ -88,7 +87,7 @@ class Stores:
         eraser = Eraser(
             cast(Any, NoIdLeadsThere(self.postgres.store, then)),
             self.postgres.lexical,
-            VectorSpaces(VectorSpace.of(FakeEmbedder(), IndexOver(self.engine))),
+            VectorSpace.of(FakeEmbedder(), IndexOver(self.engine)),
             cast(Any, NoIdLeadsThere(self.graph)),
             FixedConsistency(),
         )

@@ -303,7 +303,7 @@ async def test_incomplete_embeddings_delay_readiness_with_progress() -> None:
 
         with pytest.raises(NotReadyError, match="re-embedding 25 %"):
             await ask(index)
-        assert (await index.status()).incomplete
+        assert not (await index.status()).ready
         feed.embed()
         await ready(index)
         assert len(found(await ask(index))) == 4

@@ -18,7 +18,6 @@ from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.shards import Shard, all_shards
 from serving.pipeline.index.sharding import ShardedIndex, ShardedSearch
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.ports.embedding import VectorLike
@@ -168,10 +167,10 @@ async def test_lost_shard_is_named_in_the_answer(lost: OneIndex, why: str) -> No
 
 async def test_a_leg_without_one_of_its_shards_is_partial() -> None:
     index = ShardedIndex([found("a"), LOST])
-    spaces = VectorSpaces(VectorSpace.of(FakeEmbedder(), index))
+    space = VectorSpace.of(FakeEmbedder(), index)
     legs = {"dense": DenseLeg(RecordingAccess())}
 
-    answer = await retriever(await store_of(segment("a")), legs, spaces=spaces).retrieve(
+    answer = await retriever(await store_of(segment("a")), legs, space=space).retrieve(
         query("?"), TWO_LEGS, soon()
     )
 
@@ -217,16 +216,16 @@ async def test_state_names_shards_not_ready() -> None:
         return OneIndex(None, status)
 
     ready = IndexStatus(ready=True, vector_count=3, epoch=5)
-    making = IndexStatus(False, 2, 4, "re-embedding 3 %", incomplete=True)
+    making = IndexStatus(False, 2, 4, "re-embedding 3 %")
 
     assert await ShardedIndex([in_state(ready), in_state(ready)]).status() == IndexStatus(
         ready=True, vector_count=6, epoch=5
     )
     assert await ShardedIndex([in_state(ready), in_state(making)]).status() == IndexStatus(
-        False, 5, 4, "shard 1 of 2: re-embedding 3 %", incomplete=True
+        False, 5, 4, "shard 1 of 2: re-embedding 3 %"
     )
     lost = await ShardedIndex([in_state(None), in_state(making)]).status()
-    assert (lost.ready, lost.incomplete, lost.vector_count) == (False, False, 2)
+    assert (lost.ready, lost.vector_count) == (False, 2)
     assert lost.reason == (
         "shard 0 of 2: the replica cannot be reached; shard 1 of 2: re-embedding 3 %"
     )

@@ -10,7 +10,6 @@ from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
 from serving.pipeline.retrieval.legs.leg import Leg
@@ -33,8 +32,8 @@ async def store_of(*items: Item) -> InMemoryStore:
     return store
 
 
-def some_spaces() -> VectorSpaces:
-    return VectorSpaces(VectorSpace.of(FakeEmbedder(), FixedIndex()))
+def some_space() -> VectorSpace:
+    return VectorSpace.of(FakeEmbedder(), FixedIndex())
 
 
 def steps(
@@ -47,11 +46,11 @@ def steps(
     names: NameResolver | None = None,
     reranker: Reranker | None = None,
     breakers: Mapping[str, Breaker] = MappingProxyType({}),
-    spaces: VectorSpaces | None = None,
+    space: VectorSpace | None = None,
 ) -> RetrievalSteps:
     return RetrievalSteps(
         legs=LegRunner(legs, consistency or FixedConsistency(), breakers),
-        spaces=spaces or some_spaces(),
+        space=space or some_space(),
         store=store,
         access=access or RecordingAccess(),
         dates=dates or FixedDates(),

@@ -25,7 +25,7 @@ from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedReranker
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 from tests.support.examples import examples
-from tests.unit.pipeline.retrieval.retrieving import retriever, some_spaces, soon, store_of, tracer
+from tests.unit.pipeline.retrieval.retrieving import retriever, some_space, soon, store_of, tracer
 
 PLAIN = Profile(
     name="plain",
@@ -47,7 +47,7 @@ async def explained(
 ) -> Absence:
     reranker = FixedReranker(logits) if logits else None
     explainer = AbsenceExplainer(
-        tracer(store, legs, reranker=reranker), store, some_spaces(), InMemoryGraph()
+        tracer(store, legs, reranker=reranker), store, some_space(), InMemoryGraph()
     )
     return await explainer.explain(
         query("?", scope=scope(filter_=filter_, known_at=known_at)),
@@ -348,7 +348,7 @@ async def test_deeper_search_runs_legs_without_reranking() -> None:
     store = await store_of(*texts("abcd"))
     reranker = FixedReranker(LOGITS)
     asked = tracer(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
-    explainer = AbsenceExplainer(asked, store, some_spaces(), InMemoryGraph())
+    explainer = AbsenceExplainer(asked, store, some_space(), InMemoryGraph())
 
     await explainer.explain(query("?"), RERANKED, segment_id("d"), soon())
     once = len(reranker.asked)
@@ -726,7 +726,7 @@ async def test_only_unprojected_items_are_reported_pending() -> None:
     graph = InMemoryGraph()
     profile = replace(PLAIN, legs=(LegSpec(name="graph"),))
     answering = tracer(store, {"graph": FixedLeg()})
-    explainer = AbsenceExplainer(answering, store, some_spaces(), graph)
+    explainer = AbsenceExplainer(answering, store, some_space(), graph)
 
     before = await explainer.explain(query("?"), profile, segment_id("a"), soon())
     there = [(TENANT, segment("a", "one"))]

@@ -10,7 +10,6 @@ from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import RelatedLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
@@ -132,7 +131,7 @@ async def test_unsharded_index_replaces_the_graph() -> None:
     engine, store = InMemoryIndex(), CountingStore()
     embedded = [each for each in SEGMENTS if each.id != "other-life"]
     engine.apply([segment_row(each, unit(1)) for each in embedded], [])
-    spaces = VectorSpaces(VectorSpace.here(FakeEmbedder(), EngineIndex(engine)))
+    space = VectorSpace.here(FakeEmbedder(), EngineIndex(engine))
     await store.write(Batch(TENANT, SEGMENTS))
     profile = Profile(
         name="two steps",
@@ -148,7 +147,7 @@ async def test_unsharded_index_replaces_the_graph() -> None:
         "related": RelatedLeg(NoGraph(), FixedConsistency()),
     }
 
-    answer = await retriever(store, legs, spaces=spaces).retrieve(query("?"), profile, soon())
+    answer = await retriever(store, legs, space=space).retrieve(query("?"), profile, soon())
 
     assert states(answer)["related"] is LegState.OK
     assert hit_ids(answer) == ["film"]

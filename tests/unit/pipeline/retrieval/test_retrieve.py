@@ -24,7 +24,6 @@ from serving.domain.questions.query import Filter, Query
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP, Leg, LegSkippedError
@@ -408,7 +407,7 @@ async def test_profile_may_embed_every_question_of_a_text(split: bool, embedded:
     service = retriever(
         await store_of(),
         {"dense": DenseLeg(RecordingAccess())},
-        spaces=VectorSpaces(VectorSpace.of(embedder, FixedIndex())),
+        space=VectorSpace.of(embedder, FixedIndex()),
     )
     profile = Profile(name="split", legs=(LegSpec(name="dense"),), split_questions=split)
 

@@ -13,7 +13,6 @@ from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, TenantName, segment_id
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes.forget import Eraser, StoreReceipt
 from serving.pipeline.writes.lookups import Lookup, LookupKey
 from serving.ports.embedding import VectorLike
@@ -65,9 +64,9 @@ def by_id(asked: int, found: int = 0) -> Lookup:
 async def forgotten(
     store: InMemoryStore, index: FixedIndex, selector: Selector = ONE
 ) -> dict[str, StoreReceipt]:
-    spaces = VectorSpaces(VectorSpace.of(FakeEmbedder(), index))
+    space = VectorSpace.of(FakeEmbedder(), index)
     words, graph = InMemoryWords(store), InMemoryGraph()
-    eraser = Eraser(store, words, spaces, graph, FixedConsistency())
+    eraser = Eraser(store, words, space, graph, FixedConsistency())
     result = await eraser.forget(TENANT, selector, Deadline.after(5))
     return {receipt.store: receipt for receipt in result.receipts}
 

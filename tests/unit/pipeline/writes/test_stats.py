@@ -14,7 +14,6 @@ from serving.domain.breaker import FAILURES, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import StoreUnavailableError
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.index.vector_spaces import VectorSpaces
 from serving.pipeline.writes import stats
 from serving.pipeline.writes.stats import UNKNOWN_COUNT, Observer
 from serving.ports.memory_store import TenantCounts
@@ -49,7 +48,7 @@ def observer(
         about=fakes(),
         catalog=fakes(tenant_counts=tenant_counts or returns(COUNTS), dead_letters=returns([])),
         log=fakes(status=status or returns([])),
-        spaces=VectorSpaces(VectorSpace.of(embedder, index)),
+        space=VectorSpace.of(embedder, index),
         graph=fakes(count_entities=count_entities),
         breakers=breakers,
     )
