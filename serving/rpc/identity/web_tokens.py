@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jwt
 
@@ -21,9 +19,6 @@ REFRESH_S = 60.0
 FETCH_TIMEOUT_S = 5.0
 MAX_TOKEN_BYTES = 8192
 ALL_TENANTS = "*"
-_REMEMBERED = 4096
-_REMEMBERED_S = 5.0
-"""How long a verified token is not verified again: a key that is removed counts until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +31,6 @@ class TokenRules:
     roles_claim: str
 
 
-class _Verified(NamedTuple):
-    caller: Caller
-    until: float
-
-
 class WebTokens:
     """Verifies tokens.
 
@@ -48,21 +38,12 @@ class WebTokens:
         read_keys: Reads the public keys. It is called every `REFRESH_S`, and for no token; if it
             fails, the last keys stay in use.
         rules: What a token must say.
-        clock: The seconds since 1970.
     """
 
-    def __init__(
-        self,
-        read_keys: Callable[[], Sequence[jwt.PyJWK]],
-        rules: TokenRules,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, read_keys: Callable[[], Sequence[jwt.PyJWK]], rules: TokenRules) -> None:
         self._read_keys = read_keys
         self._rules = rules
-        self._clock = clock
         self._keys: dict[str | None, jwt.PyJWK] = {}
-        self._verified: OrderedDict[str, _Verified] = OrderedDict()
 
     def verify(self, text: str) -> Caller:
         """The caller of a token.
@@ -71,15 +52,9 @@ class WebTokens:
             UnauthenticatedError: The token is malformed, expired, or not signed by a known key.
             PermissionDeniedError: It names no tenant or no role.
         """
-        known = self._verified.get(text)
-        if known is not None and self._clock() < known.until:
-            return known.caller
         if len(text) > MAX_TOKEN_BYTES:
             raise UnauthenticatedError(f"the token is longer than {MAX_TOKEN_BYTES} bytes")
-        claims = self._claims(text)
-        caller = self._caller(claims)
-        self._remember(text, _Verified(caller, min(self._clock() + _REMEMBERED_S, claims["exp"])))
-        return caller
+        return self._caller(self._claims(text))
 
     async def refresh(self) -> None:
         """Reads the public keys.
@@ -124,12 +99,6 @@ class WebTokens:
             roles=frozenset(map(Role, roles)),
             tenants=None if ALL_TENANTS in tenants else frozenset(map(TenantName, tenants)),
         )
-
-    def _remember(self, text: str, verified: _Verified) -> None:
-        self._verified[text] = verified
-        self._verified.move_to_end(text)
-        if len(self._verified) > _REMEMBERED:
-            self._verified.popitem(last=False)
 
 
 def _texts(claim: object) -> Sequence[str]:
