@@ -112,7 +112,6 @@ async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | No
         return
     async with QueuedReranker(
         partial(_cross_encoder, reranker.model, settings),
-        load_at_start=reranker.load == "start",
         watch=watch_over("reranker", reranker.device),
     ) as queued:
         yield queued

@@ -35,7 +35,6 @@ async def open_postgres(settings: Settings) -> AsyncIterator[Postgres]:
         dsn,
         work_connections=settings.postgres.write_connections,
         search_connections=settings.postgres.search_connections,
-        search_timeout_s=settings.postgres.search_timeout.total_seconds(),
     )
     async with postgres, in_background(_migrate_when_reachable(dsn)):
         yield postgres

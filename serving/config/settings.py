@@ -56,10 +56,6 @@ class PostgresSettings(_Section):
         description="Connections for reads; increase it only if PostgreSQL has idle cores.",
     )
     write_connections: int = Field(default=4, ge=1, le=100, description="Connections for writes.")
-    search_timeout: timedelta = Field(
-        default=timedelta(seconds=2),
-        description="The maximum duration of a search statement, independent of the time budget.",
-    )
 
 
 class Neo4jSettings(_Section):
@@ -249,12 +245,8 @@ class RerankerSettings(_Section):
         "install-rerank` installs. Or a Hugging Face id or a folder: a BERT or XLM-R with one "
         "output, such as cross-encoder/ms-marco-MiniLM-L6-v2 or BAAI/bge-reranker-v2-m3, or a "
         "Qwen3-Reranker. "
-        "Unset: no reranker; the hits of such profiles keep their order and are labelled.",
-    )
-    load: Literal["first_use", "start"] = Field(
-        default="first_use",
-        description="When the model is loaded; until then hits keep their order. `first_use` needs "
-        "no memory while no profile reranks; with `start` the first callers do not wait.",
+        "Unset: no reranker; the hits of such profiles keep their order and are labelled, as they "
+        "are until the model is loaded.",
     )
     device: str = Field(default="cpu", description="The torch device, such as `cuda`.")
     precision: Precision = Field(

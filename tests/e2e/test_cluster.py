@@ -143,7 +143,7 @@ def test_service_without_environment_uses_rays_proxy(cluster: Cluster) -> None:
 @started("without")
 @pytest.mark.timeout(300)
 def test_missing_reranker_is_reported_and_counted(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.deploy("single", reranker={"model": str(tmp_path / "gone"), "load": "start"})
+    cluster.deploy("single", reranker={"model": str(tmp_path / "gone")})
 
     with new_client(cluster) as memory:
         usual = store_and_ask(memory)

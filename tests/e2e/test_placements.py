@@ -103,7 +103,6 @@ def models(
         "TRIVIUM_NEO4J__URI": neo4j_uri,
         "TRIVIUM_EMBEDDER__MODEL": str(tiny_qwen3.folder),
         "TRIVIUM_RERANKER__MODEL": str(tiny_qwen3_reranker),
-        "TRIVIUM_RERANKER__LOAD": "start",
     }
 
 

@@ -90,7 +90,7 @@ async def test_logits_of_a_replica_are_those_of_transformers(
     folder: Path = request.getfixturevalue(f"tiny_{kind}_reranker")
     forward = language_model_forward if kind == "qwen3" else classifier_forward
     logit = forward(open_checkpoint(str(folder)))
-    handle = run(Reranker, {"reranker": {"model": str(folder), "load": "start"}})
+    handle = run(Reranker, {"reranker": {"model": str(folder)}})
     reranker = Remote[RerankerPort](handle, "reranker").port
 
     for texts in (TEXTS, TEXTS[::-1], TEXTS[:1]):

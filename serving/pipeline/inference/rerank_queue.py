@@ -1,4 +1,4 @@
-"""The queue of a cross-encoder, which is loaded on demand.
+"""The queue of a cross-encoder, which is loaded in the background.
 
 A call is tokenized on arrival, in a separate thread, so that its time can be predicted before the
 model runs: a call that would be answered too late is rejected at once.
@@ -111,7 +111,6 @@ class RerankQueue:
         self,
         load: Callable[[], CrossEncoder],
         *,
-        load_at_start: bool,
         retry_after_s: float,
         watch: Watch = nullcontext,
         clock: Callable[[], float] = time.monotonic,
@@ -126,7 +125,7 @@ class RerankQueue:
         self._lock = threading.Lock()
         """Guards the state of the model, and removal from `_waiting`."""
         self._cross_encoder: CrossEncoder | None = None
-        self._is_loading = load_at_start
+        self._is_loading = True
         self._why_not = LOADING
         self._retry_at = -math.inf
 

@@ -39,7 +39,6 @@ class QueuedReranker:
     Args:
         load: Makes the cross-encoder; takes seconds or minutes. If it raises `DependencyError`,
             callers see its reason.
-        load_at_start: Whether to load now, or at the first call.
         max_waiting: The most queued calls, without the one being scored.
         retry_after_s: The pause after a failed load.
         watch: Entered around each use of the model's device.
@@ -50,7 +49,6 @@ class QueuedReranker:
         self,
         load: Callable[[], CrossEncoder],
         *,
-        load_at_start: bool = False,
         max_waiting: int = MAX_WAITING,
         retry_after_s: float = RETRY_AFTER_S,
         watch: Watch = nullcontext,
@@ -59,7 +57,6 @@ class QueuedReranker:
         self._max_waiting = max_waiting
         self._queue = RerankQueue(
             load,
-            load_at_start=load_at_start,
             retry_after_s=retry_after_s,
             watch=watch,
             clock=clock,

@@ -263,7 +263,7 @@ async def test_without_a_model_there_is_no_reranker() -> None:
 
 
 async def test_the_model_that_is_named_is_the_one_that_reranks(tiny_bert_reranker: Path) -> None:
-    named = {"model": str(tiny_bert_reranker), "load": "start"}
+    named = {"model": str(tiny_bert_reranker)}
     alone = TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)))
 
     async with open_reranker(load_settings({"reranker": named})) as reranker:
@@ -275,7 +275,7 @@ async def test_the_model_that_is_named_is_the_one_that_reranks(tiny_bert_reranke
 
 
 async def test_missing_reranker_does_not_fail_the_start(tmp_path: Path) -> None:
-    named = {"model": str(tmp_path), "load": "start"}
+    named = {"model": str(tmp_path)}
 
     async with open_reranker(load_settings({"reranker": named})) as reranker:
         assert reranker is not None

@@ -180,7 +180,7 @@ async def test_an_index_watches_each_use_of_its_engines_device(
 async def test_lost_reranker_device_keeps_the_order_of_hits() -> None:
     device = Device()
     async with QueuedReranker(
-        lambda: CrossEncoderOnDevice(device), load_at_start=True, watch=device.watch("reranker")
+        lambda: CrossEncoderOnDevice(device), watch=device.watch("reranker")
     ) as reranker:
         await settled(reranker)
         device.fault = StickyError()

@@ -55,9 +55,7 @@ async def loaded(
 ) -> AsyncIterator[QueuedReranker]:
     """A reranker whose model is there, and was not used yet."""
     loads = ScriptedLoad(cross_encoder)
-    async with QueuedReranker(
-        loads, load_at_start=True, max_waiting=max_waiting, clock=clock
-    ) as reranker:
+    async with QueuedReranker(loads, max_waiting=max_waiting, clock=clock) as reranker:
         loads.gate.release()
         await settled(reranker)
         yield reranker
@@ -102,33 +100,18 @@ async def test_texts_fitting_the_device_are_a_single_batch() -> None:
 
 
 async def test_no_texts_need_no_model() -> None:
-    loads = ScriptedLoad()
+    loads = ScriptedLoad(NO_WEIGHTS)
+    loads.gate.release()
     async with QueuedReranker(loads) as reranker:
         assert await reranker.rerank("goa", [], soon()) == []
-        assert loads.times == 0
 
 
 # ---------------------------------------------------------------- loading
 
 
-async def test_the_model_is_loaded_when_the_first_call_comes() -> None:
+async def test_model_is_loaded_at_start() -> None:
     loads = ScriptedLoad(FakeCrossEncoder())
     async with QueuedReranker(loads) as reranker:
-        assert loads.times == 0
-
-        with pytest.raises(NotReadyError, match=LOADING):
-            await reranker.rerank("goa", ["goa"], soon())
-        await loads.gate.entered()
-        loads.gate.release()
-        await settled(reranker)
-
-        assert await why_not(reranker) == ""
-        assert loads.times == 1
-
-
-async def test_model_is_loaded_at_start_if_configured() -> None:
-    loads = ScriptedLoad(FakeCrossEncoder())
-    async with QueuedReranker(loads, load_at_start=True) as reranker:
         await loads.gate.entered()
         loads.gate.release()
         await settled(reranker)
@@ -138,7 +121,7 @@ async def test_model_is_loaded_at_start_if_configured() -> None:
 
 async def test_calls_during_loading_are_rejected_at_once() -> None:
     loads = ScriptedLoad(FakeCrossEncoder())
-    async with QueuedReranker(loads, load_at_start=True) as reranker:
+    async with QueuedReranker(loads) as reranker:
         await loads.gate.entered()
 
         assert [await why_not(reranker) for _ in range(3)] == [LOADING] * 3
@@ -160,7 +143,7 @@ async def test_missing_model_is_reported_with_its_reason(
     loads = ScriptedLoad(failure)
     loads.gate.release()
     with caplog.at_level(logging.INFO):
-        async with QueuedReranker(loads, load_at_start=True) as reranker:
+        async with QueuedReranker(loads) as reranker:
             await settled(reranker)
 
             assert await why_not(reranker) == told
@@ -171,9 +154,7 @@ async def test_failed_load_is_retried_after_a_pause() -> None:
     now = 0.0
     loads = ScriptedLoad(NO_WEIGHTS, FakeCrossEncoder())
     loads.gate.release(2)
-    async with QueuedReranker(
-        loads, load_at_start=True, retry_after_s=60, clock=lambda: now
-    ) as reranker:
+    async with QueuedReranker(loads, retry_after_s=60, clock=lambda: now) as reranker:
         await settled(reranker)
 
         now = 59.0
@@ -275,7 +256,7 @@ async def test_a_cancelled_call_stops_before_its_next_step() -> None:
 
 
 def test_no_call_begins_before_it_is_tokenized() -> None:
-    queue = RerankQueue(FakeCrossEncoder, load_at_start=True, retry_after_s=60)
+    queue = RerankQueue(FakeCrossEncoder, retry_after_s=60)
     queue.step()
     gone, next_ = (Call("goa", ["goa"], soon()) for _ in range(2))
     queue.add(gone)
