@@ -26,9 +26,6 @@ class OpenTelemetryTracer:
 
     The sampler is that of `OTEL_TRACES_SAMPLER`: by default the decision of the caller counts, and
     all calls without a caller's trace are recorded.
-
-    Args:
-        exporter: Where spans are sent.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
@@ -45,7 +42,6 @@ class OpenTelemetryTracer:
         return _Trace(self._tracer, span)
 
     def close(self) -> None:
-        """Sends what is left."""
         self._provider.shutdown()
 
 

@@ -37,11 +37,6 @@ class Tally:
 def run(settings: Settings, *, dry_run: bool, failed: bool) -> None:
     """Extracts until no turn waits, and shows the progress; ends early by Ctrl-C.
 
-    Args:
-        settings: The settings.
-        dry_run: Only estimate the cost; no extractor is asked.
-        failed: Read the turns again that failed before.
-
     Raises:
         click.ClickException: No extractor is named, or PostgreSQL cannot be reached.
     """

@@ -19,11 +19,6 @@ from serving.pipeline.writes.ingest import mention_of
 def run(settings: Settings, *, tenant: str, time_zone: str) -> None:
     """Reads the segments of a tenant, or of all, and says how many speak of another time now.
 
-    Args:
-        settings: The settings.
-        tenant: The tenant; empty for all.
-        time_zone: Where their turns were said, an IANA name; empty means UTC.
-
     Raises:
         click.ClickException: There is no such zone, or PostgreSQL cannot be reached.
     """

@@ -37,10 +37,6 @@ def cap_gpu_memory(share: float, cuda: Any = None) -> None:
     Ray places replicas whose shares fit onto one GPU but does not limit their memory. The cap
     applies to torch's allocations; the CUDA context of each process, about half a GiB, is not
     included. A replica with a whole GPU, or none, is not capped.
-
-    Args:
-        share: From 0 to 1.
-        cuda: The module `torch.cuda`, which is the default.
     """
     if not 0 < share < 1:
         return

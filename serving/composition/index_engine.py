@@ -58,11 +58,6 @@ def engine_maker(
     Loads the library of inverted lists only if it may be needed. On a GPU that takes seconds, since
     all kernels are compiled before the first search.
 
-    Args:
-        settings: Those of the index.
-        dimension: The dimension of all vectors.
-        gpus: The GPUs; by default those of this machine.
-
     Raises:
         DependencyError: The device does not exist, or lists are required and unavailable.
     """

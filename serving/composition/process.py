@@ -58,12 +58,7 @@ EXIT_CODE = 70
 
 
 def watch_over(name: str, device: str) -> Watch:
-    """Makes a watch that ends this process when the device is lost.
-
-    Args:
-        name: The part that uses the device: "embedder", "index" or "reranker".
-        device: The device, as torch names it.
-    """
+    """Makes a watch that ends this process when the device is lost."""
     return DeviceWatch(name, lambda _: not device_works(device), end_process_soon).over
 
 

@@ -93,14 +93,6 @@ async def running_service(
     """Runs the service; parts that are not given run in this process.
 
     It starts even if PostgreSQL or Neo4j is down, and recovers when they are up.
-
-    Args:
-        settings: The settings.
-        recorder: Where metrics go.
-        space: What embeds and searches in other processes.
-        reranker: A reranker in another process.
-        projecting: Whether the projector runs in this process.
-        warm_up_s: How long to wait for the first answer of every leg.
     """
     recorder = recorder or NoRecorder()
     async with AsyncExitStack() as stack:

@@ -41,7 +41,6 @@ class Exposed:
     _ports: Mapping[str, object]
 
     async def call(self, port: str, method: str, *arguments: object, **named: object) -> object:
-        """Calls a method of a port."""
         return await getattr(self._ports[port], method)(*arguments, **named)
 
 
@@ -108,11 +107,7 @@ def _patience(arguments: Sequence[object]) -> float | None:
 
 
 class RemoteEmbedder(Remote[Embedder]):
-    """An `Embedder` of another deployment.
-
-    Args:
-        handle: The deployment.
-    """
+    """An `Embedder` of another deployment."""
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         super().__init__(handle, "embedder")

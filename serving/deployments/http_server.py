@@ -17,9 +17,6 @@ START = "start_asgi_http_server"
 def read_whole_requests(access: Access) -> None:
     """Makes the HTTP server that this replica starts from now on read whole requests first.
 
-    Args:
-        access: Who may send large ones.
-
     Raises:
         RuntimeError: This version of Ray is not supported.
     """

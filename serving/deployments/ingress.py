@@ -116,7 +116,6 @@ class Fusion(Replica, TriviumService):
         read_whole_requests(self.access)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
-        """What answers HTTP."""
         return asgi_application(
             self,
             cors_origins=self._settings.http.cors_origins,

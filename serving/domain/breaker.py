@@ -63,13 +63,7 @@ OnChange = Callable[[str, BreakerState], None]
 
 
 class Breaker:
-    """The breaker of one dependency.
-
-    Args:
-        name: Of the dependency.
-        on_change: Called with the name and the new state.
-        clock: In seconds.
-    """
+    """The breaker of one dependency."""
 
     def __init__(
         self,
@@ -191,7 +185,6 @@ class Breaker:
 
     @property
     def _is_due(self) -> bool:
-        """Whether the next call is a probe."""
         return self._state is BreakerState.OPEN and self._clock() >= self._open_until
 
     def _min_patience_s(self) -> float:

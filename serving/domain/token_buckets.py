@@ -19,12 +19,7 @@ BURST_S = 1.0
 
 
 class TokenBuckets:
-    """The buckets of all tenants.
-
-    Args:
-        per_second: The calls of a tenant; None for any number.
-        clock: In seconds.
-    """
+    """The buckets of all tenants."""
 
     def __init__(
         self, per_second: float | None = None, clock: Callable[[], float] = time.monotonic

@@ -93,13 +93,7 @@ class _Device:
 
 
 class CuvsLists:
-    """`InvertedLists` in an IVF-Flat index of cuVS.
-
-    Args:
-        device: Where they are.
-        index: The trained index, without rows.
-        n_lists: Of the index.
-    """
+    """`InvertedLists` in an IVF-Flat index of cuVS."""
 
     def __init__(self, device: _Device, index: Any, n_lists: int) -> None:
         self._device = device
@@ -185,9 +179,6 @@ class _Filter:
 
 class CuvsLibrary:
     """A `ListsLibrary` of `CuvsLists`.
-
-    Args:
-        device: Of all lists.
 
     Raises:
         ListsError: cuVS is not installed.

@@ -60,12 +60,6 @@ class Graph(Protocol):
         mentions add nothing, nor do those that the question names (`domain.text.names_entity`),
         which other legs follow. A seed is found only by another seed.
 
-        Args:
-            query: The question; all candidates pass its scope.
-            seeds: Segments, best first; facts are ignored.
-            depth: The most candidates.
-            deadline: When to give up.
-
         Returns:
             Segments, best first, each with the entities that it shares.
         """

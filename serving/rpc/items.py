@@ -100,14 +100,7 @@ def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: da
 def to_given_vector(
     check: Checker, field: str, message: segment_pb2.Segment, model: EmbeddingModel
 ) -> Vector | None:
-    """Reads the vector that comes with a segment; None without a valid one.
-
-    Args:
-        check: Gets the violations.
-        field: The path of the segment.
-        message: The segment.
-        model: The model of the service.
-    """
+    """Reads the vector that comes with a segment; None without a valid one."""
     if not message.HasField("embedding"):
         return None
     field = f"{field}.embedding"

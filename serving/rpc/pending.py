@@ -26,11 +26,7 @@ FIRST = 0
 
 
 class PendingCalls:
-    """The calls that are open, without those in a method.
-
-    Args:
-        clock: In seconds.
-    """
+    """The calls that are open, without those in a method."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -27,11 +27,7 @@ class LegActivity:
 
 
 class RecentLegs:
-    """Keeps the state and latency of each leg of the last answers of this replica.
-
-    Args:
-        clock: The time in seconds, which never goes back.
-    """
+    """Keeps the state and latency of each leg of the last answers of this replica."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

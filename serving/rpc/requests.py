@@ -109,13 +109,7 @@ def has_vectors(request: IngestMessage) -> bool:
 def to_ingest_call(
     request: IngestMessage, now: datetime, model: EmbeddingModel | None = None
 ) -> IngestCall:
-    """Reads a batch; invalid items go to `rejected`.
-
-    Args:
-        request: The batch.
-        now: The time of items without one.
-        model: The model of the service, if the batch has vectors.
-    """
+    """Reads a batch; invalid items go to `rejected`."""
     with Checker() as check:
         tenant = check.tenant(request.tenant)
         check.text("text_search_config", request.text_search_config, 63)

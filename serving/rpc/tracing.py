@@ -36,14 +36,7 @@ _STEPS: ContextVar[list[Step] | None] = ContextVar("steps_of_call", default=None
 def traced(
     tracer: Tracer | None, method: str, context: CallMetadata, logged: dict[str, object]
 ) -> Iterator[None]:
-    """Traces a call, and adds its trace id to what is logged of it; nothing without a tracer.
-
-    Args:
-        tracer: Where the trace goes.
-        method: The name of the RPC.
-        context: Has the caller's trace.
-        logged: What is logged of the call, which has its code afterwards.
-    """
+    """Traces a call, and adds its trace id to what is logged of it; nothing without a tracer."""
     if tracer is None:
         yield
         return

@@ -62,7 +62,6 @@ class PublishedModel:
 
     @property
     def folder_name(self) -> str:
-        """The name of its folder in the cache."""
         return f"{self.stem}-{self.jar.version}"
 
 

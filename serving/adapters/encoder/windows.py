@@ -43,12 +43,7 @@ class WindowTokenizer:
 
 
 class WindowEncoder:
-    """The part of a `TextEncoder` that does not depend on the runtime.
-
-    Args:
-        checkpoint: What to run.
-        model: What it makes; the checkpoint's own if not given.
-    """
+    """The part of a `TextEncoder` that does not depend on the runtime."""
 
     def __init__(self, checkpoint: EncoderCheckpoint, model: EmbeddingModel | None = None) -> None:
         self._checkpoint = checkpoint
@@ -66,13 +61,7 @@ class WindowEncoder:
 
 
 class HostEncoder(WindowEncoder, ABC):
-    """A `TextEncoder` that computes on the CPU, with vectors as arrays.
-
-    Args:
-        checkpoint: What to run.
-        padded_tokens: The token budget of a pass, padding included.
-        model: What it makes; the checkpoint's own if not given.
-    """
+    """A `TextEncoder` that computes on the CPU, with vectors as arrays."""
 
     def __init__(
         self,

@@ -31,10 +31,6 @@ async def retry_once_if_lost(
     """Repeats an attempt at once if the connection was lost.
 
     A connection pooled before Neo4j went away reports its loss only when it is used.
-
-    Args:
-        attempt: Called once or twice.
-        on_loss: Called between the attempts.
     """
     try:
         return await attempt()

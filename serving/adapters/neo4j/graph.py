@@ -74,9 +74,6 @@ class Neo4jGraph:
     """Segments, facts and entities in Neo4j 5.
 
     Connects at the first call. After an outage of Neo4j the next call reconnects.
-
-    Args:
-        settings: How to connect.
     """
 
     def __init__(self, settings: Neo4jSettings) -> None:

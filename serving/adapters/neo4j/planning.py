@@ -19,9 +19,6 @@ class BackgroundPlanning:
     """Plans searches one after another in a background task.
 
     A failure is logged; the first caller of that search then waits for its plan.
-
-    Args:
-        plan: Makes Neo4j plan a search.
     """
 
     def __init__(self, plan: PlanSearch) -> None:

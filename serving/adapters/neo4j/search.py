@@ -72,7 +72,6 @@ class Search:
 
     @property
     def statement(self) -> LiteralString:
-        """The Cypher of this walk."""
         to_facts = self.yields is Yields.FACTS
         if self.is_default:
             return walks.FIND_FACTS if to_facts else walks.FIND_SEGMENTS

@@ -90,7 +90,6 @@ def _walks(*, custom: bool) -> str:
 
 
 def _second_hop(*, custom: bool) -> str:
-    """The second hop from each of the `walks`."""
     accepted = followed("onward", "second", "end") if custom else held("second")
     as_far = " AND $given.hops > 1" if custom else ""
     return f"""

@@ -88,15 +88,7 @@ RESPONSE_FORMAT = {
 
 
 class ApiExtractor:
-    """Extracts by a model of another service.
-
-    Args:
-        session: The HTTP client.
-        url: The base address of the API, such as `https://host/v1`.
-        model: The name of the model.
-        timeout_s: The time limit of a request.
-        max_tokens: The most tokens of an answer.
-    """
+    """Extracts by a model of another service."""
 
     def __init__(
         self,

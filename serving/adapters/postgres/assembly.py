@@ -64,7 +64,6 @@ class Postgres:
         self.access_keys = PostgresAccessKeys(self.database)
 
     def feed_of(self, shard: Shard) -> PostgresIndexFeed:
-        """The feed of an index of one shard."""
         return PostgresIndexFeed(self.database, self.notifications, shard)
 
     async def open(self) -> None:

@@ -75,7 +75,6 @@ class IndexRule:
         return max(1, min(wanted, rows // self.min_rows_per_list))
 
     def is_tail_full(self, tail: int, n_lists: int) -> bool:
-        """Whether the rows of the tail are added to the lists."""
         return tail >= max(self.min_tail, n_lists)
 
     def rebuild_reason(

@@ -170,7 +170,6 @@ def to_form(data: Mapping[str, Any]) -> ProfileForm:
 
 
 def _fault(error: Mapping[str, Any]) -> Fault:
-    """Converts an error of pydantic."""
     path = ".".join(str(part) for part in error["loc"] if part != "[key]")
     own = error["type"] == "value_error"
     return Fault(path, str(error["ctx"]["error"]) if own else error["msg"])

@@ -118,12 +118,7 @@ def words_to_name_by(question: str) -> frozenset[str]:
 
 
 def names_entity(words: frozenset[str], name: str) -> bool:
-    """Whether a question names an entity.
-
-    Args:
-        words: The words of the question, from `words_to_name_by`.
-        name: The entity's name.
-    """
+    """Whether a question names an entity."""
     of_name = words_of_name(name)
     return sum(word in words for word in of_name) >= NAMED_SHARE * len(of_name)
 

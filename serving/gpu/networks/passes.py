@@ -85,11 +85,6 @@ class BucketedPasses:
     shape. The largest batch is run at the start, which proves that it fits and reserves its memory;
     if memory is short, batches are smaller.
 
-    Args:
-        device: Runs the network.
-        plan: The shapes to record.
-        token_budget: The desired token budget.
-
     Raises:
         DeviceMemoryError: Not even the longest window alone fits.
     """
@@ -130,12 +125,6 @@ def open_passes(
     network: Network, width: int, window: int, *, recorded_tokens: int = BUCKET_TOKENS
 ) -> Passes:
     """Prepares a network for its device: recorded shapes on CUDA, none elsewhere.
-
-    Args:
-        network: The network.
-        width: Of its rows.
-        window: The most tokens of a row.
-        recorded_tokens: The most tokens of a recorded shape.
 
     Raises:
         DeviceMemoryError: The longest window does not fit the device.

@@ -20,9 +20,6 @@ class StoredTensors:
     A context manager. The files are memory-mapped while it is open; only tensors that are read
     are copied.
 
-    Args:
-        folder: The folder of the files.
-
     Raises:
         CheckpointError: There are no files, one cannot be read, or two hold the same tensor.
     """

@@ -18,13 +18,7 @@ from serving.ports.reranking import Pair
 
 
 class SequenceClassifier:
-    """A `PairModel` whose one output is the logit.
-
-    Args:
-        checkpoint: What to load.
-        device: As torch names it.
-        precision: Of weights and arithmetic.
-    """
+    """A `PairModel` whose one output is the logit."""
 
     def __init__(self, checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> None:
         self.tokenize = PairTokenizer(checkpoint.folder, checkpoint.window)

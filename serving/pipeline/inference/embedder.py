@@ -94,12 +94,10 @@ class BatchedEmbedder:
 
     @property
     def waiting_queries(self) -> int:
-        """The number of queued questions."""
         return self._questions.waiting
 
     @property
     def waiting_documents(self) -> int:
-        """The number of queued documents."""
         return self._bulk.waiting
 
     async def model(self) -> EmbeddingModel:

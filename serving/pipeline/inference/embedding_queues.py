@@ -142,7 +142,6 @@ class QuestionQueue:
 
     @property
     def waiting(self) -> int:
-        """The number of queued questions."""
         return len(self._queue)
 
     @property
@@ -150,7 +149,6 @@ class QuestionQueue:
         return bool(self._queue)
 
     def add(self, question: Question) -> None:
-        """Queues a question."""
         self._queue.append(question)
         self._added += 1
         if self._ahead is not None:
@@ -236,7 +234,6 @@ class Documents:
 
     @property
     def next_text(self) -> str:
-        """The first text that is not tokenized yet."""
         return self.texts[len(self._rows)]
 
     def split_next(self, windows: Sequence[TokenIds]) -> list[_Piece]:
@@ -307,7 +304,6 @@ class DocumentQueue:
         return bool(self._pieces or self._cut_ahead or (self._queue and self._ahead is None))
 
     def add(self, documents: Documents) -> None:
-        """Queues documents."""
         self._queue.append(documents)
         with self._lock:
             self._go_ahead()

@@ -53,12 +53,7 @@ class LatencyModel:
         self._trust = 1.0
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Adds a batch.
-
-        Args:
-            tokens: Its tokens, at least 1.
-            seconds: The time of the whole pass.
-        """
+        """Adds a batch."""
         self._batches = (*self._batches[1 - REMEMBERED :], _Batch(tokens, seconds))
         self._fit = _fit(self._batches)
         self._trust = 1.0

@@ -54,7 +54,6 @@ class Call:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all texts have their logits."""
         return self.is_tokenized and not self._left
 
     @property
@@ -86,7 +85,6 @@ class Call:
         return places, [self._pairs[place] for place in places]
 
     def put(self, places: Sequence[int], logits: Sequence[float]) -> None:
-        """Stores the logits of a batch."""
         for place, logit in zip(places, logits, strict=True):
             self._logits[place] = logit
 
@@ -133,12 +131,10 @@ class RerankQueue:
 
     @property
     def is_loading(self) -> bool:
-        """Whether the model is being loaded."""
         return self._is_loading
 
     @property
     def waiting(self) -> int:
-        """The number of calls that have not started."""
         return len(self._waiting)
 
     @property
@@ -224,7 +220,6 @@ class RerankQueue:
             self._continue(self._running, self._cross_encoder)
 
     def fail_all(self, error: Exception) -> None:
-        """Fails the calls that are not complete."""
         if self._running is not None:
             fail(self._running.future, error)
         while self._waiting:

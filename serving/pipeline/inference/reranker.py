@@ -82,7 +82,6 @@ class QueuedReranker:
 
     @property
     def is_loading(self) -> bool:
-        """Whether the model is being loaded."""
         return self._queue.is_loading
 
     async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:

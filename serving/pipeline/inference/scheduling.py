@@ -14,12 +14,7 @@ from serving.pipeline.inference.worker import WorkQueue, first_with_work
 
 
 class AlternatingSchedule:
-    """Alternates questions and documents: no question waits for two batches of documents.
-
-    Args:
-        questions: The queue that goes first.
-        documents: The queue that is served in between.
-    """
+    """Alternates questions and documents: no question waits for two batches of documents."""
 
     def __init__(self, questions: QuestionQueue, documents: DocumentQueue) -> None:
         self._questions = questions

@@ -42,11 +42,7 @@ Schedule = Callable[[], WorkQueue | None]
 
 
 class Worker:
-    """Takes one step after another, each of the queue that the schedule chooses.
-
-    Args:
-        name: The name of the thread, and of the part in errors.
-    """
+    """Takes one step after another, each of the queue that the schedule chooses."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -58,12 +54,7 @@ class Worker:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self, *queues: WorkQueue, schedule: Schedule | None = None) -> None:
-        """Starts to serve these queues.
-
-        Args:
-            queues: All queues.
-            schedule: Chooses the next queue; by default the first one that has work.
-        """
+        """Starts to serve these queues."""
         self._queues = queues
         self._schedule = schedule or partial(first_with_work, queues)
         self._thread.start()

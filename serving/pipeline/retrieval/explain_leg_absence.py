@@ -77,13 +77,6 @@ class LegAbsenceExplainer:
     ) -> tuple[LegAbsence, ...]:
         """Explains, for each leg in the profile's order, how an item fared.
 
-        Args:
-            query: The query.
-            profile: Its profile.
-            row: The item.
-            results: The legs' results of the retrieval.
-            deadline: When to stop running legs.
-
         Raises:
             StoreUnavailableError: A leg could not reach PostgreSQL.
         """

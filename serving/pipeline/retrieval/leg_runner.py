@@ -98,13 +98,7 @@ class LegResult:
 
 
 class LegRunner:
-    """Runs the legs of a profile.
-
-    Args:
-        legs: By name.
-        consistency: Knows what the projections lack.
-        breakers: By dependency; one that is not given has none.
-    """
+    """Runs the legs of a profile."""
 
     def __init__(
         self,

@@ -115,7 +115,6 @@ class Ordering:
 
     @property
     def tenant(self) -> TenantName:
-        """The tenant whose rows are read."""
         return self.scope.tenant
 
     # ------------------------------------------------------------ reading rows
@@ -217,11 +216,7 @@ class Ordering:
         self._hits = [*sorted(reranked, key=self._place), *coarse]
 
     def mark_coarse(self, stage: Stage) -> None:
-        """Marks all hits as not reranked: the coarse order stands.
-
-        Args:
-            stage: COARSE or COARSE_FALLBACK.
-        """
+        """Marks all hits as not reranked: the coarse order stands."""
         self._hits = [replace(hit, stage=stage) for hit in self._hits]
 
     def _scale(self) -> float:
@@ -378,7 +373,6 @@ def _with_reserved(hits: Sequence[Hit], profile: Profile) -> tuple[list[Hit], di
 
 
 def _best_of(leg: str, count: int, hits: Sequence[Hit]) -> list[ItemId]:
-    """Returns a leg's best hits."""
     ranks = {
         hit.item.item: term.rank for hit in hits for term in hit.ledger.leg_terms if term.leg == leg
     }

@@ -49,9 +49,6 @@ class RerankStage:
 
     The reranker itself predicts the time of a call, since it knows its tokens. This stage only
     ensures that a reranker which did not answer at all is not called again with as little time.
-
-    Args:
-        reranker: None if the service has none.
     """
 
     def __init__(self, reranker: Reranker | None) -> None:

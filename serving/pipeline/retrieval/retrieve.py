@@ -12,13 +12,7 @@ from serving.ports.access import AccessLog
 
 
 class Retriever:
-    """Answers admitted queries.
-
-    Args:
-        steps: How an answer is made.
-        access: Records which items were shown.
-        admission: Decides what is answered; None for the usual one.
-    """
+    """Answers admitted queries."""
 
     def __init__(
         self, steps: RetrievalSteps, access: AccessLog, admission: Admission | None = None

@@ -108,18 +108,7 @@ class Traced:
 
 
 class RetrievalSteps:
-    """The steps of an answer, which answers and traces share.
-
-    Args:
-        legs: Runs the legs.
-        space: Embeds the query, and searches near it.
-        store: Has the rows of candidates.
-        access: Knows how often an item was shown.
-        dates: Reads the times that a query names.
-        names: Corrects misspelt names; None for no correction.
-        reranker: None for none.
-        store_breaker: The breaker of reading rows.
-    """
+    """The steps of an answer, which answers and traces share."""
 
     def __init__(
         self,
@@ -239,7 +228,6 @@ class RetrievalSteps:
     async def with_corrected_names(
         self, query: Query, profile: Profile, deadline: Deadline
     ) -> tuple[Query, tuple[NameCorrection, ...]]:
-        """Returns the query with corrected names, and the corrections."""
         if self._names is None or not profile.resolve_names:
             return query, ()
         return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
@@ -384,7 +372,6 @@ def _suspects(profile: Profile, results: Sequence[LegResult]) -> list[ItemId]:
 
 
 def _depths(profile: Profile) -> dict[str, int]:
-    """The depth of each leg."""
     return {spec.name: spec.depth_for(profile.limit) for spec in profile.legs}
 
 

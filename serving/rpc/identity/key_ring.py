@@ -21,13 +21,7 @@ STALE_S = 5.0
 
 
 class KeyRing:
-    """Verifies keys against the last reading of the store.
-
-    Args:
-        keys: The store.
-        monotonic: A clock in seconds, for the age of the reading.
-        now: The time that the expiry of a key is compared with.
-    """
+    """Verifies keys against the last reading of the store."""
 
     def __init__(
         self,

@@ -73,7 +73,6 @@ class Database:
         await self._search.open()
 
     async def close(self) -> None:
-        """Closes all connections."""
         await self._work.close()
         await self._search.close()
 

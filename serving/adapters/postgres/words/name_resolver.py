@@ -16,13 +16,7 @@ from serving.domain.words.lexemes import asked_lexemes, is_function_word
 
 
 class PostgresNameResolver:
-    """`NameResolver` over names in memory and words in PostgreSQL.
-
-    Args:
-        database: The database with the tenant's words.
-        names: The names that words can resolve to.
-        statistics: Answers for the common words without a query.
-    """
+    """`NameResolver` over names in memory and words in PostgreSQL."""
 
     def __init__(
         self, database: Database, names: KnownNames, statistics: WordStatisticsCache
@@ -93,7 +87,6 @@ def _lexeme(word: str, language: Language) -> str | None:
 
 
 async def _stored(connection: Connection, tenant_id: int, lexemes: Collection[str]) -> set[str]:
-    """The lexemes that occur in a segment of the tenant."""
     if not lexemes:
         return set()
     given = {

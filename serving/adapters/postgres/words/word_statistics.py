@@ -151,7 +151,6 @@ async def estimate_words(connection: Connection, segments: int) -> WordStatistic
 
 
 async def _count_segments(connection: Connection, tenant_id: int, limit: int | None) -> int:
-    """Counts the tenant's segments, up to the limit."""
     (segments,) = await fetch_row(
         connection,
         "SELECT count(*) FROM (SELECT FROM segment "

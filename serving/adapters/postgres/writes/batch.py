@@ -260,7 +260,6 @@ async def _upsert(
 
 
 def _column_values(item: Item, content_hash: bytes, tenant: Tenant) -> dict[str, object]:
-    """The values of `_COLUMN_TYPES`."""
     values = {name: getattr(item, name, None) for name in _COLUMN_TYPES[item.item.kind]}
     values |= {"content_hash": content_hash, "text_hash": text_hash(item)}
     if isinstance(item, Segment):

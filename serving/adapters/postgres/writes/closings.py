@@ -85,7 +85,6 @@ async def refresh_closings(
 async def _read_closers(
     connection: Connection, tenant: Tenant, facts: Sequence[Fact]
 ) -> list[Fact]:
-    """The facts that may close one of these."""
     first: dict[Topic, datetime] = {}
     for fact in facts:
         topic = topic_of(fact)

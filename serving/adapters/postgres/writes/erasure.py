@@ -170,7 +170,6 @@ def _named(selector: Selector, kind: ItemKind) -> set[str]:
 
 
 async def _lock_segments(connection: Connection, tenant: Tenant, selector: Selector) -> list[_Row]:
-    """Locks the selected segments."""
     conditions = _segment_conditions(selector)
     cursor = await connection.execute(
         f"""

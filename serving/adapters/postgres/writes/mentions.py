@@ -21,11 +21,6 @@ async def read_mentions_again(
 
     Nothing else of a segment changes, so it is not logged as written.
 
-    Args:
-        database: PostgreSQL.
-        tenant: The tenant.
-        mention_of: Reads the time in a text that was said at a time; None if it names none.
-
     Returns:
         How many segments speak of another time than was stored.
     """

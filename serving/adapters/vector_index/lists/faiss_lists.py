@@ -125,11 +125,7 @@ class FaissLists:
 
 
 class FaissLibrary:
-    """A `ListsLibrary` of `FaissLists`.
-
-    Args:
-        threads: For training and for adding rows, which run during searches.
-    """
+    """A `ListsLibrary` of `FaissLists`."""
 
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads

@@ -50,11 +50,6 @@ def nearest_on_device(
 
     They are those of `nearest_in_lists`: searches of the same rows are launched as one, and those
     that found too little are searched again, with all rows or more of the best.
-
-    Args:
-        sought: The searches.
-        max_scanned_rows: Up to this many allowed rows are scanned, even if they are in lists.
-        device: Of the rows, as torch names it.
     """
     found: list[list[ScoredRow]] = [[] for _ in sought]
     waiting: defaultdict[_Plan, list[int]] = defaultdict(list)

@@ -161,7 +161,6 @@ class TenantRows:
         self.publish(tenant)
 
     def partitions(self) -> list[tuple[PartitionName, Partition]]:
-        """All partitions that searches read, by name."""
         with self.writing:
             return [
                 ((tenant, kind), partition)

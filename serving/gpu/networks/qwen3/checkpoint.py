@@ -37,13 +37,6 @@ def load_qwen3(
 ) -> Qwen3:
     """Loads a checkpoint onto a device, one tensor at a time.
 
-    Args:
-        tensors: The checkpoint; may be closed afterwards.
-        architecture: Of the checkpoint.
-        window: The most tokens of a row.
-        device: Where to compute.
-        precision: Of the weights.
-
     Raises:
         CheckpointError: A tensor is missing, unknown or of another shape.
         DeviceMemoryError: The weights do not fit the device.
@@ -101,7 +94,6 @@ class _Reader:
 
 
 def _prefix(tensors: StoredTensors) -> str:
-    """The prefix of the checkpoint's tensor names."""
     return PREFIX if PREFIX + EMBEDDINGS in tensors.names else ""
 
 

@@ -213,7 +213,6 @@ class _Layer:
         stream.addmm_(attended.reshape(len(stream), -1), self._attended)
 
     def feed_forward(self, stream: Tensor) -> None:
-        """Adds the feed-forward block of each token."""
         products = torch.mm(self._normed(stream, self._feed_forward_norm), self._gate_up)
         stream.addmm_(self._steps.gated(with_open_tokens(products)), self._down)
 
@@ -222,13 +221,7 @@ class _Layer:
 
 
 class Qwen3:
-    """Tokens into the last hidden state of each row's last token.
-
-    Args:
-        architecture: Of `weights`.
-        weights: On the device and in the precision of the arithmetic.
-        window: The most tokens of a row.
-    """
+    """Tokens into the last hidden state of each row's last token."""
 
     @torch.inference_mode()
     def __init__(self, architecture: Qwen3Architecture, weights: Qwen3Weights, window: int) -> None:

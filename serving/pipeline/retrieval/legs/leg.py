@@ -137,11 +137,7 @@ class Leg(ABC):
 
 
 def fused_by_rank(found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:
-    """Returns what several legs found, best first, as seeds for another leg.
-
-    Args:
-        found: The candidates of each leg, best first.
-    """
+    """Returns what several legs found, best first, as seeds for another leg."""
     lists = [RankedList(leg, tuple(candidates)) for leg, candidates in found.items()]
     fused = fuse(lists, weights=dict.fromkeys(found, 1.0), rank_constant=SEED_RANK_CONSTANT)
     # The same rank is worth the same in each leg; what the first of the legs found comes first.

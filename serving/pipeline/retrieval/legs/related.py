@@ -82,10 +82,6 @@ def duplicates_of(
     """Returns seeds and candidates with equal scores in every leg: the same text, stored twice.
 
     It is related to itself: one would rank above the other without a reason.
-
-    Args:
-        seeds: The seeds of an expansion.
-        found: The candidates of each of its legs.
     """
     scores = [{each.item: each.score for each in candidates} for candidates in found.values()]
     by_scores: defaultdict[tuple[float | None, ...], set[ItemId]] = defaultdict(set)
