@@ -9,7 +9,8 @@ CREATE INDEX IF NOT EXISTS embedding_previous ON embedding (previous_key)
 CREATE INDEX IF NOT EXISTS segment_turn ON segment (tenant_id, session, event_time, id)
   WHERE session <> '' AND NOT sensitive;
 
--- No vector of a hidden row, nor of a turn after one, whatever a program does.
+-- No vector of a hidden row, nor of a turn after one, whatever a program does. All checks name the
+-- same constraint. Once in a statement, since vectors are stored many at a time.
 CREATE OR REPLACE FUNCTION embedding_of_visible() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (SELECT FROM stored JOIN segment ON segment.key IN (stored.key, stored.previous_key)
@@ -25,7 +26,10 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
+CREATE OR REPLACE TRIGGER embedding_of_visible AFTER INSERT ON embedding
+  REFERENCING NEW TABLE AS stored FOR EACH STATEMENT EXECUTE FUNCTION embedding_of_visible();
 
+-- At the end of a transaction, since a write deletes vectors after it has hidden rows.
 CREATE OR REPLACE FUNCTION hidden_segment_without_embedding() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (SELECT FROM embedding WHERE key = NEW.key OR previous_key = NEW.key)
@@ -37,6 +41,10 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
+DROP TRIGGER IF EXISTS hidden_without_embedding ON segment;
+CREATE CONSTRAINT TRIGGER hidden_without_embedding AFTER INSERT OR UPDATE OF sensitive ON segment
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.sensitive)
+  EXECUTE FUNCTION hidden_segment_without_embedding();
 
 -- An erased or changed turn lives on in no vector of another, whatever a program does. The turns
 -- after it are logged: the projector embeds them with the turn that is before them now.
