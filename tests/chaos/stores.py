@@ -25,7 +25,8 @@ SELECT tenant.name, item.id, item.text, item.key, item.text_hash
 """
 
 VECTORS = f"""
-SELECT item.name, item.id, item.text, item.text_hash = embedding.text_hash, embedding.key
+SELECT item.name, item.id, item.text, item.text_hash = embedding.text_hash, embedding.key,
+       embedding.window_no < 0
   FROM embedding LEFT JOIN ({ITEMS}) AS item USING (key)
 """
 
@@ -51,19 +52,22 @@ async def read_stores(desk: Desk, client: AsyncClient) -> Stores:
             ItemName(tenant, id_): text
             for tenant, id_, text, *_ in connection.execute(ITEMS).fetchall()
         }
-        vectors = [
-            Held(
-                ItemName(tenant or "", id_ or f"vector {key}."),
-                version_in(text) if current else ANOTHER,
-            )
-            for tenant, id_, text, current, key in connection.execute(VECTORS).fetchall()
-        ]
+        rows = connection.execute(VECTORS).fetchall()
+    vectors = [
+        Held(
+            ItemName(tenant or "", id_ or f"vector {key}."),
+            version_in(text) if current else ANOTHER,
+        )
+        for tenant, id_, text, current, key, in_context in rows
+        # A turn has another vector, together with the one before it.
+        if not (in_context and id_)
+    ]
     return {
         POSTGRES: [Held(item, version_in(text)) for item, text in texts.items()],
         "embeddings": vectors,
         "vector_index": [
             *[row for item, text in texts.items() for row in await _found(client, item, text)],
-            *await _surplus(client, len(vectors)),
+            *await _surplus(client, len(rows)),
         ],
         "graph": _graph(desk.neo4j_uri),
     }
