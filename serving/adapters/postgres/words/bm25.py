@@ -9,7 +9,7 @@ from serving.adapters.postgres.words.query_plan import Budget, QueryPlan, WordSt
 from serving.adapters.postgres.words.question_words import PartWeights, QuestionWords, find_segments
 from serving.domain.ranking.ranked_list import Candidate
 
-MAX_SCORED = 4000
+MAX_SCORED = 2000
 """A limit on the rows scored; words that always occur together can exceed any estimate."""
 
 
