@@ -44,6 +44,10 @@ UNSAID_LIKENESS = 0.25
 """The same for a newer statement that says neither that something changed, nor the kind of value
 that is asked for: "The guest wifi is open" is no new password."""
 
+MISSING_WORDS = 2
+"""How many words of the question the older statement has and the newer lacks, from which the newer
+is about another thing: "My boy starts school in August", "Sonia starts a new job in August"."""
+
 MARKED = 3
 """A statement is marked as outdated only by one of the first three: an order that errs costs a
 place, and a mark that errs tells a reader that an answer does not hold."""
@@ -74,12 +78,20 @@ class Arranged:
 
 
 class Statement:
-    """A candidate as this module sees it: its text, when it was said, and its score."""
+    """A candidate as this module sees it.
 
-    def __init__(self, text: str, said: datetime, score: float) -> None:
+    Args:
+        text: What was said.
+        said: When.
+        score: How well it answers.
+        is_near: Whether it was found by its meaning.
+    """
+
+    def __init__(self, text: str, said: datetime, score: float, *, is_near: bool = True) -> None:
         self.text = text
         self.said = said
         self.score = score
+        self.is_near = is_near
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -145,6 +157,13 @@ class Question:
             for number in self._numbers
         )
 
+    def prefers(self, older: Statement, newer: Statement) -> bool:
+        """Whether it asks for what the older statement is about, and not for what the newer is."""
+        if older.is_near and not newer.is_near:
+            return True
+        of_older, of_newer = self.stems & older.stems, self.stems & newer.stems
+        return of_newer < of_older and len(of_older) - len(of_newer) >= MISSING_WORDS
+
     def needs(self, newer: Statement) -> tuple[float, float]:
         """What a newer statement needs to take an older one's place.
 
@@ -182,8 +201,8 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
 
     A newer statement takes the place of an older one if it is short, asks nothing, is about the
     same thing (`Likeness`), and has a large enough share of the older one's score (`NEEDED_SHARE`),
-    unless the question has a number of the older one alone. The older one follows. A question for
-    the past leaves them in place.
+    unless the question has a number of the older one alone, or, where nothing tells of a change,
+    `prefers` the older one. The older one follows. A question for the past leaves them in place.
 
     Args:
         question: What was asked.
@@ -255,6 +274,7 @@ def _outdating(
                 if like >= least
                 and scores[newer] >= share * scores[older]
                 and not asked.names(head[older], statement)
+                and (statement.tells_of_change or not asked.prefers(head[older], statement))
             ]
     return pairs
 

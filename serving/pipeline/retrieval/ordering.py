@@ -36,9 +36,13 @@ from serving.domain.ranking.ledger import (
 from serving.domain.ranking.priors import ImportanceStyle, decay_term, importance_term
 from serving.domain.ranking.profile import Profile, Sort
 from serving.domain.ranking.repeats import newest_first, newest_of_repeats
+from serving.pipeline.retrieval.legs import ContextLeg, DenseLeg, FactsLeg
 
 FACT_KIND = "relationship"
 """The kind under which a fact ages."""
+
+LEGS_BY_MEANING = frozenset({DenseLeg.name, ContextLeg.name, FactsLeg.name})
+"""What these find is near to the question, whatever words it has."""
 
 
 class Stage(StrEnum):
@@ -298,7 +302,7 @@ def _current_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
     # A hit that was not reranked follows those that were, whatever its score.
     scores = accumulate((hit.score for hit in hits[:HEAD]), min)
     statements = [
-        Statement(_text(hit.item), time_of(hit.item), score)
+        Statement(_text(hit.item), time_of(hit.item), score, is_near=_is_near(hit.ledger))
         for hit, score in zip(hits, scores, strict=False)
     ]
     arranged = current_first(question, statements)
@@ -308,6 +312,10 @@ def _current_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
         for place in arranged.order
     ]
     return [*head, *hits[HEAD:]]
+
+
+def _is_near(ledger: Ledger) -> bool:
+    return any(term.leg in LEGS_BY_MEANING for term in ledger.leg_terms)
 
 
 def _diversified(hits: list[Hit], profile: Profile) -> list[Hit]:

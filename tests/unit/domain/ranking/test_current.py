@@ -54,6 +54,44 @@ def test_newer_statement_that_outdates_nothing_stays(
     assert (arranged.order, arranged.outdated_by) == ([0, 1], {})
 
 
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        (
+            "When does my son start school?",
+            "My boy starts school in August.",
+            "My colleague Sonia starts a new job in August.",
+        ),
+        (
+            "Which car does he drive?",
+            "He drives a silver Volvo these days.",
+            "On Sunday my aunt Carla drives to Ghent.",
+        ),
+    ],
+)
+def test_statement_far_from_the_question_outdates_nothing(
+    question: str, older: str, newer: str
+) -> None:
+    found = said((older, 0.9), (newer, 0.5))
+    assert current_first(question, found).order == [1, 0]
+    found[1].is_near = False
+
+    assert current_first(question, found).order == [0, 1]
+
+    found[0].is_near = False  # as where meaning was not searched
+    assert current_first(question, found).order == [1, 0]
+
+
+def test_statement_without_the_asked_words_outdates_nothing() -> None:
+    question = "When is the parents' evening of the school?"
+    older = "The parents' evening is on Thursday at seven, in the school."
+
+    arranged = current_first(question, said((older, 0.9), ("The evening bus is on Sunday.", 0.6)))
+    moved = current_first(question, said((older, 0.9), ("The evening is now on Friday.", 0.6)))
+
+    assert (arranged.order, moved.order) == ([0, 1], [1, 0])
+
+
 def test_newer_statement_of_equal_score_comes_first() -> None:
     assert current_first("When is the dentist?", said((OLD, 1.0), (NEW, 1.0))).order == [1, 0]
 

@@ -406,6 +406,22 @@ async def test_newer_statement_is_a_hit_before_the_older() -> None:
     assert answer.hits[0].score < answer.hits[1].score
 
 
+@pytest.mark.parametrize(("near", "order"), [("old new", ["new", "old"]), ("old", ["old", "new"])])
+async def test_newer_statement_by_words_alone_follows(near: str, order: list[str]) -> None:
+    store = await store_of(
+        segment("old", "My boy starts school in August."),
+        segment("new", "Sonia starts a new job in August.", event_time=NOON + days(1)),
+    )
+    legs = {"lexical": FixedLeg("old new"), "dense": FixedLeg(near)}
+    profile = replace(PLAIN, current_first=True)
+
+    answer = await retriever(store, legs).retrieve(
+        query("When does my son start school?"), profile, soon()
+    )
+
+    assert hit_ids(answer) == order
+
+
 async def test_rearranging_leaves_unreranked_hits_last() -> None:
     store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
     profile = replace(
