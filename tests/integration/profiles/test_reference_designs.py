@@ -20,6 +20,7 @@ from tests.fixtures.shared_service import (
     without,
 )
 from tests.support.answers import aged, by_id, ids, ledger, ranks
+from tests.support.waiting import until_async
 from trivium import (
     AsyncClient,
     Fact,
@@ -246,10 +247,14 @@ async def test_recollection_is_moved_by_what_was_shown(remembering: Remember) ->
     await memory.retrieve(
         "what is in note b?", leg_overrides=without("dense", "facts", "graph"), as_of=NOW, limit=1
     )
-    after = await explained(memory, "recollection", "?!", limit=2)
+
+    async def is_moved() -> bool:
+        after = await explained(memory, "recollection", "?!", limit=2)
+        return ids(after) == ["b", "a"]
 
     assert ids(before) == ["a", "b"]
-    assert ids(after) == ["b", "a"]
+    await until_async(is_moved)  # counts are stored once a second
+    after = await explained(memory, "recollection", "?!", limit=2)
     assert ranks(by_id(after)["b"])["access"] < ranks(by_id(after)["a"])["access"]
 
 
