@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from contextlib import nullcontext
 
 import pytest
 
-from serving.pipeline.index.maintenance import Maintenance
+from serving.pipeline.index.maintenance import NICENESS, Maintenance
 from tests.fakes.meaning import InMemoryIndex
 
 
@@ -53,3 +55,24 @@ def test_a_round_that_fails_is_followed_by_the_next(caplog: pytest.LogCaptureFix
     maintenance.join(10)
 
     assert "index maintenance failed" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities on Linux alone")
+def test_maintenance_gives_way_to_other_threads() -> None:
+    class PriorityEngine(WatchedEngine):
+        niceness: int
+
+        def maintain(self) -> None:
+            self.niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+            super().maintain()
+
+    engine = PriorityEngine()
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    maintenance = Maintenance(engine, every_s=0.001, watch=nullcontext)
+    maintenance.start()
+    assert engine.rounds.acquire(timeout=10)
+    maintenance.end()
+    maintenance.join(10)
+
+    assert engine.niceness == min(19, own + NICENESS)
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
