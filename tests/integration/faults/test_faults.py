@@ -68,13 +68,15 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
         embedder.gate.set()
         late = await memory.retrieve("Who hired Tom?", consistency_token=token)
 
-    assert states(early) == {
+    early_states = states(early)
+    # It starts when dense has given up waiting: what is left may be too short on a busy machine.
+    assert early_states.pop("related") in (LegState.STALE, LegState.TIMED_OUT)
+    assert early_states == {
         "lexical": LegState.OK,
         "dense": LegState.STALE,
         "context": LegState.STALE,
         "facts": LegState.STALE,
         "graph": LegState.OK,
-        "related": LegState.STALE,
         "temporal": LegState.OK,
     }
     assert set(states(late).values()) == {LegState.OK}
