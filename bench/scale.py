@@ -27,6 +27,7 @@ from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Record, Result, find, number, select, table
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import projected
+from bench.reports import plots
 from bench.reports.recording import console, recorded
 from bench.reports.report import figures, head, latency, markdown_table, parameter, table_of, value
 from trivium.aio import AsyncClient
@@ -41,6 +42,8 @@ TOPICS = 2000
 WITHIN_S = 7200.0
 MIB = 2**20
 STORE_LOGS = {"pg_wal", "transactions"}
+REPLICA = "replica Fusion"
+"""All but the proxies and the stores is in it on one machine."""
 
 Take = Callable[[Result], None]
 
@@ -257,6 +260,42 @@ def exponent(records: Sequence[Record], tenant: str, callers: int) -> str:
     return f"{math.log(later / p95) / math.log(larger / size):.2f}"
 
 
+def save_picture(records: Sequence[Record], path: Path) -> None:
+    """Draws the latency and the memory of the replica by the size, both axes logarithmic."""
+    figure = plots.canvas(11, 4.2)
+    asked, taken = figure.subplots(1, 2)
+    shown = (("p50", "one", "-"), ("p95", "one", "-"), ("p50", "small", "--"))
+    for (percentile, tenant, style), colour in zip(shown, plots.COLOURS, strict=False):
+        name = "the tenant" if tenant == "one" else f"a tenant of {SMALL_SEGMENTS}"
+        points = [
+            (number(each, "parameters", "size"), number(each, "latency", f"{percentile}_ms"))
+            for each in select(records, "ask")
+            if (parameter("tenant")(each), parameter("callers")(each)) == (tenant, "1")
+        ]
+        asked.plot(
+            *zip(*points, strict=True),
+            style,
+            color=colour,
+            marker="o",
+            label=f"{name}, {percentile}",
+        )
+    points = [
+        (number(each, "parameters", "size"), number(each, "measured", "memory_mib", REPLICA))
+        for each in select(records, "footprint")
+    ]
+    taken.plot(*zip(*points, strict=True), color=plots.COLOURS[0], marker="o")
+    asked.legend(frameon=False, loc="upper left")
+    heads = ((asked, "Latency, one caller", "ms"), (taken, "Memory of the replica", "MiB"))
+    for axes, title, unit in heads:
+        plots.prepare(axes)
+        axes.grid(axis="y", color=plots.GRID)
+        axes.set(xscale="log", yscale="log", ylabel=unit)
+        plots.name_powers(axes.xaxis)
+        plots.name_powers(axes.yaxis)
+        plots.head(axes, title, "segments of the tenant")
+    plots.save(figure, path)
+
+
 @click.command(context_settings=HELP)
 @data_option
 @click.option(
@@ -291,7 +330,10 @@ def main(
             await measure(data_dir, collection, size, tenants, calls, take)
             await restart(data_dir, size, take, erases=keep is None and size == sizes[-1])
 
-    with recorded("scale", collection, out, summary) as take, contextlib.ExitStack() as stack:
+    with (
+        recorded("scale", collection, out, summary, save_picture) as take,
+        contextlib.ExitStack() as stack,
+    ):
         data_dir = keep or stack.enter_context(fresh_data())
         data_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
         asyncio.run(run(data_dir, take))

@@ -11,6 +11,7 @@ from bench.reports.report import load_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 INK = "#22303c"
@@ -84,9 +85,16 @@ def name_bars(axes: Axes, names: Sequence[str]) -> None:
     axes.invert_yaxis()
 
 
-def _draw_latency(axes: Axes, loads: Sequence[Record]) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+def name_powers(axis: Axis) -> None:
+    """Names 1, 2, 5, 10, ... 1 k, ... on a logarithmic axis."""
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(EngFormatter(sep=""))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _draw_latency(axes: Axes, loads: Sequence[Record]) -> None:
     for load, colour in zip(loads, COLOURS, strict=False):
         curve = cast(Sequence[float], table(load, "measured").get("curve_ms") or ())
         style = "--" if table(load, "parameters").get("loop") == "open" else "-"
@@ -94,9 +102,7 @@ def _draw_latency(axes: Axes, loads: Sequence[Record]) -> None:
         name = f"{load_name(load)}: {per_s:.0f}/s"
         axes.plot(curve, range(1, len(curve) + 1), style, color=colour, label=name, linewidth=2)
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(ScalarFormatter())
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    name_powers(axes.xaxis)
     axes.set_ylim(0, 100)
     axes.set_yticks((50, 95), ("p50", "p95"))
     axes.grid(axis="y", color=GRID)
