@@ -103,10 +103,25 @@ async def lists_built(client: AsyncClient) -> None:
             await asyncio.sleep(5.0)
 
 
+async def stored_segments(client: AsyncClient) -> int:
+    """How many segments the client's tenant has."""
+    counts = (await client.stats(timeout=30)).tenant
+    return 0 if counts is None else counts.segment_count
+
+
+async def fill(connections: Connections, tenants: Sequence[str], texts: Texts) -> None:
+    """Writes the segments of small tenants that an earlier run did not write."""
+    for filled, name in enumerate(tenants, start=1):
+        client = connections.client(name)
+        if (stored := await stored_segments(client)) < SMALL_SEGMENTS:
+            await texts.write(client, stored, SMALL_SEGMENTS)
+        if filled % 100 == 0:
+            console.print(f"{filled} of {len(tenants)} small tenants have their segments")
+
+
 async def grow(client: AsyncClient, texts: Texts, size: int, small_rows: int) -> Result | None:
     """Grows the one tenant to a size; None if an earlier run did."""
-    counts = (await client.stats(timeout=30)).tenant
-    stored = 0 if counts is None else counts.segment_count
+    stored = await stored_segments(client)
     if stored >= size:
         return None
     console.print(f"from {stored:,} to {size:,} segments")
@@ -173,8 +188,7 @@ async def measure(
         client = connections.client(BIG)
         about = (await client.stats(timeout=30)).service
         texts = Texts(collection, about.model_fingerprint, about.dimension)
-        for name in small:
-            await texts.write(connections.client(name), 0, SMALL_SEGMENTS)
+        await fill(connections, small, texts)
         if grown := await grow(client, texts, size, rows - size):
             take(grown)
         await settled(client, rows)
