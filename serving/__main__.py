@@ -184,15 +184,22 @@ def embed() -> None:
 
 
 @main.command()
+@click.option("--tenant", required=True, help="The tenant.")
+@click.argument("zone")
+def time_zone(*, tenant: str, zone: str) -> None:
+    """Set where a tenant's turns are said, for requests that name no time zone."""
+    from serving.commands.time_zone import run
+
+    run(_settings(), tenant=tenant, time_zone=zone)
+
+
+@main.command()
 @click.option("--tenant", default="", help="The tenant.  [default: all]")
-@click.option(
-    "--time-zone", default="", metavar="ZONE", help="Where its turns were said.  [default: UTC]"
-)
-def mentions(*, tenant: str, time_zone: str) -> None:
-    """Read the times that stored turns speak of again, such as "tomorrow"."""
+def mentions(*, tenant: str) -> None:
+    """Read the times that stored turns speak of again, in their tenant's time zone."""
     from serving.commands.mentions import run
 
-    run(_settings(), tenant=tenant, time_zone=time_zone)
+    run(_settings(), tenant=tenant)
 
 
 @main.command()

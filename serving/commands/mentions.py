@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import datetime, tzinfo
+from functools import partial
 
 import click
 
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.verification import PostgresTruth
+from serving.adapters.postgres.tables.tenants import find_tenant
 from serving.adapters.postgres.writes.mentions import Mention, read_mentions_again
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.commands.database import in_database
 from serving.config.settings import Settings
+from serving.domain.items.records import TenantName
+from serving.domain.questions.time_zones import parse_time_zone
 from serving.pipeline.writes.ingest import mention_of
 
 
-def run(settings: Settings, *, tenant: str, time_zone: str) -> None:
+def run(settings: Settings, *, tenant: str) -> None:
     """Reads the segments of a tenant, or of all, and says how many speak of another time now.
 
     Raises:
-        click.ClickException: There is no such zone, or PostgreSQL cannot be reached.
+        click.ClickException: PostgreSQL cannot be reached.
     """
-    try:
-        zone = ZoneInfo(time_zone) if time_zone else UTC
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise click.ClickException(
-            f"{time_zone!r} is no time zone; use a name such as Europe/Lisbon"
-        ) from None
     dates = EnglishDates()
 
-    def read(text: str, said_at: datetime) -> Mention | None:
+    def read_in(zone: tzinfo, text: str, said_at: datetime) -> Mention | None:
         return mention_of(text, said_at.astimezone(zone), dates)
 
     async def work(database: Database) -> None:
         tenants = [tenant] if tenant else await PostgresTruth(database).tenants()
         for name in tenants:
-            changed = await read_mentions_again(database, name, read)
+            async with database.transaction() as connection:
+                found = await find_tenant(connection, TenantName(name))
+            zone = parse_time_zone(found.time_zone if found else "")
+            changed = await read_mentions_again(database, name, partial(read_in, zone))
             click.echo(f"{name}: {changed} segments speak of another time now")
 
     in_database(settings, work)

@@ -219,7 +219,7 @@ def _capitalised(text: str) -> str:
 
 def _day(instant: datetime, query: Query) -> str:
     """A day of the caller, as "Thu 12 November 2026": turns often name days of the week."""
-    local = instant.astimezone(query.time_zone)
+    local = query.local(instant)
     return f"{ENGLISH.weekdays[local.weekday()][:3].capitalize()} {_date(local)}"
 
 
@@ -231,9 +231,9 @@ def _spoken_of(segment: Segment, query: Query) -> str:
     """
     if segment.mentions_from is None or segment.mentions_to is None:
         return ""
-    said = segment.event_time.astimezone(query.time_zone)
-    first = segment.mentions_from.astimezone(query.time_zone)
-    last = (segment.mentions_to - timedelta(microseconds=1)).astimezone(query.time_zone)
+    said = query.local(segment.event_time)
+    first = query.local(segment.mentions_from)
+    last = query.local(segment.mentions_to - timedelta(microseconds=1))
     if first.date() == last.date() == said.date():
         return ""
     if _is_dated(segment.text, first) and _is_dated(segment.text, last):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from typing import Literal, Protocol
 
 from serving.domain.budget import Deadline
@@ -44,7 +44,8 @@ class Batch:
         extracted: Segments whose entities the service found.
         undated: Items whose time the service set.
         given: The vectors that came with segments.
-        time_zone: Where the turns were said, whose days their texts name.
+        time_zone: Where the turns were said, whose days their texts name; None for the tenant's. A
+            write that creates the tenant sets it.
     """
 
     tenant: TenantName
@@ -53,7 +54,7 @@ class Batch:
     extracted: frozenset[ItemId] = frozenset()
     undated: frozenset[ItemId] = frozenset()
     given: GivenVectors | None = None
-    time_zone: tzinfo = UTC
+    time_zone: tzinfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +160,12 @@ class MemoryStore(Protocol):
 
         True may be of a time before all of them were erased.
         """
+
+    def known_time_zone(self, tenant: TenantName) -> tzinfo | None:
+        """Returns what `read_time_zone` returned in the last half minute; None if nothing."""
+
+    async def read_time_zone(self, tenant: TenantName, deadline: Deadline) -> tzinfo:
+        """Returns the zone of requests that name none: UTC, unless the tenant has one."""
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         """Returns the names of the tenant's entities, by `name_key`."""

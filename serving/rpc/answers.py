@@ -67,7 +67,8 @@ def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> retrieval_pb.Ret
 
 def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) -> str:
     names = (name.used for name in retrieval.name_corrections)
-    query = replace(call.query, text=" ".join([call.query.text, *names]))
+    text = " ".join([call.query.text, *names])
+    query = replace(call.query, text=text, time_zone=retrieval.time_zone)
     outdated = {hit.item.item for hit in retrieval.hits if hit.outdated_by is not None}
     items = [hit.item for hit in retrieval.hits]
     return briefing(items, query, limits, call.profile.block, outdated)

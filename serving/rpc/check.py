@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import cache
+from datetime import UTC, datetime, tzinfo
 from typing import Self, TypeVar
-from zoneinfo import ZoneInfo, available_timezones
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -17,13 +14,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.records import TenantName
 from serving.domain.questions.query import TimeRange
+from serving.domain.questions.time_zones import parse_time_zone
 from serving.domain.words.normal_form import normal_form
 from trivium.v1 import filter_pb2
 
 MAX_ID_BYTES = 256
 MAX_FILTER_VALUES = 64
-
-_OFFSET = re.compile(r"(?P<sign>[+-])(?P<hours>0\d|1[0-4]):(?P<minutes>[0-5]\d)", re.ASCII)
 
 Value = TypeVar("Value")
 
@@ -101,18 +97,13 @@ class Checker:
         name = field.rpartition(".")[2]
         return self.instant(field, getattr(message, name)) if message.HasField(name) else None
 
-    def time_zone(self, field: str, name: str) -> tzinfo:
-        """Reads a name of the IANA database, or an offset such as "-08:00"; empty means UTC."""
-        if not name:
-            return UTC
-        if offset := _OFFSET.fullmatch(name):
-            distance = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"]))
-            return timezone(-distance if offset["sign"] == "-" else distance)
-        if name not in _time_zone_names():
-            example = "Europe/Lisbon, or an offset, such as -08:00"
-            self.reject(field, f"must be a time zone, such as {example}; is {name[:64]!r}")
-            return UTC
-        return ZoneInfo(name)
+    def time_zone(self, field: str, name: str) -> tzinfo | None:
+        """Reads a name of the IANA database, or an offset such as "-08:00"; None if empty."""
+        try:
+            return parse_time_zone(name) if name else None
+        except ValueError as error:
+            self.reject(field, str(error))
+            return None
 
     def time_range(self, field: str, value: filter_pb2.TimeRange) -> TimeRange:
         """Reads a half-open interval."""
@@ -136,9 +127,3 @@ class Checker:
         except ValueError:
             self.reject(field, f"must be {expected}")
             return None
-
-
-@cache
-def _time_zone_names() -> frozenset[str]:
-    """The names of the database, without which `ZoneInfo` would open a file of any name."""
-    return frozenset(available_timezones())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC
 from typing import TypeAlias
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -257,6 +259,17 @@ async def test_a_text_search_configuration_must_exist(store: Stores) -> None:
         await store.write(Batch(TENANT, [segment("a")], "klingon"))
 
     assert await store.count(TENANT, ids("a")) == 0
+
+
+async def test_first_write_gives_a_tenant_its_time_zone(store: Stores) -> None:
+    unknown = await store.read_time_zone(TENANT, Deadline.after(5))
+    await store.write(Batch(TENANT, [segment("a")], time_zone=ZoneInfo("Asia/Kolkata")))
+    await store.write(Batch(TENANT, [segment("b")], time_zone=ZoneInfo("Europe/Lisbon")))
+    await store.write(Batch(TenantName("other"), [segment("a")]))
+
+    assert unknown == UTC
+    assert await store.read_time_zone(TENANT, Deadline.after(5)) == ZoneInfo("Asia/Kolkata")
+    assert await store.read_time_zone(TenantName("other"), Deadline.after(5)) == UTC
 
 
 async def test_facts_are_known_from_the_first_on(store: Stores) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from itertools import islice
 
 from serving.domain.budget import Deadline
@@ -49,6 +49,7 @@ class _Row:
 @dataclass(slots=True)
 class _Tenant:
     text_search_config: str
+    time_zone: tzinfo
     rows: dict[ItemId, _Row] = field(default_factory=dict)
 
 
@@ -70,7 +71,7 @@ class InMemoryStore:
 
     async def write(self, batch: Batch) -> WriteReceipt:
         self._check_available()
-        rows = self._tenant(batch.tenant, batch.text_search_config).rows
+        rows = self._tenant(batch.tenant, batch.text_search_config, batch.time_zone).rows
         self._xid += 1
         outcomes = [
             self._put(rows, item, item.item in batch.extracted, item.item in batch.undated)
@@ -127,6 +128,13 @@ class InMemoryStore:
     ) -> bool:
         self._check_available()
         return any(item.kind is ItemKind.FACT for item in self._rows(tenant))
+
+    def known_time_zone(self, tenant: TenantName) -> tzinfo | None:
+        return self._tenants[tenant].time_zone if tenant in self._tenants else None
+
+    async def read_time_zone(self, tenant: TenantName, deadline: Deadline) -> tzinfo:
+        self._check_available()
+        return self.known_time_zone(tenant) or UTC
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         self._check_available()
@@ -211,12 +219,12 @@ class InMemoryStore:
     def _rows(self, tenant: TenantName) -> dict[ItemId, _Row]:
         return self._tenants[tenant].rows if tenant in self._tenants else {}
 
-    def _tenant(self, name: TenantName, text_search_config: str) -> _Tenant:
+    def _tenant(self, name: TenantName, text_search_config: str, zone: tzinfo | None) -> _Tenant:
         tenant = self._tenants.get(name)
         if tenant is None:
             if text_search_config not in ("", *TEXT_SEARCH_CONFIGS):
                 raise InvalidRequestError([Violation("text_search_config", "does not exist")])
-            tenant = self._tenants[name] = _Tenant(text_search_config or "english")
+            tenant = self._tenants[name] = _Tenant(text_search_config or "english", zone or UTC)
         if text_search_config not in ("", tenant.text_search_config):
             raise TextSearchConfigConflictError(name, tenant.text_search_config, text_search_config)
         return tenant

@@ -381,7 +381,7 @@ type RetrieveRequest struct {
 	RequiredLegs []string `protobuf:"bytes,16,rep,name=required_legs,json=requiredLegs,proto3" json:"required_legs,omitempty"`
 	// Where the caller is: the days and weeks that `query` names are days there.
 	// A name of the IANA database, such as "Europe/Lisbon", or an offset, such as
-	// "-08:00". Empty means UTC.
+	// "-08:00". Empty means that of the tenant (docs/time.md).
 	TimeZone      string `protobuf:"bytes,17,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,7 +30,7 @@ class Connection:
         token: A key or a JSON Web Token; a request that carries one of its own uses that.
         tls: The certificates; None connects without encryption.
         token_without_tls: As in `AsyncClient`.
-        time_zone: Where those who ask are, such as "Europe/Lisbon"; empty means UTC.
+        time_zone: Where those who ask are, such as "Europe/Lisbon"; empty means the tenant's.
     """
 
     address: str = DEFAULT_ADDRESS

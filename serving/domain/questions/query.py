@@ -203,7 +203,7 @@ class Query:
     `vector`, if given, is the embedding of the question, of unit length; `text` is then not
     embedded and may be empty. `seeds` are segment ids: the graph walk starts from their entities
     instead of from the names in `text`. An answer may not lack the legs `required`. The days that
-    `text` names are those of `time_zone`.
+    `text` names are those of `time_zone`; without one, of its tenant's.
     """
 
     scope: Scope
@@ -212,9 +212,13 @@ class Query:
     token: ConsistencyToken | None = None
     seeds: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
-    time_zone: tzinfo = UTC
+    time_zone: tzinfo | None = None
 
     @property
     def local_time(self) -> datetime:
-        """The reference time of the question, in the caller's zone."""
-        return self.scope.as_of.astimezone(self.time_zone)
+        """The reference time of the question, in its zone."""
+        return self.local(self.scope.as_of)
+
+    def local(self, instant: datetime) -> datetime:
+        """An instant in the zone of the question, which is UTC as long as none is known."""
+        return instant.astimezone(self.time_zone or UTC)

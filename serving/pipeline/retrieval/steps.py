@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import tzinfo
 from functools import cache, partial
 from itertools import chain
 from typing import TypeVar
@@ -71,6 +72,7 @@ class Retrieval:
     """The answer to a question."""
 
     profile: str
+    time_zone: tzinfo | None
     hits: tuple[Hit, ...]
     reports: tuple[LegReport, ...]
     rerank: RerankReport | None
@@ -156,11 +158,11 @@ class RetrievalSteps:
             BudgetExhaustedError: The time ran out between the legs and the rows.
         """
         started = time.perf_counter()
-        query, corrections = await self.with_corrected_names(query, profile, deadline)
+        query, corrections = await self.completed(query, profile, deadline)
         times = self._times_of(query)
         results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
         _check_required(query, results)
-        loading = _Loading(self._store, self._store_breaker, query, deadline)
+        loading = self._loading(query, deadline)
 
         async def ordering_of(newest: Mapping[ItemId, ItemId]) -> Ordering:
             found = by_time_alone(profile, _lists(profile, results, newest), times)
@@ -186,6 +188,7 @@ class RetrievalSteps:
         reranking_s = rerank.elapsed_s if rerank is not None else 0.0
         retrieval = Retrieval(
             profile=profile.name,
+            time_zone=query.time_zone,
             hits=hits,
             reports=tuple(result.report for result in results),
             rerank=rerank,
@@ -225,12 +228,24 @@ class RetrievalSteps:
         """Reranks the head of an ordering; None if its profile does not rerank."""
         return await self._reranking.rerank(query.text, ordering, deadline, shed=shed)
 
-    async def with_corrected_names(
+    async def completed(
         self, query: Query, profile: Profile, deadline: Deadline
     ) -> tuple[Query, tuple[NameCorrection, ...]]:
+        """The query in its tenant's time zone, if it has none, and with known names.
+
+        Raises:
+            StoreUnavailableError: The zone cannot be read.
+            BudgetExhaustedError: The time ran out.
+        """
+        if query.time_zone is None:
+            time_zone = await self._loading(query, deadline).time_zone()
+            query = replace(query, time_zone=time_zone)
         if self._names is None or not profile.resolve_names:
             return query, ()
         return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
+
+    def _loading(self, query: Query, deadline: Deadline) -> _Loading:
+        return _Loading(self._store, self._store_breaker, query, deadline)
 
     def _times_of(self, query: Query) -> Times:
         """Reads the times of a question when first asked for, once."""
@@ -347,6 +362,16 @@ class _Loading:
         if not items:
             return {}
         return await self._in_time(partial(access.shown_counts, self._tenant, items))
+
+    async def time_zone(self) -> tzinfo:
+        """Returns the zone of the tenant.
+
+        Raises:
+            As `rows`.
+        """
+        if known := self._store.known_time_zone(self._tenant):
+            return known
+        return await self._in_time(partial(self._store.read_time_zone, self._tenant))
 
     async def _in_time(self, read: Callable[[Deadline], Awaitable[Read]]) -> Read:
         try:

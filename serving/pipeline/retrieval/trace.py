@@ -55,5 +55,5 @@ class Tracer:
             AllLegsFailedError: Every leg that ran failed.
             StoreUnavailableError: A leg could not reach PostgreSQL.
         """
-        query, _ = await self._steps.with_corrected_names(query, profile, deadline)
+        query, _ = await self._steps.completed(query, profile, deadline)
         return await self._steps.run_legs(query, profile, deadline)

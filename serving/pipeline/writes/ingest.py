@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Item, ItemId, Segment
 from serving.domain.questions.period import MAX_MENTION
@@ -13,6 +14,9 @@ from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.memory_store import Batch, MemoryStore, Outcome
 from serving.ports.text_analysis import DateReader, EntityExtractor
+
+TIME_ZONE_S = 5.0
+"""How long a write waits for its tenant's time zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,13 @@ class Ingestor:
         return Ingested(outcomes, receipt.token)
 
     async def _with_mentions(self, batch: Batch, dates: DateReader) -> list[Item]:
+        zone = batch.time_zone or self._store.known_time_zone(batch.tenant)
+        if zone is None:
+            zone = await self._store.read_time_zone(batch.tenant, Deadline.after(TIME_ZONE_S))
         read: list[Item] = []
         for item in batch.items:
             if isinstance(item, Segment):
-                said_at = item.event_time.astimezone(batch.time_zone)
+                said_at = item.event_time.astimezone(zone)
                 begins, ends = mention_of(item.text, said_at, dates) or (None, None)
                 item = replace(item, mentions_from=begins, mentions_to=ends)
                 # As below: others wait for their answers.

@@ -62,7 +62,7 @@ async def old_dsn(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
         older.setattr(migrations, "_scripts", lambda: SCRIPTS[:-1])
         await migrate_schema(empty_dsn, _no_fill)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute("ALTER TABLE embedding ADD COLUMN previous_key bigint")
+        connection.execute("ALTER TABLE tenant ADD COLUMN time_zone text NOT NULL DEFAULT ''")
     return empty_dsn
 
 
@@ -78,6 +78,7 @@ async def test_an_older_program_loses_nothing_while_a_newer_one_migrates(old_dsn
 
         async with adapters.database.transaction() as connection:
             # An erasure has locked segments and facts, and not yet what is derived from them.
+            await connection.execute("SELECT FROM tenant WHERE false")
             await connection.execute("DELETE FROM segment WHERE false")
             await connection.execute("DELETE FROM fact WHERE false")
             migrating = asyncio.create_task(migrate(old_dsn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC
 from typing import TypeVar
 
 import pytest
@@ -56,6 +57,7 @@ def read(
     )
     retrieval = Retrieval(
         profile=profile.name,
+        time_zone=UTC,
         hits=tuple(hits),
         reports=reports,
         rerank=None,

@@ -78,7 +78,7 @@ class RetrieveOptions(TypedDict, total=False):
             raises UnavailableError with the reason REQUIRED_LEG_MISSING.
         time_zone: Where the caller is: the days that the query names are days there. An IANA
             name, such as "Europe/Lisbon", or an offset, such as "-08:00". Empty means the zone of
-            `as_of`, unless that is UTC; else the client's `time_zone`; else UTC.
+            `as_of`, unless that is UTC; else the client's `time_zone`; else the tenant's.
     """
 
     vector: Sequence[float]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import tzinfo
 
 from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
@@ -23,6 +24,8 @@ class Tenant:
     id: int
     name: TenantName
     text_search_config: str
+    time_zone: str
+    """The `str` of a zone; empty is UTC."""
 
 
 async def lock_tenant(connection: Connection, name: TenantName, *, exclusive: bool) -> str:
@@ -44,17 +47,21 @@ async def lock_tenant(connection: Connection, name: TenantName, *, exclusive: bo
 async def find_tenant(connection: Connection, name: TenantName) -> Tenant | None:
     """Reads the tenant's row."""
     cursor = await connection.execute(
-        "SELECT id, text_search_config FROM tenant WHERE name = %s::text",  # tenant filter
+        "SELECT id, text_search_config, time_zone"
+        "  FROM tenant WHERE name = %s::text",  # tenant filter
         [name],
         prepare=True,
         binary=True,
     )
     row = await cursor.fetchone()
-    return None if row is None else Tenant(row[0], name, row[1])
+    return None if row is None else Tenant(row[0], name, *row[1:])
 
 
 async def find_or_make_tenant(
-    connection: Connection, name: TenantName, text_search_config: str
+    connection: Connection,
+    name: TenantName,
+    text_search_config: str = "",
+    time_zone: tzinfo | None = None,
 ) -> Tenant:
     """Reads the tenant's row, creating it at the tenant's first write.
 
@@ -64,7 +71,8 @@ async def find_or_make_tenant(
     """
     tenant = await find_tenant(connection, name)
     if tenant is None:
-        await _make_tenant(connection, name, text_search_config or DEFAULT_TEXT_SEARCH_CONFIG)
+        config = text_search_config or DEFAULT_TEXT_SEARCH_CONFIG
+        await _make_tenant(connection, name, config, time_zone)
         tenant = await find_tenant(connection, name)
         assert tenant is not None, "the tenant was just created under its lock; this is a bug"
     if text_search_config not in ("", tenant.text_search_config):
@@ -72,13 +80,25 @@ async def find_or_make_tenant(
     return tenant
 
 
-async def _make_tenant(connection: Connection, name: TenantName, text_search_config: str) -> None:
+async def _make_tenant(
+    connection: Connection, name: TenantName, text_search_config: str, time_zone: tzinfo | None
+) -> None:
     if text_search_config not in LANGUAGE_NAMES:
         known = ", ".join(sorted(LANGUAGE_NAMES))
         raise InvalidRequestError(
             [Violation("text_search_config", f"must be one of {known}, is {text_search_config!r}")]
         )
     await connection.execute(
-        "INSERT INTO tenant (name, text_search_config) VALUES (%s, %s) ON CONFLICT DO NOTHING",
-        [name, text_search_config],
+        "INSERT INTO tenant (name, text_search_config, time_zone) VALUES (%s, %s, %s)"
+        " ON CONFLICT DO NOTHING",
+        [name, text_search_config, str(time_zone or "")],
     )
+
+
+async def set_time_zone(connection: Connection, name: TenantName, time_zone: tzinfo) -> bool:
+    """Sets where a tenant's turns are said; False for an unknown tenant."""
+    cursor = await connection.execute(
+        "UPDATE tenant SET time_zone = %s WHERE name = %s::text",  # tenant filter
+        [str(time_zone), name],
+    )
+    return cursor.rowcount == 1

@@ -93,7 +93,9 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
         InvalidRequestError: The configuration does not exist.
     """
     epoch = await lock_tenant(connection, batch.tenant, exclusive=exclusive)
-    tenant = await find_or_make_tenant(connection, batch.tenant, batch.text_search_config)
+    tenant = await find_or_make_tenant(
+        connection, batch.tenant, batch.text_search_config, batch.time_zone
+    )
     if batch.given:  # before rows are locked, as the projector does
         await find_or_make_model(connection, batch.given.model)
     hashes = {

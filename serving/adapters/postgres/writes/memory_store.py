@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import NamedTuple
 
 from serving.adapters.postgres.connection.migrations import latest_version
@@ -13,6 +14,7 @@ from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.tables.filters import TENANT_ID
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
+from serving.adapters.postgres.tables.tenants import find_tenant
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
 from serving.adapters.postgres.writes.erasure import (
@@ -25,10 +27,12 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.items.text import NAME_KEY_VERSION
+from serving.domain.questions.time_zones import parse_time_zone
 from serving.ports.memory_store import Batch, EraseReceipt, Selected, Selector, WriteReceipt
 
-MAX_FACTS_KNOWN = 100_000
-"""The tenants of whom it is remembered whether they have facts; beyond it, all are forgotten."""
+MAX_TENANTS_KNOWN = 100_000
+"""The tenants of whom it is remembered whether they have facts, and their zones; beyond it, all are
+forgotten."""
 
 PROBE_S = 2.0
 """The time limit of `ready`."""
@@ -53,6 +57,7 @@ class PostgresMemoryStore:
         self._notifications = notifications
         self._names = names
         self._facts_known: dict[TenantName, _FactsKnown] = {}
+        self._time_zones: dict[TenantName, tuple[tzinfo, float]] = {}
 
     async def write(self, batch: Batch) -> WriteReceipt:
         """Stores the items in one transaction, then notifies the projections."""
@@ -111,10 +116,26 @@ class PostgresMemoryStore:
             row = await cursor.fetchone()
         if row is None:
             return False  # anybody can ask about tenants that do not exist
-        if len(self._facts_known) >= MAX_FACTS_KNOWN:
+        if len(self._facts_known) >= MAX_TENANTS_KNOWN:
             self._facts_known.clear()
         self._facts_known[tenant] = _FactsKnown(row[0], heard, asked_at)
         return bool(row[0])
+
+    def known_time_zone(self, tenant: TenantName) -> tzinfo | None:
+        zone, read_at = self._time_zones.get(tenant, (None, 0.0))
+        return zone if time.monotonic() - read_at <= UNCHECKED_S else None
+
+    async def read_time_zone(self, tenant: TenantName, deadline: Deadline) -> tzinfo:
+        asked_at = time.monotonic()
+        async with self._database.search(deadline, tenant) as connection:
+            found = await find_tenant(connection, tenant)
+        if found is None:
+            return UTC  # as above
+        zone = parse_time_zone(found.time_zone)
+        if len(self._time_zones) >= MAX_TENANTS_KNOWN:
+            self._time_zones.clear()
+        self._time_zones[tenant] = (zone, asked_at)
+        return zone
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
         return await self._names.of_tenant(tenant)

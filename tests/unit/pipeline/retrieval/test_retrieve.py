@@ -4,7 +4,8 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -28,6 +29,7 @@ from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP, Leg, LegSkippedError
 from serving.ports.embedding import Vector
+from serving.ports.memory_store import Batch
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import (
     BrokenLeg,
@@ -39,7 +41,7 @@ from tests.fakes.pipeline import (
     RecordingAccess,
 )
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, batch_of, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, states, store_of
 
 TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
@@ -250,6 +252,22 @@ async def test_segments_near_a_named_time_come_first() -> None:
     assert hit_ids(answer) == ["june", "march", "july"]
     assert dates.asked == [("Who sailed in June?", NOON + days(60))]
     assert [term.leg for term in answer.hits[0].ledger.leg_terms] == ["dense", "time"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "zone"), [(None, "Asia/Kolkata"), (ZoneInfo("Europe/Lisbon"), "Europe/Lisbon")]
+)
+async def test_question_without_time_zone_has_its_tenants(asked: tzinfo | None, zone: str) -> None:
+    store = InMemoryStore()
+    await store.write(Batch(TENANT, [segment("a")], time_zone=ZoneInfo("Asia/Kolkata")))
+    dates = FixedDates(Period(NOON - days(3), NOON - days(1)))
+    timed = replace(TWO_LEGS, signals=(SignalSpec(name="time", weight=1.0),))
+    service = retriever(store, {"dense": FixedLeg("a")}, dates=dates)
+
+    answer = await service.retrieve(query("Who sailed?", time_zone=asked), timed, soon())
+
+    assert [str(at.tzinfo) for _, at in dates.asked] == [zone]
+    assert str(answer.time_zone) == zone
 
 
 async def _with_repeats() -> InMemoryStore:

@@ -79,6 +79,16 @@ async def test_times_that_a_turn_names_are_stored() -> None:
     ]
 
 
+async def test_times_are_those_of_the_tenants_zone() -> None:
+    store = InMemoryStore()
+    ingestor = Ingestor(store, EveryWord(), dates=EnglishDates())
+    await ingestor.ingest(Batch(TENANT, [segment("a")], time_zone=ZoneInfo("Asia/Kolkata")))
+
+    await ingestor.ingest(Batch(TENANT, [segment("b", "The dentist is tomorrow.")]))
+
+    assert await mention(store, "b") == "2026-03-01T18:30..2026-03-02T18:30"
+
+
 async def test_mention_is_no_part_of_the_content() -> None:
     store = InMemoryStore()
     ingestor = Ingestor(store, EveryWord(), dates=EnglishDates())

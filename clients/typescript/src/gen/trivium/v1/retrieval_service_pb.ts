@@ -175,7 +175,7 @@ export type RetrieveRequest = Message<"trivium.v1.RetrieveRequest"> & {
   /**
    * Where the caller is: the days and weeks that `query` names are days there.
    * A name of the IANA database, such as "Europe/Lisbon", or an offset, such as
-   * "-08:00". Empty means UTC.
+   * "-08:00". Empty means that of the tenant (docs/time.md).
    *
    * @generated from field: string time_zone = 17;
    */
