@@ -79,5 +79,4 @@ async def open_access(
         yield Access(
             keys=None if ring is None else ring.verify,
             tokens=None if tokens is None else tokens.verify,
-            encrypted=settings.tls.certificate is not None,
         )

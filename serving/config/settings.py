@@ -333,24 +333,6 @@ class AuthSettings(_Section):
         return self
 
 
-class TlsSettings(_Section):
-    """TLS of both ports in direct ingress (RAY_SERVE_ENABLE_HA_PROXY=0).
-
-    Changed files are used by the next connection, without a restart.
-    """
-
-    certificate: Path | None = Field(
-        default=None, description="The certificate chain of the server, in PEM. Unset: no TLS."
-    )
-    key: Path | None = Field(default=None, description="Its private key, in PEM.")
-
-    @model_validator(mode="after")
-    def _files_belong_together(self) -> Self:
-        if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key: set both or none")
-        return self
-
-
 class HttpSettings(_Section):
     """HTTP (docs/http.md)."""
 
@@ -486,7 +468,6 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = RetrievalSettings()
     serve: ServeSettings = ServeSettings()
     auth: AuthSettings = AuthSettings()
-    tls: TlsSettings = TlsSettings()
     http: HttpSettings = HttpSettings()
 
     @model_validator(mode="after")

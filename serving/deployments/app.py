@@ -14,7 +14,7 @@ from ray.serve import Application
 
 from serving.composition.access import require_authentication
 from serving.composition.gpu_share import resources
-from serving.config.settings import Settings, TlsSettings, load_settings
+from serving.config.settings import Settings, load_settings
 from serving.deployments.handles import SpaceHandles
 from serving.deployments.ingress import Fusion
 from serving.deployments.parts import (
@@ -119,11 +119,7 @@ def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, 
     """Returns the Serve config that deploys the application."""
     return {
         "proxy_location": "EveryNode",
-        "http_options": {
-            "host": "0.0.0.0",
-            "port": settings.serve.http_port,
-            **_encryption(settings.tls),
-        },
+        "http_options": {"host": "0.0.0.0", "port": settings.serve.http_port},
         "grpc_options": {
             "port": settings.serve.grpc_port,
             "request_timeout_s": REQUEST_TIMEOUT_S,
@@ -141,10 +137,3 @@ def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, 
             }
         ],
     }
-
-
-def _encryption(settings: TlsSettings) -> dict[str, str]:
-    """Serve's options for HTTPS, which a replica uses in direct ingress."""
-    if settings.certificate is None:
-        return {}
-    return {"ssl_certfile": str(settings.certificate), "ssl_keyfile": str(settings.key)}

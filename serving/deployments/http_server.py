@@ -29,8 +29,7 @@ def read_whole_requests(access: Access) -> None:
         return
 
     async def started(app: Any, http_options: Any, **more: Any) -> Any:
-        encrypted = http_options.ssl_certfile is not None
-        return await start(WholeRequests(app, access, encrypted=encrypted), http_options, **more)
+        return await start(WholeRequests(app, access), http_options, **more)
 
     started.reads_whole_requests = True  # type: ignore[attr-defined]
     setattr(replica, START, started)

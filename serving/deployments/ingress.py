@@ -19,7 +19,6 @@ from serving.deployments.http_server import read_whole_requests
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
 from serving.deployments.server import serve_within_bounds
-from serving.deployments.tls import listen_with_tls
 from serving.domain.budget import Deadline
 from serving.http.application import asgi_application
 from serving.ports.reranking import Reranker as RerankerPort
@@ -87,7 +86,6 @@ class Fusion(Replica, TriviumService):
     ) -> None:
         self._settings = settings = self._start(arguments)
         require_authentication(settings)
-        listen_with_tls(settings.tls, RayEnvironment().ingress)
         know_the_time_of_calls()
         warn_if_proxied()
         cap_gpu_memory(left_by_lists(settings.serve.gpus.fusion, settings.index))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,8 +26,7 @@ from serving.rpc.tracing import PARENT
 TIMEOUT = "connect-timeout-ms"
 MAX_TIMEOUT_DIGITS = 10
 REQUEST_ID_HEADER = "x-request-id"
-ENCRYPTED = "trivium.encrypted"
-"""In the scope of a request: whether it came over TLS, which this process ended."""
+
 ARRIVED = "trivium.arrived"
 """In the scope of a request: when its headers were read, in the seconds of `time.monotonic`."""
 
@@ -41,7 +40,7 @@ class HttpCall:
 
     def __init__(self, request: Request) -> None:
         self._headers = request.headers
-        self._encrypted = bool(request.scope.get(ENCRYPTED))
+
         self._deadline = _deadline(self._headers.get(TIMEOUT), request.scope.get(ARRIVED))
         self._status = status_pb2.Status(code=code_pb2.OK)
 
@@ -55,10 +54,6 @@ class HttpCall:
             *((AUTHORIZATION, each) for each in credentials),
             *((REQUEST_ID, each) for each in request_id),
         ]
-
-    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """Whether the connection is encrypted."""
-        return {"transport_security_type": [b"ssl"]} if self._encrypted else {}
 
     def time_remaining(self) -> float | None:
         """The seconds that the caller still waits; None if it does not say."""

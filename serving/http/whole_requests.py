@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.domain.errors import UnauthenticatedError
-from serving.http.calls import ARRIVED, ENCRYPTED, HttpCall
+from serving.http.calls import ARRIVED, HttpCall
 from serving.http.failures import HTTP_STATUS, RefusedRequestError, response_of
 from serving.rpc.identity.access import Access
 from serving.rpc.pending import PENDING_CALLS
@@ -66,13 +66,12 @@ class WholeRequests:
     Args:
         app: The other one.
         access: Who may send large requests.
-        encrypted: Whether connections to this process are encrypted.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, *, encrypted: bool = False) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
-        self._encrypted = encrypted
+
         self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,7 +79,7 @@ class WholeRequests:
         if scope["type"] != "http" or ARRIVED in scope or scope["path"].startswith(OF_SERVE):
             await self._app(scope, receive, send)
             return
-        scope[ARRIVED], scope[ENCRYPTED] = time.monotonic(), self._encrypted
+        scope[ARRIVED] = time.monotonic()
         body = bytearray()
         with self._held(body):
             try:

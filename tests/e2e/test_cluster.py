@@ -31,11 +31,7 @@ from tests.fixtures.cluster import (
 from tests.support.processes import listeners, tree_of
 from tests.support.waiting import until
 from trivium import Client, Fact, Retrieval, Segment, Stage
-from trivium.errors import (
-    AuthenticationError,
-    UnavailableError,
-    to_error,
-)
+from trivium.errors import UnavailableError, to_error
 from trivium.values import LegState
 
 PACKAGES = {"serving": PROJECT / "serving", "trivium": PROJECT / "clients/python/trivium"}
@@ -157,34 +153,6 @@ def test_missing_reranker_is_reported_and_counted(cluster: Cluster, tmp_path: Pa
         "heat": Stage.COARSE_FALLBACK,
     }
     until_shown(cluster.metrics, 'stage="coarse_fallback"')
-
-
-@pytest.mark.release
-@started("with TLS")
-@pytest.mark.timeout(300)
-def test_direct_ingress_speaks_tls_alone(cluster: Cluster, encryption: Encryption) -> None:
-    """Fails when Ray moves the hook: the port would be open in clear text."""
-    cluster.deploy("single")
-    port = cluster.environment["RAY_SERVE_DIRECT_INGRESS_MIN_GRPC_PORT"]
-    address = f"localhost:{port}"
-
-    with Client(address, tenant="acme", tls=encryption.tls(), timeout=30) as memory:
-        answer = store_and_ask(memory)
-        assert memory.stats().service.ingress == "direct"
-    assert all_legs_answered(answer)
-
-    with (
-        Client(address, tenant="acme", timeout=10) as in_clear_text,
-        pytest.raises(UnavailableError),
-    ):
-        in_clear_text.retrieve(QUESTION)
-    # Ray's own proxy listens too, in clear text.
-    with cluster.client("acme") as proxied, pytest.raises(AuthenticationError):
-        proxied.retrieve(QUESTION)
-
-    encryption.renew()
-    with Client(address, tenant="acme", tls=encryption.tls(), timeout=30) as memory:
-        assert whole(memory).hits
 
 
 @pytest.mark.release

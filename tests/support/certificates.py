@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -70,11 +68,3 @@ class Authority:
 
 def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def replace_file(path: Path, pem: bytes) -> Path:
-    """Writes another file under the same name, as tools that renew certificates do it."""
-    new = path.with_suffix(".new")
-    new.write_bytes(pem)
-    os.replace(new, path)
-    return path

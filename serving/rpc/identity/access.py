@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,9 +27,6 @@ class CallMetadata(Protocol):
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]] | None:
         """The caller's metadata."""
 
-    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """How the connection is secured."""
-
 
 Verify = Callable[[str], Caller]
 
@@ -41,12 +38,11 @@ class Access:
     Attributes:
         keys: Verifies bearer keys.
         tokens: Verifies JSON Web Tokens.
-        encrypted: Whether a call must come over TLS.
+
     """
 
     keys: Verify | None = None
     tokens: Verify | None = None
-    encrypted: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -70,8 +66,6 @@ class Access:
         Raises:
             UnauthenticatedError: The credentials are missing or not valid.
         """
-        if self.encrypted and b"ssl" not in call.auth_context().get("transport_security_type", ()):
-            raise UnauthenticatedError("this service accepts calls over TLS only")
         if self.is_open:
             return ANYONE
         metadata = call.invocation_metadata() or ()

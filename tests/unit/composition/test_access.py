@@ -15,11 +15,10 @@ from serving.domain.errors import StoreUnavailableError, UnauthenticatedError
 from serving.domain.identity import Role
 from serving.rpc.identity.access import Access
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
-from tests.unit.rpc.identity.callers import NOW, RULES, Call, FakeAccessKeys, Issuer, bearer
+from tests.unit.rpc.identity.callers import NOW, RULES, FakeAccessKeys, Issuer, bearer
 
 TOKENS = {"issuer": RULES.issuer, "audience": RULES.audience}
 JWKS = "https://issuer.example/keys"
-FILES = {"certificate": "/c", "key": "/k"}
 
 
 def settings(**auth: Any) -> Settings:
@@ -40,7 +39,6 @@ def test_anonymous_service_starts_only_if_allowed() -> None:
     [
         ({"auth": {"jwks": JWKS}}, "issuer and audience"),
         ({"auth": {"jwks": "http://keys", **TOKENS}}, "https"),
-        ({"tls": {"certificate": "/c"}}, "set both or none"),
     ],
 )
 def test_settings_that_would_let_outsiders_in_are_rejected(given: Any, why: str) -> None:
@@ -57,12 +55,10 @@ async def test_configured_kinds_of_credentials_are_accepted() -> None:
         return issuer.keys()
 
     text = keys.make(Role.READER)
-    given = load_settings({"auth": {"keys": True, "jwks": JWKS, **TOKENS}, "tls": FILES})
+    given = load_settings({"auth": {"keys": True, "jwks": JWKS, **TOKENS}})
     async with open_access(given, keys, read_keys=read_keys) as access:
         assert set(urls) == {JWKS}
-        assert access.encrypted
         for call in (bearer(text), bearer(issuer.token())):
-            call.connection = {"transport_security_type": [b"ssl"]}
             assert access.caller_of("Retrieve", call).roles == frozenset({Role.READER})
 
 
@@ -114,5 +110,3 @@ async def test_unreadable_key_set_fails_the_start() -> None:
 async def test_access_without_credentials_is_open() -> None:
     async with open_access(settings(), FakeAccessKeys()) as access:
         assert access.is_open
-        with pytest.raises(UnauthenticatedError):
-            access.__class__(encrypted=True).caller_of("Retrieve", Call())

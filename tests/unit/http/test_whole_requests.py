@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from serving.http import whole_requests
-from serving.http.calls import ARRIVED, ENCRYPTED
+from serving.http.calls import ARRIVED
 from serving.http.whole_requests import WholeRequests
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.pending import PendingCalls
@@ -68,11 +68,10 @@ async def test_body_in_parts_arrives_whole() -> None:
     behind, client = Behind(), Client(part(b"ab"), part(b"cd"), ENDED)
     scope = scope_of()
 
-    await WholeRequests(behind, OPEN, encrypted=True)(scope, client.receive, client.send)
+    await WholeRequests(behind, OPEN)(scope, client.receive, client.send)
 
     assert behind.bodies == [b"abcd"]
     assert client.status == 200
-    assert behind.scopes[0][ENCRYPTED] is True
     assert ARRIVED in behind.scopes[0]
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import grpc
 import pytest
@@ -31,9 +31,6 @@ class RecordingContext:
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
         return [("request_id", self._request_id)]
-
-    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        return {}
 
     def set_code(self, code: grpc.StatusCode) -> None:
         self.code = code

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,15 +30,11 @@ class Call:
     """A call, as the boundary sees it, and the status that it gets."""
 
     metadata: Sequence[tuple[str, str | bytes]] = ()
-    connection: Mapping[str, Iterable[bytes]] = field(default_factory=dict)
     code: grpc.StatusCode = grpc.StatusCode.OK
     details: str = ""
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
         return self.metadata
-
-    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        return self.connection
 
     def set_code(self, code: grpc.StatusCode) -> None:
         self.code = code

@@ -34,8 +34,6 @@ from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_servic
 REVOKED_WITHIN_S = 5.0
 """As docs/operating.md promises."""
 
-OVER_TLS = {"transport_security_type": [b"ssl"]}
-
 
 class SteppedClock:
     def __init__(self) -> None:
@@ -47,14 +45,6 @@ class SteppedClock:
 
 def test_without_authentication_anyone_may_do_everything() -> None:
     assert OPEN.caller_of("Forget", Call()) is ANYONE
-
-
-def test_clear_text_call_is_rejected_under_tls() -> None:
-    encrypted = replace(OPEN, encrypted=True)
-
-    assert encrypted.caller_of("Retrieve", Call(connection=OVER_TLS)) is ANYONE
-    with pytest.raises(UnauthenticatedError, match="TLS"):
-        encrypted.caller_of("Retrieve", Call())
 
 
 async def test_credentials_of_unaccepted_kind_are_rejected() -> None:
