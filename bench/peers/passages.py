@@ -24,14 +24,13 @@ async def passages_of(
     A text longer than the model's window is searched by its first window: a peer has one vector
     for each text. Sensitive segments are left out, because they are never embedded.
     """
-    form = (await embedder.model()).text_form
     memories: dict[str, list[Passage]] = {}
     for tenant, memory in collection.memories.items():
         items = [_stored(segment) for segment in memory.segments if not segment.sensitive]
         passages = memories[tenant] = []
         for start in range(0, len(items), CHUNK):
             chunk = items[start : start + CHUNK]
-            rows = await embedder.embed_documents([text_to_embed(item, form) for item in chunk])
+            rows = await embedder.embed_documents([text_to_embed(item) for item in chunk])
             passages += [
                 Passage(item.id, text_of(item), windows[0])
                 for item, windows in zip(chunk, rows, strict=True)

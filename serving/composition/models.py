@@ -52,7 +52,6 @@ def _open_elsewhere(
         document_prefix=api.document_prefix,
         shortened=api.shortened,
         input_type=api.input_type,
-        text_form=embedder.text_form,
     )
     return ApiEmbedder.opened(
         api.url,
@@ -92,7 +91,6 @@ def checkpoint_of(settings: Settings) -> EncoderCheckpoint:
         settings.cache_dir,
         fetch=True,
         dimension=embedder.dimension,
-        text_form=embedder.text_form,
     )
 
 

@@ -28,8 +28,6 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from serving.domain.items.text import TextForm
-
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
 DEFAULT_MODEL = "minilm"
@@ -158,11 +156,6 @@ class EmbedderSettings(_Section):
         default=None,
         ge=8,
         description="Truncate vectors to this dimension (Matryoshka). Unset: that of the model.",
-    )
-    text_form: TextForm = Field(
-        default=TextForm.QUOTED,
-        description="The text form for the encoder: `quoted` puts what a speaker said in quotation "
-        "marks, `plain` does not. A change re-embeds everything, as a change of the model does.",
     )
     threads: int = Field(
         default=1,

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.domain.budget import Deadline
-from serving.domain.items.text import TextForm
 
 Vector = NDArray[np.float32]
 """float32 (dimension,), of unit length, on the host."""
@@ -32,16 +31,16 @@ class VectorLike(Protocol):
         """Its values, on the host."""
 
 
+TEXT_FORM = "quoted"
+"""How texts are written for encoders (`text_to_embed`), as a part of each fingerprint."""
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """The model of an embedder. Vectors of different fingerprints cannot be compared.
-
-    `text_form` is how segments are rendered for it; the fingerprint covers it.
-    """
+    """The model of an embedder. Vectors of different fingerprints cannot be compared."""
 
     fingerprint: str
     dimension: int
-    text_form: TextForm = TextForm.QUOTED
 
 
 @dataclass(frozen=True, slots=True)

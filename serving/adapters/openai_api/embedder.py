@@ -21,8 +21,7 @@ from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, 
 from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnsoundVectorError
-from serving.domain.items.text import TextForm
-from serving.ports.embedding import EmbeddingModel, Vector, Vectors
+from serving.ports.embedding import TEXT_FORM, EmbeddingModel, Vector, Vectors
 
 InputType: TypeAlias = Literal["query", "document"]
 
@@ -45,7 +44,6 @@ class ApiModel:
     document_prefix: str = ""
     shortened: bool = False
     input_type: bool = False
-    text_form: TextForm = TextForm.QUOTED
 
     @property
     def fingerprint(self) -> str:
@@ -55,7 +53,7 @@ class ApiModel:
         """
         of = (self.name, str(self.dimension), self.query_prefix, self.document_prefix)
         told = ["input_type"] if self.input_type else []
-        digest = sha256("\0".join([*of, self.text_form, *told]).encode()).hexdigest()
+        digest = sha256("\0".join([*of, TEXT_FORM, *told]).encode()).hexdigest()
         return f"api-{digest[:32]}"
 
 
@@ -108,7 +106,7 @@ class ApiEmbedder:
 
     async def model(self) -> EmbeddingModel:
         model = self._model
-        return EmbeddingModel(model.fingerprint, model.dimension, model.text_form)
+        return EmbeddingModel(model.fingerprint, model.dimension)
 
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
         """Embeds a question.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import replace
-from enum import StrEnum
 from functools import lru_cache
 from itertools import chain, groupby, pairwise
 
@@ -32,42 +31,29 @@ _ASKED = re.compile("[?\uff1f\u061f]++(?![\"'\u201d\u2019)])")
 _WORD = re.compile(r"\w")
 
 
-class TextForm(StrEnum):
-    """How a spoken text is written for the encoder. Vectors of different forms do not compare.
-
-    docs/ranking.md compares their quality.
-    """
-
-    QUOTED = "quoted"
-    """`Mel: "We sailed to Goa."`"""
-    PLAIN = "plain"
-    """`Mel: We sailed to Goa.`"""
-
-
-def text_of(item: Item) -> str:
+def text_of(item: Item, quotation_mark: str = "") -> str:
     """The text of an item: "title. speaker: text", or the sentence of a fact."""
-    return text_to_embed(item, TextForm.PLAIN)
-
-
-def text_to_embed(item: Item, form: TextForm) -> str:
-    """The text that is embedded for an item; `form` matters only if it has a speaker."""
     if not isinstance(item, Segment):
         return item.statement
     title = f"{item.title}. " if item.title else ""
     if not item.speaker:
         return f"{title}{item.text}"
-    said = f'"{item.text}"' if form is TextForm.QUOTED else item.text
-    return f"{title}{item.speaker}: {said}"
+    return f"{title}{item.speaker}: {quotation_mark}{item.text}{quotation_mark}"
+
+
+def text_to_embed(item: Item) -> str:
+    """The text that is embedded for an item, with what was said in quotation marks."""
+    return text_of(item, '"')
 
 
 MAX_CONTEXT_CHARS = 500
 """What is taken of the end of a turn as the context of the next, so that both fit in a window."""
 
 
-def text_in_context(previous: Segment, segment: Segment, form: TextForm) -> str:
+def text_in_context(previous: Segment, segment: Segment) -> str:
     """The text that is embedded for a segment together with the turn before it."""
     before = replace(previous, text=previous.text[-MAX_CONTEXT_CHARS:])
-    return f"{text_to_embed(before, form)} {text_to_embed(segment, form)}"
+    return f"{text_to_embed(before)} {text_to_embed(segment)}"
 
 
 MAX_MENTIONS = 50

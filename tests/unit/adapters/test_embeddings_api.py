@@ -20,7 +20,6 @@ from serving.domain.errors import (
     UnsoundVectorError,
 )
 from serving.domain.items.records import TenantName
-from serving.domain.items.text import TextForm
 from serving.pipeline.index.vector_space import EmbeddedSearch
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.pipeline import FixedIndex
@@ -102,7 +101,6 @@ async def test_voyage_receives_the_type_of_input(server: EmbeddingsServer) -> No
         replace(MODEL, dimension=8),
         replace(MODEL, query_prefix="query: "),
         replace(MODEL, document_prefix="query: "),
-        replace(MODEL, text_form=TextForm.PLAIN),
         replace(MODEL, input_type=True),
     ],
 )

@@ -94,7 +94,7 @@ class PostgresChangeLog:
     ) -> list[EmbeddingTask]:
         async with self._database.work() as connection:
             model_id = await find_model(connection, model)
-            return await missing_embeddings(connection, changes, model_id, model.text_form)
+            return await missing_embeddings(connection, changes, model_id)
 
     async def save_embeddings(
         self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]

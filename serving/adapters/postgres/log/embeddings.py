@@ -10,7 +10,7 @@ from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, to_segment
 from serving.domain.items.records import Item, ItemKind, TenantName
-from serving.domain.items.text import TextForm, text_in_context, text_to_embed
+from serving.domain.items.text import text_in_context, text_to_embed
 from serving.domain.words.normal_form import normal_form
 from serving.ports.change_log import Change, EmbeddingTask
 from serving.ports.embedding import Vector, Vectors
@@ -33,7 +33,7 @@ CONTEXT_WINDOW = -1
 
 
 async def missing_embeddings(
-    connection: Connection, changes: Sequence[Change], model_id: int, form: TextForm
+    connection: Connection, changes: Sequence[Change], model_id: int
 ) -> list[EmbeddingTask]:
     """The changed rows that are not hidden and lack a current vector of the model."""
     rows: dict[int, tuple[bytes, Item]] = {}
@@ -46,17 +46,15 @@ async def missing_embeddings(
             for key, text_hash, *row in await cursor.fetchall():
                 rows[key] = (text_hash, TO_ITEM[kind](row))
     alone = [
-        EmbeddingTask(
-            change, normal_form(text_to_embed(rows[change.key][1], form)), rows[change.key][0]
-        )
+        EmbeddingTask(change, normal_form(text_to_embed(rows[change.key][1])), rows[change.key][0])
         for change in changes
         if change.key in rows
     ]
-    return [*alone, *await _missing_contexts(connection, changes, model_id, form)]
+    return [*alone, *await _missing_contexts(connection, changes, model_id)]
 
 
 async def _missing_contexts(
-    connection: Connection, changes: Sequence[Change], model_id: int, form: TextForm
+    connection: Connection, changes: Sequence[Change], model_id: int
 ) -> list[EmbeddingTask]:
     """The changed turns, and the turns after them, that lack a vector with the turn before."""
     keys = [change.key for change in changes if change.item.kind is ItemKind.SEGMENT]
@@ -81,7 +79,7 @@ async def _missing_contexts(
         if turn in rows and previous in rows:
             (text_hash, segment), (previous_hash, before) = rows[turn], rows[previous]
             change = Change(turn, TenantName(tenant), segment.item, latest)
-            text = normal_form(text_in_context(before, segment, form))
+            text = normal_form(text_in_context(before, segment))
             tasks.append(EmbeddingTask(change, text, text_hash, (previous, previous_hash)))
     return tasks
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.items.text import TextForm, text_of, text_to_embed
+from serving.domain.items.text import text_of, text_to_embed
 from serving.domain.questions.query import Filter, TimeRange, label_term
 from tests.support.builders import NOON, days, fact, segment
 
@@ -70,11 +70,10 @@ def test_a_segment_is_embedded_with_title_and_speaker() -> None:
     read = segment("2", "hi", title="Day 1")
     true = fact("3", "Mel", "lives in", "Rome")
 
-    assert text_of(said) == text_to_embed(said, TextForm.PLAIN) == "Day 1. Mel: hi"
-    assert text_to_embed(said, TextForm.QUOTED) == 'Day 1. Mel: "hi"'
-    for form in TextForm:
-        assert text_to_embed(read, form) == "Day 1. hi"
-        assert text_to_embed(true, form) == "Mel lives in Rome"
+    assert text_of(said) == "Day 1. Mel: hi"
+    assert text_to_embed(said) == 'Day 1. Mel: "hi"'
+    assert text_to_embed(read) == "Day 1. hi"
+    assert text_to_embed(true) == "Mel lives in Rome"
 
 
 names = st.text("ab=\\\\", max_size=4)

@@ -10,7 +10,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import ItemKind, TenantName
 from serving.domain.questions.query import Query
-from serving.pipeline.index.vector_cache import VectorCache, bytes_of
+from serving.pipeline.index.vector_cache import VectorCache
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorLookup, VectorSpace
 from serving.ports.embedding import Vector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
@@ -151,10 +151,7 @@ async def test_error_reaches_only_the_waiting_callers() -> None:
 async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
     embedder = GatedEmbedder()
     embedder.gate.set()
-    cache = VectorCache(
-        tenant_bytes=2 * bytes_of("a", await FakeEmbedder().embed_query("a", soon()))
-    )
-    search = EmbeddedSearch(embedder, FixedIndex(), cache)
+    search = EmbeddedSearch(embedder, FixedIndex(), VectorCache(max_vectors=2))
 
     for text in ["a", "b", "a", "c", "a", "b"]:
         await search.vector_of(TENANT, text, soon())
