@@ -71,8 +71,8 @@ WRITES = 1 / 4
 """The parts of a replica's concurrent calls that may be retrievals, open streams and writes: so no
 retrieval waits in Serve's queue."""
 
-STORE = "store"
-"""The breaker of reading rows; the legs' are by dependency."""
+STORE, RERANKER = "store", "reranker"
+"""The breakers of reading rows and of reranking; the legs' are by dependency."""
 
 NO_TENANT = TenantName("")
 """A tenant without rows: requests must name one that is not empty."""
@@ -162,6 +162,7 @@ def _steps(
         names=postgres.names,
         reranker=reranker,
         store_breaker=breakers[STORE],
+        reranker_breaker=breakers[RERANKER],
     )
 
 
@@ -232,7 +233,7 @@ def _share_of_calls(settings: Settings, share: float) -> int:
 def _breakers(recorder: Recorder) -> Mapping[str, Breaker]:
     on_change = breaker_changes(recorder)
     dependencies = {leg.dependency for leg in LEGS.values() if leg.dependency}
-    return {name: Breaker(name, on_change) for name in (STORE, *dependencies)}
+    return {name: Breaker(name, on_change) for name in (STORE, RERANKER, *dependencies)}
 
 
 def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]) -> LegRunner:

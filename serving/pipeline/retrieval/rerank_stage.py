@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from serving.domain.breaker import Breaker
 from serving.domain.budget import RERANKED_ORDER, Deadline
 from serving.domain.errors import TooSlowError, TriviumError
 from serving.domain.items.text import text_of
@@ -16,10 +16,6 @@ from serving.pipeline.retrieval.ordering import Ordering, Stage
 from serving.ports.reranking import Reranker
 
 logger = logging.getLogger(__name__)
-
-FORGETTING = 0.98
-"""The factor that each rejection applies to the learned least time, so that one delay of the
-reranker is not remembered for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +43,13 @@ class _NotStartedError(_NotDoneError):
 class RerankStage:
     """Reranks the head of an ordering within the deadline, or leaves the coarse order.
 
-    The reranker itself predicts the time of a call, since it knows its tokens. This stage only
-    ensures that a reranker which did not answer at all is not called again with as little time.
+    The reranker itself predicts the time of a call, since it knows its tokens. Its breaker opens if
+    it does not answer at all.
     """
 
-    def __init__(self, reranker: Reranker | None) -> None:
+    def __init__(self, reranker: Reranker | None, breaker: Breaker) -> None:
         self._reranker = reranker
-        self._least_per_character_s = 0.0
+        self._breaker = breaker
 
     async def rerank(
         self, question: str, ordering: Ordering, deadline: Deadline, *, shed: bool = False
@@ -80,21 +76,20 @@ class RerankStage:
     async def _logits(
         self, question: str, texts: Sequence[str], deadline: Deadline
     ) -> Sequence[float]:
-        if self._reranker is None:
+        reranker = self._reranker
+        if reranker is None:
             raise _NotDoneError("the service has no reranker")
         if not question.strip():
             raise _NotDoneError("the request has a vector and no text")
         if not texts:
             raise _NotStartedError("no hit may be reranked")
-        left = RERANKED_ORDER.before(deadline)
-        characters = sum(map(len, texts)) + len(texts) * len(question)
-        self._require_time(characters, left)
-        started = time.perf_counter()
         try:
-            async with asyncio.timeout(left.remaining()):
-                logits = await self._reranker.rerank(question, texts, left)
+            return await self._breaker.ask(
+                texts,
+                RERANKED_ORDER.before(deadline),
+                lambda until: reranker.rerank(question, texts, until),
+            )
         except TimeoutError:
-            self._least_per_character_s = (time.perf_counter() - started) / characters
             raise _NotDoneError("the budget ran out") from None
         except TooSlowError as error:
             raise _NotStartedError(str(error)) from None
@@ -103,11 +98,3 @@ class RerankStage:
         except Exception:
             logger.exception("reranker failed unexpectedly")
             raise _NotDoneError("internal error") from None
-        self._least_per_character_s = 0.0
-        return logits
-
-    def _require_time(self, characters: int, left: Deadline) -> None:
-        least_s = self._least_per_character_s * characters
-        if least_s > left.remaining():
-            self._least_per_character_s *= FORGETTING
-            raise _NotStartedError(str(TooSlowError(least_s, left.remaining())))

@@ -123,6 +123,7 @@ class RetrievalSteps:
         names: NameResolver | None = None,
         reranker: Reranker | None = None,
         store_breaker: Breaker | None = None,
+        reranker_breaker: Breaker | None = None,
     ) -> None:
         self._legs = legs
         self._space = space
@@ -130,7 +131,7 @@ class RetrievalSteps:
         self._access = access
         self._dates = dates
         self._names = names
-        self._reranking = RerankStage(reranker)
+        self._reranking = RerankStage(reranker, reranker_breaker or Breaker("reranker"))
         self._store_breaker = store_breaker or Breaker("store")
 
     async def run(
