@@ -34,6 +34,7 @@ from serving.domain.questions.calendar import FIRST, LAST, Recurring, Span, Unit
 
 _DAY = timedelta(days=1)
 _WEEK = timedelta(weeks=1)
+_LONGEST_MONTH = timedelta(days=31)
 _AROUND_A_DAY = timedelta(days=3)
 _PADDING = 16
 """More than the words that any rule looks ahead, or back."""
@@ -182,14 +183,26 @@ class Sentence:
             return True
         token = self._tokens[at]
         is_name = self._is_capital(at) and not (self._is_weekday(at) or self._month_number(at))
-        return token.kind == "other" or token.text in words.FOLLOWING or is_name
+        contracted = token.text.partition("'")[0]  # "they'll"
+        follows = token.text in words.FOLLOWING or contracted in words.FOLLOWING
+        return token.kind == "other" or follows or is_name
 
     def _tense_of(self, said: Sequence[str]) -> Tense | None:
         if not words.FUTURE.isdisjoint(said) or self._has_progressive(said):
             return Tense.FUTURE
         if self._usual is Tense.FUTURE and not words.ARRANGING.isdisjoint(said):
             return Tense.FUTURE
-        return Tense.PAST if self._is_past(said) else None
+        if self._is_past(said):
+            return Tense.PAST
+        return Tense.FUTURE if "on" in said and self._is_present else None
+
+    @property
+    def _is_present(self) -> bool:
+        """Whether an auxiliary is in the present: "Is he free?", "What's on?"."""
+        return any(
+            token.text in words.PRESENT or (token.possessive and token.text in words.ASKING_WITH_BE)
+            for token in self._tokens
+        )
 
     @staticmethod
     def _is_past(said: Sequence[str]) -> bool:
@@ -262,8 +275,16 @@ class Sentence:
                 return Span(span.ends, self._today.ends if is_over else LAST), behind
             case "before" | "prior":
                 return Span(FIRST, span.begins), behind
+            case "by" | "until" | "till" if self._is_deadline(span):
+                return span, behind
             case _:
                 return Span(FIRST, span.ends), behind
+
+    def _is_deadline(self, span: Span) -> bool:
+        """Whether it is this day that a turn speaks of, and not all the time before it."""
+        return (
+            self._usual is Tense.FUTURE and span.ends > self._now and span.length <= _LONGEST_MONTH
+        )
 
     def _cut(self, at: int) -> tuple[Span, int] | None:
         """A time until now, or from now on: "earlier this week"."""
@@ -289,7 +310,7 @@ class Sentence:
         joints = (
             ("and",) if self._is(at, "between") else ("to", "until", "till", "through", "-", "–")
         )
-        first = self._time(at + 1, ranged=True) or self._day_before_month(at + 1, joints)
+        first = self._day_before_month(at + 1, joints) or self._time(at + 1, ranged=True)
         if first is None or not self._is(first[1], *joints):
             return None if self._is(at, "between") else first and self._from(first)
         last = self._time(first[1] + 1, ranged=True)
@@ -308,7 +329,7 @@ class Sentence:
         if first is None or not self._is(first[1], *joints):
             return None
         last = self._time(first[1] + 1, ranged=True)
-        if last is None or last[0].length > _DAY:
+        if last is None or last[0].length > _DAY or last[0].begins.day <= first[0]:
             return None
         begins = last[0].begins.replace(day=first[0])
         return Span(begins, begins + _DAY), first[1]
@@ -560,7 +581,11 @@ class Sentence:
                 return calendar.hours_of(today, *words.PARTS_OF_DAY["night"]), start + 1
             case ("this", part, _) if part in words.PARTS_OF_DAY:
                 return calendar.hours_of(today, *words.PARTS_OF_DAY[part]), start + 2
-        return self._before_last(start) or self._last_or_next(start, definite=start > at)
+        return (
+            self._before_last(start)
+            or self._after_next(start)
+            or self._last_or_next(start, definite=start > at)
+        )
 
     def _before_last(self, at: int) -> tuple[Span, int] | None:
         unit = self._unit(at, one=True)
@@ -570,6 +595,18 @@ class Sentence:
         thing = self._recurring(at, led=True)
         if thing and self._is(thing[1], "before") and self._is(thing[1] + 1, "last"):
             found = thing[0].ended(self._today.begins, back=1)
+            return found and (found, thing[1] + 2)
+        return None
+
+    def _after_next(self, at: int) -> tuple[Span, int] | None:
+        unit = self._unit(at, one=True)
+        if unit and self._is(unit[2], "after") and self._is(unit[2] + 1, "next"):
+            count, step = unit[0].low, unit[1]
+            return _units_at(self._now + 2 * count * step.value, count, step), unit[2] + 2
+        thing = self._recurring(at, led=True)
+        if thing and self._is(thing[1], "after") and self._is(thing[1] + 1, "next"):
+            following = thing[0].beginning(self._today.ends)
+            found = following and thing[0].beginning(following.ends)
             return found and (found, thing[1] + 2)
         return None
 
@@ -762,6 +799,8 @@ class Sentence:
         return None
 
     def _weekday(self, at: int) -> tuple[Recurring, int] | None:
+        if self._is(self._before_other(at), "each", "every"):
+            return None
         if self._is(at, "weekend"):
             return words.WEEKEND, at + 1
         word = self._word(at)
@@ -773,7 +812,7 @@ class Sentence:
         dated = self._day_of_month(self._behind(behind, ",", "the"), led=True)
         if dated is not None and not self._is(behind, "to", "-"):
             return calendar.on(number, dated[0]), dated[1]
-        if self._is(behind, "of") and self._is(behind + 1, "each", "every"):
+        if self._is_repeated(behind):
             return None
         is_led = self._is_led(at) or self._is(
             at - 1, "last", "next", "this", "past", "coming", "and", "or"
@@ -785,6 +824,14 @@ class Sentence:
             # "Albright's Wednesday visit", "whose Saturday": of any week.
             return None
         return calendar.weekly(number), behind
+
+    def _before_other(self, at: int) -> int:
+        """The place before the words "other" or "second", which may stand before this one."""
+        return at - 1 - self._is(at - 1, "other", "second")
+
+    def _is_repeated(self, at: int) -> bool:
+        """Whether "of each" or "of every" stands here."""
+        return self._is(at, "of") and self._is(at + 1, "each", "every")
 
     def _day_of_month(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
         """Reads "5 May", "the fifth of May", "May 5th"; "the 19th" after a preposition."""
@@ -801,8 +848,10 @@ class Sentence:
                 ):
                     return calendar.day_of_year(month, number), place + 1
                 return None
-            is_definite = self._is(at - 1, "the")
+            is_definite = self._is(at - 1, "the") or self._is_weekday(at - 1)
             led = led or self._word(at - 2) in words.LEADING_TO_DAYS
+            if self._is_repeated(behind):
+                return None
             if is_ordinal and is_definite and led and self._ends_before(behind):
                 return calendar.monthly(number), behind
             return None

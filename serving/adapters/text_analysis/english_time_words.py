@@ -173,14 +173,21 @@ LEADING_TO_DAYS = LEADING | {"at", "between", "from", "near", "on", "prior", "th
 
 FOLLOWING = _set(
     """
-    a about after afternoon again ago also an and are around as at because before being but by
-    can could did do does during evening for from had has have he her his how i if in instead
-    is it just last morning my next night not of on or our please she should so still that the
-    their then there they this through till to today too until was we were what when where
-    which while who why will with would yesterday you your
+    a about actually after afternoon again ago all already also an and any anyway anymore are
+    around as at because before being both but by can can't could did didn't do does doesn't don't
+    during evening everybody everyone for from had has have he her his how i if in instead is isn't
+    it just last maybe might morning must my next night no nobody not now of on only or our perhaps
+    please probably she should since so somebody someone still that the their then there these they
+    this those though through till to today tomorrow too unless until was we were what when where
+    which while who why will with won't would yesterday you your
     """
 )
 """Words that can follow a time. Another word makes "the second" or "2000" belong to it."""
+
+PRESENT = _set("am are can do does is may must should")
+
+ASKING_WITH_BE = _set("how there what when where which who")
+"""Words with "is" behind them in "what's"."""
 
 FUTURE = _set(
     """
