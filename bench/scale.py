@@ -277,37 +277,40 @@ def exponent(records: Sequence[Record], tenant: str, callers: int) -> str:
 def save_picture(records: Sequence[Record], path: Path) -> None:
     """Draws the latency and the memory of the replica by the size, both axes logarithmic."""
     figure = plots.canvas(11, 4.2)
-    asked, taken = figure.subplots(1, 2)
-    shown = (("p50", "one", "-"), ("p95", "one", "-"), ("p50", "small", "--"))
-    for (percentile, tenant, style), colour in zip(shown, plots.COLOURS, strict=False):
-        name = "the tenant" if tenant == "one" else f"a tenant of {SMALL_SEGMENTS}"
-        points = [
-            (number(each, "parameters", "size"), number(each, "latency", f"{percentile}_ms"))
-            for each in select(records, "ask")
-            if (parameter("tenant")(each), parameter("callers")(each)) == (tenant, "1")
-        ]
-        asked.plot(
-            *zip(*points, strict=True),
-            style,
-            color=colour,
-            marker="o",
-            label=f"{name}, {percentile}",
-        )
-    points = [
-        (number(each, "parameters", "size"), number(each, "measured", "memory_mib", REPLICA))
-        for each in select(records, "footprint")
-    ]
-    taken.plot(*zip(*points, strict=True), color=plots.COLOURS[0], marker="o")
-    asked.legend(frameon=False, loc="upper left")
-    heads = ((asked, "Latency, one caller", "ms"), (taken, "Memory of the replica", "MiB"))
-    for axes, title, unit in heads:
+    small = f"a tenant of {SMALL_SEGMENTS}, p50"
+    latencies = {
+        "the tenant, p50": _points(records, "one", "latency", "p50_ms"),
+        "the tenant, p95": _points(records, "one", "latency", "p95_ms"),
+        small: _points(records, "small", "latency", "p50_ms"),
+    }
+    memory = {"": _points(records, "", "measured", "memory_mib", REPLICA)}
+    panels = (("Latency, one caller", "ms", latencies), ("Memory of the replica", "MiB", memory))
+    for place, (title, unit, lines) in enumerate(panels, start=1):
+        axes = figure.add_subplot(1, len(panels), place)
         plots.prepare(axes)
         axes.grid(axis="y", color=plots.GRID)
-        axes.set(xscale="log", yscale="log", ylabel=unit)
-        plots.name_powers(axes.xaxis)
-        plots.name_powers(axes.yaxis)
         plots.head(axes, title, "segments of the tenant")
+        axes.set_ylabel(unit)
+        for (name, points), colour in zip(lines.items(), plots.COLOURS, strict=False):
+            style = "--" if name == small else "-"
+            axes.plot(*zip(*points, strict=True), style, color=colour, marker="o", label=name)
+        if any(lines.values()):
+            axes.set(xscale="log", yscale="log")
+            plots.name_powers(axes.xaxis)
+            plots.name_powers(axes.yaxis)
+        if len(lines) > 1:
+            axes.legend(frameon=False, loc="upper left")
     plots.save(figure, path)
+
+
+def _points(records: Sequence[Record], tenant: str, *keys: str) -> list[tuple[float, float]]:
+    """Sizes and the values there, of one caller who asked the tenant, or of footprints."""
+    found = [
+        (number(each, "parameters", "size"), number(each, *keys))
+        for each in select(records, "ask" if tenant else "footprint")
+        if not tenant or (parameter("tenant")(each), parameter("callers")(each)) == (tenant, "1")
+    ]
+    return [(size, value) for size, value in found if size and value]
 
 
 @click.command(context_settings=HELP)

@@ -116,7 +116,7 @@ def test_scale_measures_each_size_and_a_restart(
         run(scale.main, "--data", str(data), *small, "--out", str(out))
 
     [folder] = out.iterdir()
-    scenarios = [str(each["scenario"]) for each in read_records(folder)]
+    scenarios = [str(each["scenario"]) for each in records_in(out)]
     assert scenarios == ["grow", "ask", "ask", "ask", "footprint", "restart"] * 2
     assert "| 20 | " in (folder / "summary.md").read_text()
 
