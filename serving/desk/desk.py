@@ -28,8 +28,13 @@ from serving.desk.embedded_neo4j.launcher import EmbeddedNeo4j
 from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError
 from serving.desk.embedded_postgres.service_role import give_to_service
 from serving.desk.interruption import Interruption
-from serving.desk.ray_cluster import DeskRay, choose_ports
-from serving.desk.ray_environment import DeskAddresses, DeskEndedError, DeskStartError
+from serving.desk.ray_cluster import DeskRay
+from serving.desk.ray_environment import (
+    DeskAddresses,
+    DeskEndedError,
+    DeskStartError,
+    choose_ports,
+)
 from serving.desk.upkeep import RestartableServer, Upkeep, tended_in_background
 from serving.domain.errors import DependencyError, TriviumError, UnavailableError
 

@@ -7,16 +7,13 @@ module is imported.
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import logging
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +26,6 @@ from ray import serve
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
 
-from serving.config.settings import ServeSettings
 from serving.desk.leftovers import end_all, left_by_ray
 from serving.desk.ray_environment import (
     LOOPBACK,
@@ -37,7 +33,6 @@ from serving.desk.ray_environment import (
     DeskAddresses,
     DeskEndedError,
     DeskStartError,
-    free_ports,
 )
 
 logger = logging.getLogger(__name__)
@@ -53,36 +48,6 @@ POLL_S = 0.1
 
 ESSENTIAL = ("raylet", "gcs_server")
 """Ray's processes without which replicas end; the others are for the dashboard and for logs."""
-
-PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
-
-
-def choose_ports(settings: ServeSettings) -> dict[str, int]:
-    """The ports of the settings, by name; each 0 is replaced by a free port.
-
-    Raises:
-        DeskStartError: A configured port is not available.
-    """
-    named = {name: getattr(settings, name) for name in PORTS}
-    for name, port in named.items():
-        if port:
-            _require_free(port, f"TRIVIUM_SERVE__{name.upper()}")
-    # One call, so that the ports are distinct.
-    free = count(free_ports(len(PORTS)))
-    return {name: port or next(free) for name, port in named.items()}
-
-
-def _require_free(port: int, setting: str) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                what = "is in use; stop the process that listens on it, or choose another"
-            else:
-                what = f"is not available ({error.strerror}); choose another"
-            raise DeskStartError(f"port {port} {what} with {setting}") from error
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import secrets
@@ -10,7 +11,10 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+
+from serving.config.settings import ServeSettings
 
 LOOPBACK = "127.0.0.1"
 
@@ -213,3 +217,39 @@ def _is_free(port: int) -> bool:
         probe.bind((LOOPBACK, port))
         return True
     return False
+
+
+PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
+
+
+def choose_ports(settings: ServeSettings) -> dict[str, int]:
+    """The ports of the settings, by name; each 0 is replaced by a free port.
+
+    Raises:
+        DeskStartError: A configured port is not available.
+    """
+    named = {name: getattr(settings, name) for name in PORTS}
+    for name, port in named.items():
+        if port:
+            require_free(port, f"TRIVIUM_SERVE__{name.upper()}")
+    # One call, so that the ports are distinct.
+    free = count(free_ports(len(PORTS)))
+    return {name: port or next(free) for name, port in named.items()}
+
+
+def require_free(port: int, setting: str) -> None:
+    """Checks that nothing listens on a port of a setting.
+
+    Raises:
+        DeskStartError: It is not available.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                what = "is in use; stop the process that listens on it, or choose another"
+            else:
+                what = f"is not available ({error.strerror}); choose another"
+            raise DeskStartError(f"port {port} {what} with {setting}") from error

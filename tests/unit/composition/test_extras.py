@@ -179,7 +179,7 @@ from serving.config.settings import load_settings
 from serving.desk.doctor import examine
 given = {"embedder": {"model": "some/bert"}, "reranker": {"model": "some/reranker"}}
 for each in examine(load_settings(given)):
-    if each.part in ("model", "reranker", "extra models"):
+    if each.part in ("model", "reranker"):
         print(each.part, each.ok, "`make install-models`" in each.text)
 """
-    ).splitlines() == ["extra models True True", "model False True", "reranker False True"]
+    ).splitlines() == ["model False True", "reranker False True"]

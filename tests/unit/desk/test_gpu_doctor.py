@@ -66,20 +66,6 @@ def test_missing_device_of_a_part_is_a_fault(part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "text"),
-    [
-        ({"kind": "exact"}, "every vector is read, on the CPU"),
-        ({}, "inverted lists, on the CPU; few vectors are all read"),
-        ({"device": "cuda", "kind": "exact"}, "every vector is read, on cuda"),
-    ],
-)
-def test_index_is_reported_with_its_device(index: dict[str, str], text: str) -> None:
-    [found] = checked("index", H200, index=index)
-
-    assert (found.ok, found.text) == (True, text)
-
-
-@pytest.mark.parametrize(
     ("text", "version"),
     [
         ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar 5", "550.54.15"),

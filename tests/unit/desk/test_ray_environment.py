@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from serving.config.settings import ServeSettings, set_process_environment
-from serving.desk.ray_cluster import choose_ports
 from serving.desk.ray_environment import (
     CLUSTER_PORTS,
     LONGEST_TEMP_DIR,
@@ -18,6 +17,7 @@ from serving.desk.ray_environment import (
     QUIET_PORTS,
     TEMPORARY_FILES,
     DeskStartError,
+    choose_ports,
     desk_environment,
     free_ports,
     new_temp_dir,
