@@ -1,22 +1,16 @@
-"""Peers find what they should, and all systems are measured alike."""
+"""Peers find what they should."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench.harness.collection import Query
-from bench.harness.results import Record
 from bench.peers.bm25_numpy import Bm25Numpy
 from bench.peers.peer import Passage, Peer, StatedFact
-from bench.peers.tables import save_picture, summary
-from bench.peers.turns import CALLERS, System, recall, take_turns
 from serving.config.settings import load_settings
 from serving.ports.embedding import Vector
 
@@ -89,71 +83,3 @@ async def test_graphiti_finds_what_the_facts_of_the_tenant_rest_on(tmp_path: Pat
         assert await peer.search(OHARA, "Who sailed to Goa?", direction(0), 1) == ["boat"]
         assert sorted(await peer.search(OHARA, "sailed", direction(2), 9)) == ["boat", "moon"]
         assert await peer.search("nobody", "sailed", direction(0), 9) == []
-
-
-class Answering:
-    """Answers every question alike, and counts how often it was asked."""
-
-    def __init__(self, name: str, found: Sequence[str], asked: Counter[str]) -> None:
-        self.name = name
-        self.questions: list[str] = []
-        self._found = found
-        self._asked = asked
-
-    async def ask(self, query: Query) -> Sequence[str]:
-        self._asked[self.name] += 1
-        self.questions.append(query.id)
-        return self._found
-
-    def system(self) -> System:
-        return System(name=self.name, lacks="all", ask=self.ask, cpu_s=lambda: 0.0)
-
-
-QUERIES = [
-    Query(id=f"q{number}", tenant="t", text="?", relevant=frozenset({"a"})) for number in range(8)
-]
-
-
-async def test_systems_answer_the_same_queries(tmp_path: Path) -> None:
-    asked: Counter[str] = Counter()
-    one = Answering("one", ["a"], asked).system()
-    other = Answering("other", ["b"], asked).system()
-    records: list[Record] = []
-    for system in (one, other):
-        records.append((await recall(system, QUERIES)).as_record({}))
-    order = []
-    async for result in take_turns([one, other], QUERIES, turns=2, calls=5):
-        records.append(result.as_record({}))
-        order.append(result.parameters["system"])
-
-    rows = [line.split(" | ") for line in summary(records).splitlines()[2:]]
-    save_picture(records, tmp_path / "overview.png")
-
-    assert asked["one"] == asked["other"]
-    assert order == ["one", "other", "other", "one"] * len(CALLERS)
-    assert [(row[0], row[-2][:5]) for row in rows] == [("| one", "1.000"), ("| other", "0.000")]
-    assert (tmp_path / "overview.png").stat().st_size > 0
-
-
-async def test_a_run_that_ends_early_has_no_row(tmp_path: Path) -> None:
-    system = Answering("one", ["a"], Counter()).system()
-    records = [(await recall(system, QUERIES)).as_record({})]
-    async for result in take_turns([system], QUERIES, turns=1, calls=5):
-        records.append(result.as_record({}))
-        break
-
-    save_picture(records, tmp_path / "overview.png")
-
-    assert len(summary(records).splitlines()) == 2
-    assert (tmp_path / "overview.png").stat().st_size > 0
-
-
-async def test_loads_repeat_no_query() -> None:
-    answering = Answering("one", ["a"], Counter())
-
-    loads = take_turns([answering.system()], QUERIES, turns=1, calls=5)
-    async for _ in loads:
-        pass
-
-    numbers = [int(question.removeprefix("q")) for question in answering.questions]
-    assert Counter(numbers) == Counter(place % len(QUERIES) for place in range(len(numbers)))
