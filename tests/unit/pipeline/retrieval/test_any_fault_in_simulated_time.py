@@ -36,12 +36,12 @@ from serving.pipeline.retrieval.steps import Retrieval
 from tests.fakes.pipeline import FixedLeg
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import batch_of, query, segment
+from tests.support.builders import batch_of, fact, query, segment
 from tests.support.examples import examples
 from tests.unit.pipeline.retrieval.retrieving import retriever
 
 LEGS = ("lexical", "dense", "graph")
-PROFILE = Profile(name="three", legs=tuple(LegSpec(name=name) for name in LEGS))
+PROFILE = Profile(name="three", legs=tuple(LegSpec(name=name, floor=0.0) for name in LEGS))
 ROUNDING_S = 1e-9
 NEVER_S = 1e6
 BREAKERS = ("store", *{LEGS_BY_NAME[name].dependency for name in LEGS})
@@ -108,6 +108,12 @@ class FaultyLeg(Leg):
                 return await FixedLeg("a").find(request)
 
 
+class FaultyLegOverFacts(FaultyLeg):
+    """A leg that a memory without facts need not ask."""
+
+    needs_facts = True
+
+
 class SlowStore(InMemoryStore):
     """Reads rows after a while."""
 
@@ -144,7 +150,7 @@ async def faulty(
     legs: Mapping[str, FaultyLeg], store_s: float, *, breakers: Mapping[str, Breaker] | None = None
 ) -> Retriever:
     store = SlowStore(store_s)
-    await store.write(batch_of(segment("a")))
+    await store.write(batch_of(segment("a"), fact("f", "Ann", "likes", "Goa")))
     clock = asyncio.get_running_loop().time
     return retriever(store, legs, admission=Admission(clock=clock), breakers=breakers or {})
 
@@ -254,7 +260,8 @@ def test_hung_leg_costs_three_queries_their_share(name: str) -> None:
 
 def test_hung_store_costs_three_queries_their_budget() -> None:
     budget_s, answers_s = 0.1, 0.005
-    legs = {leg: FaultyLeg([Fault(How.ANSWERS, answers_s)]) for leg in LEGS}
+    # That there are facts is known without asking the store.
+    legs = {leg: FaultyLegOverFacts([Fault(How.ANSWERS, answers_s)]) for leg in LEGS}
 
     async def ten() -> list[Outcome]:
         clock = asyncio.get_running_loop().time
