@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from enum import Enum
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
@@ -82,7 +81,8 @@ class Breaker:
         self._pause_s = FIRST_PAUSE_S
         self._open_until = 0.0
         self._usual_s = 0.0
-        self._probe: asyncio.Task[Any] | None = None
+        self._probe: asyncio.Task[None] | None = None
+        """The event loop has only weak references to tasks."""
 
     @property
     def trouble(self) -> str:
@@ -110,61 +110,11 @@ class Breaker:
             BreakerOpenError: The dependency is not asked.
             TimeoutError: It did not answer in time.
         """
-        if self._is_due and (self._probe is None or self._probe.done()):
-            probe = self._within(question, Deadline.after(PROBE_S, self._clock), call)
-            self._probe = asyncio.create_task(probe)
-            self._probe.add_done_callback(_log_unexpected)
+        if self._state is BreakerState.OPEN and self._clock() >= self._open_until:
+            self._enter(BreakerState.HALF_OPEN)
+            self._probe = asyncio.create_task(self._probed(question, call))
         self.require_closed()
         return await self._within(question, deadline, call)
-
-    async def _within(
-        self,
-        question: object,
-        deadline: Deadline,
-        call: Callable[[Deadline], Awaitable[Answer]],
-    ) -> Answer:
-        with self.guard(question, deadline):
-            async with asyncio.timeout(deadline.remaining()):
-                return await call(deadline)
-
-    @contextmanager
-    def guard(self, question: object, deadline: Deadline) -> Iterator[None]:
-        """Lets a call pass, and notes how it ended.
-
-        Args:
-            question: What the call is made for; several calls for one question count once.
-            deadline: Of the call.
-
-        Raises:
-            BreakerOpenError: The dependency is not asked.
-        """
-        probing = self._enter_or_raise()
-        started, patience_s = self._clock(), deadline.remaining()
-        known = False
-        try:
-            yield
-        except (NotReadyError, BreakerOpenError, StoreUnavailableError):
-            # It answers; or what it depends on is not asked, which has a breaker of its own; and a
-            # refused connection to PostgreSQL fails the whole question at once.
-            raise
-        except (TimeoutError, asyncio.CancelledError) as error:
-            # A caller that gives up at the deadline cancels what has the same deadline.
-            withdrawn = isinstance(error, asyncio.CancelledError) and not deadline.passed
-            if not withdrawn and patience_s >= self._min_patience_s():
-                known = True
-                self._take_failure(question, "no answer in time")
-            raise
-        except UnavailableError as error:
-            known = True
-            self._take_failure(question, str(error))
-            raise
-        else:
-            known = True
-            self._take_answer(self._clock() - started)
-        finally:
-            if probing and not known and self._state is BreakerState.HALF_OPEN:
-                # The probe told nothing, for example because its caller went away: the next may.
-                self._enter(BreakerState.OPEN)
 
     def require_closed(self) -> None:
         """Does nothing while the dependency is asked.
@@ -175,17 +125,45 @@ class Breaker:
         if self._state is not BreakerState.CLOSED:
             raise BreakerOpenError(self.name, self.trouble)
 
-    def _enter_or_raise(self) -> bool:
-        """Returns whether the call is a probe."""
-        if self._is_due:
-            self._enter(BreakerState.HALF_OPEN)
-            return True
-        self.require_closed()
-        return False
+    async def _probed(
+        self, question: object, call: Callable[[Deadline], Awaitable[object]]
+    ) -> None:
+        try:
+            await self._within(question, Deadline.after(PROBE_S, self._clock), call)
+        except (TriviumError, TimeoutError):
+            pass  # noted, if it says something of the dependency
+        except Exception:
+            logger.exception("probe failed unexpectedly")
+        finally:
+            if self._state is BreakerState.HALF_OPEN:  # it told nothing: the next may
+                self._enter(BreakerState.OPEN)
 
-    @property
-    def _is_due(self) -> bool:
-        return self._state is BreakerState.OPEN and self._clock() >= self._open_until
+    async def _within(
+        self,
+        question: object,
+        deadline: Deadline,
+        call: Callable[[Deadline], Awaitable[Answer]],
+    ) -> Answer:
+        """Makes a call, and notes how it ended."""
+        started, patience_s = self._clock(), deadline.remaining()
+        try:
+            async with asyncio.timeout(deadline.remaining()):
+                answer = await call(deadline)
+        except (NotReadyError, BreakerOpenError, StoreUnavailableError):
+            # It answers; or what it depends on is not asked, which has a breaker of its own; and a
+            # refused connection to PostgreSQL fails the whole question at once.
+            raise
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # A caller that gives up at the deadline cancels what has the same deadline.
+            withdrawn = isinstance(error, asyncio.CancelledError) and not deadline.passed
+            if not withdrawn and patience_s >= self._min_patience_s():
+                self._take_failure(question, "no answer in time")
+            raise
+        except UnavailableError as error:
+            self._take_failure(question, str(error))
+            raise
+        self._take_answer(self._clock() - started)
+        return answer
 
     def _min_patience_s(self) -> float:
         return min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
@@ -210,9 +188,3 @@ class Breaker:
         if state is not self._state:
             self._state = state
             self._on_change(self.name, state)
-
-
-def _log_unexpected(probe: asyncio.Task[Any]) -> None:
-    error = None if probe.cancelled() else probe.exception()
-    if error is not None and not isinstance(error, (TriviumError, TimeoutError)):
-        logger.error("probe failed unexpectedly", exc_info=error)

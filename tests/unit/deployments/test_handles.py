@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -211,11 +212,8 @@ async def test_starting_deployment_opens_no_breaker() -> None:
     index, breaker = remote_index(handle), Breaker("index")
 
     for question in range(FAILURES):
-        with (
-            pytest.raises(NotReadyError, match="starting"),
-            breaker.guard(question, soon()),
-        ):
-            await index.search(unit(1), WANTED, soon())
+        with pytest.raises(NotReadyError, match="starting"):
+            await breaker.ask(question, soon(), partial(index.search, unit(1), WANTED))
 
     assert breaker.trouble == ""
     assert (await status_of(index)).reason == "starting"

@@ -43,7 +43,7 @@ class Dependency:
         self.states: list[BreakerState] = []
         self.breaker = Breaker("graph", lambda _, state: self.states.append(state), self.clock)
 
-    def call(
+    async def call(
         self,
         end: BaseException | None = None,
         *,
@@ -52,29 +52,42 @@ class Dependency:
         within_s: float = PATIENCE_S,
     ) -> None:
         """A call that ends so after that time."""
-        deadline = Deadline.after(within_s, self.clock)
-        with self.breaker.guard(question or object(), deadline):
+
+        async def made(_: Deadline) -> None:
             self.clock.now += takes_s
             if end is not None:
                 raise end
 
-    def hang(self, *, question: object = None, within_s: float = PATIENCE_S) -> None:
+        deadline = Deadline.after(within_s, self.clock)
+        await self.breaker.ask(question or object(), deadline, made)
+
+    async def hang(self, *, question: object = None, within_s: float = PATIENCE_S) -> None:
         """A call that is not answered in time."""
         with suppress(TimeoutError):
-            self.call(TimeoutError(), question=question, takes_s=within_s, within_s=within_s)
+            await self.call(TimeoutError(), question=question, takes_s=within_s, within_s=within_s)
 
-    def open(self) -> None:
+    async def open(self) -> None:
+        """Fails until it is not asked, and waits until it is probed."""
         for _ in range(FAILURES):
-            self.hang()
+            await self.hang()
+        self.clock.now += FIRST_PAUSE_S
+
+    async def probe(self, end: BaseException | None = None) -> None:
+        """A call that is refused, and made as a probe that ends so."""
+        with pytest.raises(BreakerOpenError):
+            await self.call(end, takes_s=0.0)
+        await until_async(self.is_probed)
+
+    async def is_probed(self) -> bool:
+        return self.states[-1] is not BreakerState.HALF_OPEN
 
     async def is_closed(self) -> bool:
         return not self.breaker.trouble
 
-    @property
-    def is_asked(self) -> bool:
+    async def is_asked(self) -> bool:
         """Whether a call passes; it is one that tells nothing."""
         try:
-            self.call(NotReadyError("graph", "filling"))
+            await self.call(NotReadyError("graph", "filling"))
         except BreakerOpenError:
             return False
         except NotReadyError:
@@ -82,46 +95,46 @@ class Dependency:
         return True
 
 
-def test_hung_dependency_costs_three_queries() -> None:
+async def test_hung_dependency_costs_three_queries() -> None:
     asked = Dependency()
     for _ in range(FAILURES):
         assert not asked.breaker.trouble
-        asked.hang()
+        await asked.hang()
     before = asked.clock.now
 
     with pytest.raises(BreakerOpenError, match="3 failures in a row"):
-        asked.call()
+        await asked.call()
 
     assert asked.clock.now == before
     assert "no answer in time" in asked.breaker.trouble
 
 
-def test_the_calls_of_one_question_count_once() -> None:
+async def test_the_calls_of_one_question_count_once() -> None:
     asked, question = Dependency(), object()
     for _ in range(2 * FAILURES):
-        asked.hang(question=question)
+        await asked.hang(question=question)
 
-    assert asked.is_asked
+    assert await asked.is_asked()
 
 
-def test_an_answer_in_between_keeps_it_closed() -> None:
+async def test_an_answer_in_between_keeps_it_closed() -> None:
     asked = Dependency()
     for _ in range(3):
-        asked.hang()
-        asked.hang()
-        asked.call()
+        await asked.hang()
+        await asked.hang()
+        await asked.call()
 
-    assert asked.is_asked
+    assert await asked.is_asked()
     assert not asked.states
 
 
-def test_errors_count_as_no_answer_does() -> None:
+async def test_errors_count_as_no_answer_does() -> None:
     asked = Dependency()
     for _ in range(FAILURES):
         with suppress(DependencyError):
-            asked.call(GONE)
+            await asked.call(GONE)
 
-    assert not asked.is_asked
+    assert not await asked.is_asked()
     assert "graph: refused" in asked.breaker.trouble
 
 
@@ -135,115 +148,101 @@ def test_errors_count_as_no_answer_does() -> None:
         ValueError("a bug"),
     ],
 )
-def test_errors_of_others_do_not_count(end: BaseException) -> None:
+async def test_errors_of_others_do_not_count(end: BaseException) -> None:
     asked = Dependency()
     for _ in range(2 * FAILURES):
         with suppress(BaseException):
-            asked.call(end)
+            await asked.call(end)
 
-    assert asked.is_asked
+    assert await asked.is_asked()
 
 
-def test_cancellation_at_the_deadline_counts_as_failure() -> None:
+async def test_cancellation_at_the_deadline_counts_as_failure() -> None:
     asked = Dependency()
     for _ in range(FAILURES):
         with suppress(asyncio.CancelledError):
-            asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S)
+            await asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S)
 
-    assert not asked.is_asked
+    assert not await asked.is_asked()
 
 
-def test_callers_with_little_time_do_not_open_it() -> None:
+async def test_callers_with_little_time_do_not_open_it() -> None:
     asked = Dependency()
     for _ in range(2 * FAILURES):
-        asked.hang(within_s=0.010)
+        await asked.hang(within_s=0.010)
 
-    assert asked.is_asked
+    assert await asked.is_asked()
 
 
-def test_dependency_slower_than_the_budget_stays_closed() -> None:
+async def test_dependency_slower_than_the_budget_stays_closed() -> None:
     asked = Dependency()
     for _ in range(50):
-        asked.call(takes_s=0.060, within_s=0.5)
+        await asked.call(takes_s=0.060, within_s=0.5)
     for _ in range(2 * FAILURES):
-        asked.hang(within_s=0.050)
+        await asked.hang(within_s=0.050)
 
-    assert asked.is_asked
+    assert await asked.is_asked()
 
 
-def test_slow_dependency_opens_the_breaker_when_hung() -> None:
+async def test_slow_dependency_opens_the_breaker_when_hung() -> None:
     asked = Dependency()
     for _ in range(50):
-        asked.call(takes_s=0.9, within_s=2)
+        await asked.call(takes_s=0.9, within_s=2)
     for _ in range(FAILURES):
-        asked.hang(within_s=0.8)
+        await asked.hang(within_s=0.8)
 
-    assert not asked.is_asked
+    assert not await asked.is_asked()
 
 
-def test_answered_probe_closes_the_breaker() -> None:
+async def test_answered_probe_closes_the_breaker() -> None:
     asked = Dependency()
-    asked.open()
-    asked.clock.now += FIRST_PAUSE_S
+    await asked.open()
 
-    with (
-        asked.breaker.guard(object(), Deadline.after(PATIENCE_S, asked.clock)),
-        suppress(BreakerOpenError),
-    ):
-        asked.call()
-        raise AssertionError("a second call passed during the probe")
+    await asked.probe()
 
     assert asked.states == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
-    asked.call()
+    await asked.call()
 
 
-def test_failed_probe_delays_the_next_within_bounds() -> None:
+async def test_failed_probe_delays_the_next_within_bounds() -> None:
     asked = Dependency()
-    asked.open()
+    await asked.open()
+    asked.clock.now -= FIRST_PAUSE_S
     pauses = []
     for _ in range(6):
-        opened = asked.clock.now
-        while not asked.breaker.trouble or asked.states[-1] is BreakerState.OPEN:
+        opened, probes = asked.clock.now, asked.states.count(BreakerState.HALF_OPEN)
+        while asked.states.count(BreakerState.HALF_OPEN) == probes:
             asked.clock.now += 0.25
-            try:
-                asked.call(TimeoutError(), takes_s=0.0)
-            except BreakerOpenError:
-                continue
-            except TimeoutError:
-                break
+            await asked.probe(TimeoutError())
         pauses.append(asked.clock.now - opened)
 
     assert pauses == [0.5, 1, 2, 4, 4, 4]
     assert pauses[-1] == MAX_PAUSE_S
 
 
-def test_abandoned_probe_admits_the_next() -> None:
+async def test_probe_that_tells_nothing_admits_the_next() -> None:
     asked = Dependency()
-    asked.open()
-    asked.clock.now += FIRST_PAUSE_S
-    with suppress(asyncio.CancelledError):
-        asked.call(asyncio.CancelledError())
+    await asked.open()
 
-    asked.call()
+    await asked.probe(NotReadyError("graph", "filling"))
+    await asked.probe()
 
     assert asked.states[-1] is BreakerState.CLOSED
 
 
-def test_after_an_answer_it_takes_three_failures_again() -> None:
+async def test_after_an_answer_it_takes_three_failures_again() -> None:
     asked = Dependency()
-    asked.open()
-    asked.clock.now += FIRST_PAUSE_S
-    asked.call()
+    await asked.open()
+    await asked.probe()
 
-    asked.hang()
+    await asked.hang()
 
-    assert asked.is_asked
+    assert await asked.is_asked()
 
 
 async def test_no_caller_waits_for_a_probe() -> None:
     asked, answered = Dependency(), asyncio.Event()
-    asked.open()
-    asked.clock.now += FIRST_PAUSE_S
+    await asked.open()
     probed = []
 
     async def call(deadline: Deadline) -> None:

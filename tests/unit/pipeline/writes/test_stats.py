@@ -117,9 +117,13 @@ async def test_late_counts_are_those_of_the_next_caller(monkeypatch: pytest.Monk
 
 async def test_a_dependency_that_is_not_asked_is_named() -> None:
     asked, not_asked = Breaker("index"), Breaker("graph")
+
+    async def late(_: Deadline) -> None:
+        raise TimeoutError
+
     for question in range(FAILURES):
-        with suppress(TimeoutError), not_asked.guard(question, Deadline.after(1)):
-            raise TimeoutError
+        with suppress(TimeoutError):
+            await not_asked.ask(question, Deadline.after(1), late)
 
     found = await observer(FakeEmbedder(), FixedIndex(), returns(7), [asked, not_asked]).overview(
         TENANT
