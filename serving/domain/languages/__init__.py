@@ -29,12 +29,19 @@ _LANGUAGES = {"english": ENGLISH} | {name: _read(name) for name in _NAMES if nam
 _WITH_CHANGES = [each for each in _LANGUAGES.values() if each.changes is not NEVER]
 
 
-def language_of_words(words: AbstractSet[str]) -> Language:
+def language_of_words(
+    words: AbstractSet[str], usual: Language = ENGLISH, lead: int = 1
+) -> Language:
     """The language that most of the function words are of, among those with words of change.
 
-    English without any, and of equal counts: a tenant's turns may be of several languages.
+    Args:
+        words: Those of a text; a tenant's texts may be of several languages.
+        usual: The language unless another one has more of the words.
+        lead: How many more. A single word may be a name: "Mia" is Italian for "my".
     """
-    return max(_WITH_CHANGES, key=lambda language: len(words & language.function_words))
+    best = max(_WITH_CHANGES, key=lambda language: len(words & language.function_words))
+    more = len(words & best.function_words) - len(words & usual.function_words)
+    return best if more >= lead else usual
 
 
 FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _LANGUAGES.values()))

@@ -39,7 +39,9 @@ class Language:
         changes: Finds words by which people say that something has changed, in a text without case;
             many texts are searched for it, and ignoring case takes several times as long.
         past: Finds words of a question that asks for what once held.
+        was: Finds words of a question that may ask for what once held, or for what holds.
         single: Finds words of a question that one value answers, the present one.
+        whether: Finds the first word of a question for yes or no.
         values: For a question that asks for a value of a kind, and a text that has one.
         questions: Finds a question at the start of a text, even without a question mark.
         digits: The digit of each word that dictated numbers have; each digit is its own.
@@ -62,7 +64,9 @@ class Language:
     weekdays: tuple[str, ...] = ()
     changes: re.Pattern[str] = NEVER
     past: re.Pattern[str] = NEVER
+    was: re.Pattern[str] = NEVER
     single: re.Pattern[str] = NEVER
+    whether: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
     questions: re.Pattern[str] = NEVER
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
@@ -108,12 +112,14 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
         weekdays=tuple(given["weekdays"].split()),
         changes=_pattern(ANY_OF, given["changes"], re.NOFLAG),
         past=_pattern(ANY_OF, given["past"]),
+        was=_pattern(ANY_OF, given["was"]),
         single=_pattern(ANY_OF, given["single"]),
+        whether=_pattern(ANY_OF, given["whether"]),
         values=tuple(
             (_pattern(ANY_OF, each["asks"]), _pattern(ANY_OF, each["has"]))
             for each in given["values"]
         ),
-        questions=_pattern(r"(?:{})\b[^.!]*", given["questions"]),
+        questions=_pattern(r"(?:{})\b[^.!]*[.!]?", given["questions"]),
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},
         lower=given["lower"] or {},

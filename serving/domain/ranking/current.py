@@ -13,11 +13,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
-from itertools import chain
+from difflib import Match, SequenceMatcher
+from functools import cached_property, lru_cache
+from itertools import chain, pairwise
 
-from serving.domain.languages import ENGLISH, Language, language_of_words
+from serving.domain.languages import ENGLISH, Language, language_of_words, stemmer_of
 from serving.domain.ranking.diversity import jaccard, words_of
+from serving.domain.words.tokens import tokens
 
 HEAD = 16
 """How many of the first candidates are rearranged. What follows them keeps its place."""
@@ -58,11 +60,21 @@ MARKED_LIKENESS = 0.3
 MAX_WORDS = 20
 """Who says that something has changed says little besides; longer texts take nobody's place."""
 
+MAX_REPLACED = 3
+"""How many words stand in the place of others in two statements of one form: "my phone contract"
+costs 19 euros, and "my gym membership" 30."""
+
 STEM = 5
-"""Words are alike if they begin with the same letters: "visit" and "visits"."""
+"""Words are alike if their stems begin with the same letters: "smoke" and "smoking"."""
+
+MAX_REMEMBERED = 1 << 15
+"""Words whose stem is remembered."""
 
 _ONLY_QUESTIONS = re.compile(r"(?:[^.!?\uff1f\u061f]*[?\uff1f\u061f]+\s*)+")
-_NUMBER = re.compile(r"\d(?:[\d .,/-]*\d)?")
+_DIGIT = re.compile(r"\d")
+_WORD = re.compile(r"\w+")
+_NAME = re.compile(r"(?<=[\w,;:] )[^\W\d_a-z]\w*[a-z]\w*")
+"""A word within a sentence that is written as a name."""
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]")
 
 
@@ -92,6 +104,7 @@ class Statement:
         self.said = said
         self.score = score
         self.is_near = is_near
+        self.usual_language = ENGLISH
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -99,19 +112,28 @@ class Statement:
         return words_of(self.text)
 
     @cached_property
+    def written(self) -> frozenset[str]:
+        """Its distinct words as they are written."""
+        return frozenset(_WORD.findall(self.text))
+
+    @cached_property
     def language(self) -> Language:
-        """The language of its words, of those that have words of change; else English."""
-        return language_of_words(self.words)
+        """The language of its words, of those that have words of change."""
+        return language_of_words(self.words, self.usual_language, lead=2)
 
     @cached_property
     def stems(self) -> frozenset[str]:
         """The beginnings of its words, without stop words."""
-        return frozenset(word[:STEM] for word in self.words - self.language.stop_words)
+        return _stems_of(self.words, self.language)
 
     @cached_property
-    def numbers(self) -> frozenset[str]:
-        """The digits of its numbers: "0171-555-0142" is 01715550142."""
-        return _numbers_of(self.text)
+    def codes(self) -> frozenset[str]:
+        """Its numbers and codes in all their spellings."""
+        return _codes_of(self.text, self.language)
+
+    def has_code(self, code: str) -> bool:
+        """Whether it has a number or a code, or one that ends with it."""
+        return any(own.endswith(code) for own in self.codes)
 
     @cached_property
     def has_question(self) -> bool:
@@ -131,11 +153,14 @@ class Question:
         text = text.lstrip("¿ ")
         self._words = words_of(text)
         self._length = len(text)
-        language = language_of_words(self._words)
-        self.stems = frozenset(word[:STEM] for word in self._words - language.stop_words)
-        self._numbers = _numbers_of(text)
+        self.language = language = language_of_words(self._words)
+        self.stems = _stems_of(self._words, language)
+        self._codes = _codes_of(text, language)
+        self._names = _NAME.findall(text)
         self.asks_for_past = language.past.search(text) is not None
-        self._has_one_answer = language.single.search(text) is not None
+        self.is_about_either = not self.asks_for_past and language.was.search(text) is not None
+        self._asks_whether = language.whether.match(text) is not None
+        self._has_one_answer = self._asks_whether or language.single.search(text) is not None
         self._values = [value for asks, value in language.values if asks.search(text)]
 
     def is_asked_by(self, stored: Statement) -> bool:
@@ -151,18 +176,52 @@ class Question:
         )
 
     def names(self, older: Statement, newer: Statement) -> bool:
-        """Whether it has a number (or its end) of the older statement, and the newer has not."""
-        return any(
-            _has_number(older, number) and not _has_number(newer, number)
-            for number in self._numbers
-        )
+        """Whether it has a number or a code of the older statement, and the newer has not."""
+        return any(older.has_code(code) and not newer.has_code(code) for code in self._codes)
 
     def prefers(self, older: Statement, newer: Statement) -> bool:
-        """Whether it asks for what the older statement is about, and not for what the newer is."""
+        """Whether it asks for what the older statement is about, and not for what the newer is.
+
+        Who tells of a change may leave out what it is about ("It's on Tuesday now"). A question for
+        yes or no ("Is it on Thursday?") may have the older value, which the newer one replaces.
+        """
+        if any(
+            name in older.written and name not in newer.written and name.casefold() in newer.words
+            for name in self._names
+        ):
+            return True  # "May" and "may"
+        if newer.tells_of_change:
+            return not self._asks_whether and self._contrasts(older, newer)
         if older.is_near and not newer.is_near:
             return True
         of_older, of_newer = self.stems & older.stems, self.stems & newer.stems
-        return of_newer < of_older and len(of_older) - len(of_newer) >= MISSING_WORDS
+        if of_newer < of_older and len(of_older) - len(of_newer) >= MISSING_WORDS:
+            return True
+        return self._contrasts(older, newer)
+
+    def _contrasts(self, older: Statement, newer: Statement) -> bool:
+        """Whether the newer statement has other words in the place of one that is asked about.
+
+        "My sister lives in Leeds" and "My brother lives in York", where the sister is asked about.
+        """
+        asked = (self.stems & older.stems) - newer.stems
+        if not asked:
+            return False
+        before, after = (_WORD.findall(each.text.casefold()) for each in (older, newer))
+        same = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+        # The ends are as good as a word that both have.
+        for left, right in pairwise([Match(0, 0, 0), *same]):
+            gone = before[left.a + left.size : right.a]
+            come = after[left.b + left.size : right.b]
+            if (
+                len(gone) == len(come) <= MAX_REPLACED
+                and not asked.isdisjoint(_stems_of(gone, older.language))
+                and _stems_of(come, newer.language)
+                # "I parked the car", "I moved the car".
+                and newer.language.changes.search(" ".join(come)) is None
+            ):
+                return True
+        return False
 
     def needs(self, newer: Statement) -> tuple[float, float]:
         """What a newer statement needs to take an older one's place.
@@ -201,22 +260,26 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
 
     A newer statement takes the place of an older one if it is short, asks nothing, is about the
     same thing (`Likeness`), and has a large enough share of the older one's score (`NEEDED_SHARE`),
-    unless the question has a number of the older one alone, or, where nothing tells of a change,
-    `prefers` the older one. The older one follows. A question for the past leaves them in place.
+    unless the question has a number of the older one alone, or `prefers` the older one, which
+    follows. A question for what once held puts the older one first by the same rules, and one that
+    may ask for either ("What was the code?") leaves them in place.
 
     Args:
         question: What was asked.
         head: Statements, best first, those of `HEAD`.
     """
     asked = Question(question)
+    for each in head:
+        each.usual_language = asked.language
     scores = [
         each.score * QUESTION_SHARE if asked.is_asked_by(each) else each.score for each in head
     ]
     places, lifted = list(scores), set[int]()
-    pairs = [] if asked.asks_for_past else _outdating(asked, head, scores)
+    pairs = [] if asked.is_about_either else _outdating(asked, head, scores)
     for newer, older, _ in pairs:
-        places[newer] = max(places[newer], scores[older])
-        lifted.add(newer)
+        wanted, other = (older, newer) if asked.asks_for_past else (newer, older)
+        places[wanted] = max(places[wanted], scores[other])
+        lifted.add(wanted)
     order = sorted(
         range(len(head)),
         key=lambda place: (
@@ -226,7 +289,8 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
             place,
         ),
     )
-    return Arranged(order, _marked(asked, head, pairs, order[:MARKED]))
+    marked = {} if asked.asks_for_past else _marked(asked, head, pairs, order[:MARKED])
+    return Arranged(order, marked)
 
 
 def _marked(
@@ -252,13 +316,17 @@ def _outdating(
     """A newer statement, an older one before it that it outdates, and how alike they are."""
     likeness = Likeness(head)
     pairs = []
+
+    def reaches(newer: int, older: int, share: float) -> bool:
+        """Whether the one that is asked for is behind the other, with this share of its score."""
+        wanted, other = (older, newer) if asked.asks_for_past else (newer, older)
+        return share * scores[other] <= scores[wanted] <= scores[other]
+
     for newer, statement in enumerate(head):
         before = [
             older
             for older, other in enumerate(head)
-            if other.said < statement.said
-            and scores[newer] <= scores[older]
-            and scores[newer] >= NEEDED_SHARE[-1] * scores[older]
+            if other.said < statement.said and reaches(newer, older, NEEDED_SHARE[-1])
         ]
         if not before or statement.has_question or len(statement.stems) > MAX_WORDS:
             continue
@@ -272,16 +340,25 @@ def _outdating(
                 (newer, older, like)
                 for older, like in alike
                 if like >= least
-                and scores[newer] >= share * scores[older]
+                and reaches(newer, older, share)
                 and not asked.names(head[older], statement)
-                and (statement.tells_of_change or not asked.prefers(head[older], statement))
+                and not asked.prefers(head[older], statement)
             ]
     return pairs
 
 
-def _numbers_of(text: str) -> frozenset[str]:
-    return frozenset(re.sub(r"\D", "", number) for number in _NUMBER.findall(text))
+@lru_cache(MAX_REMEMBERED)
+def _stem(word: str, language: str) -> str:
+    return stemmer_of(language)(word)[:STEM]
 
 
-def _has_number(statement: Statement, number: str) -> bool:
-    return any(own.endswith(number) for own in statement.numbers)
+def _stems_of(words: Iterable[str], language: Language) -> frozenset[str]:
+    return frozenset(
+        _stem(word, language.name) for word in words if word not in language.stop_words
+    )
+
+
+def _codes_of(text: str, language: Language) -> frozenset[str]:
+    if _DIGIT.search(text) is None:
+        return frozenset()
+    return frozenset(token for token, _ in tokens(text, language) if _DIGIT.search(token))
