@@ -36,11 +36,12 @@ _EARLIEST = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _LATEST = re.compile(
-    rf"""\b most\s+recent(?:ly)?\b | \b (?:about\s+last|the\s+latest)\W*$
+    rf"""\b most\s+recent(?:ly)?\b | \b (?:about\s+last|lately|recently|the\s+latest)\W*$
       | \b (?:last|latest)\s+(?: {_SUBJECT} | time(?:\s+(?:that\s+)?we\s+{_TALKED})? ) \b
       | \b we\s+last\s+{_TALKED}\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+_HOW_WAS = re.compile(r"\bhow\s+(?:was|were)\b", re.IGNORECASE)
 _EXTREME = re.compile(f"{_EARLIEST.pattern}|{_LATEST.pattern}", re.IGNORECASE | re.VERBOSE)
 _EVERYTHING = Period(FIRST.replace(tzinfo=UTC), LAST.replace(tzinfo=UTC))
 
@@ -121,12 +122,14 @@ def _instant(local: datetime, zone: tzinfo) -> datetime:
 
 def _is_generic(question: str, places: Sequence[slice]) -> bool:
     """Whether a question asks about nothing but its times."""
+    asks_how = _HOW_WAS.search(question) is not None
     read = {character for place in places for character in range(place.start, place.stop)}
     return all(
         token.place.start in read
         or token.kind == "other"
         or token.text in words.GENERIC
         or (token.text in ENGLISH.stop_words and token.text not in words.SPECIFIC)
+        or (token.text == "how" and asks_how)
         for tokens in sentences(question)
         for token in tokens
     )

@@ -50,6 +50,7 @@ _TOKEN = re.compile(
     (?P<iso>(?<![\w.])\d{4}-\d\d-\d\d(?![\w]))
   | (?P<dotted>(?<![\w.])\d{1,2}\.\d{1,2}\.\d{4}(?!\w|\.\d))
   | (?P<slashed>(?<![\w.])\d{1,2}/\d{1,2}/\d{4}(?!\w))
+  | (?P<short>(?<![\w./])\d{1,2}(?:/\d{1,2}(?![\w/])|\.\d{1,2}\.(?!\w)))
   | (?P<number>(?<![\w.])\d+(?:st|nd|rd|th|s)?(?![\w]|\.\d))
   | (?P<word>q[1-4]\b|[^\W\d_]+(?:['’][^\W\d_]+)?)
   | (?P<other>\S)
@@ -247,6 +248,8 @@ class Sentence:
         for lead in (("before",), ("prior", "to"), ("until",), ("till",), ("by",), ("up", "to"),
                      ("as", "of"), ("after",)):  # fmt: skip
             if all(self._is(at + place, word) for place, word in enumerate(lead)):
+                if lead == ("up", "to") and self._word(at - 1) in words.BUSY:
+                    continue  # "What was I up to yesterday?"
                 return self._open(at, at + len(lead))
         if self._is_roughly(at):
             read = self._time(at + 1, ranged=True)
@@ -267,7 +270,12 @@ class Sentence:
         if read is None:
             return None
         span, behind = read
+        is_close = self._is(at - 1, "just", "right", "shortly", "soon")
         match self._word(at):
+            case "before" if is_close:
+                return Span(span.begins - _WEEK, span.begins), behind
+            case "after" if is_close:
+                return Span(span.ends, span.ends + _WEEK), behind
             case "since":
                 return Span(span.begins, self._today.ends), behind
             case "after":
@@ -579,6 +587,12 @@ class Sentence:
                 return today.moved(_DAY), start + 1
             case ("tonight", _, _):
                 return calendar.hours_of(today, *words.PARTS_OF_DAY["night"]), start + 1
+            case ("this", "time", "last" | "next") if unit := self._unit(start + 3, one=True):
+                way = -1 if self._is(start + 2, "last") else 1
+                part_of = {Unit.YEAR: Unit.MONTH, Unit.MONTH: Unit.WEEK}.get(unit[1], Unit.DAY)
+                return part_of.around(self._now + way * unit[1].value), unit[2]
+            case ("this", "time", "yesterday" | "tomorrow"):
+                return self._relative(start + 2)
             case ("this", part, _) if part in words.PARTS_OF_DAY:
                 return calendar.hours_of(today, *words.PARTS_OF_DAY[part]), start + 2
         return (
@@ -795,7 +809,7 @@ class Sentence:
                 holiday = words.HOLIDAYS[named]
                 if self._is(behind, "weekend"):
                     return calendar.with_weekend(holiday), behind + 1
-                return holiday, behind
+                return holiday, behind + (self._word(behind) in words.FREE)
         return None
 
     def _weekday(self, at: int) -> tuple[Recurring, int] | None:
@@ -835,6 +849,9 @@ class Sentence:
 
     def _day_of_month(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
         """Reads "5 May", "the fifth of May", "May 5th"; "the 19th" after a preposition."""
+        if at < len(self._tokens) and self._tokens[at].kind == "short":
+            date = self._short_date(at)
+            return date and (date, at + 1)
         day = self._day_number(at)
         if day is not None:
             number, behind, is_ordinal = day
@@ -849,7 +866,8 @@ class Sentence:
                     return calendar.day_of_year(month, number), place + 1
                 return None
             is_definite = self._is(at - 1, "the") or self._is_weekday(at - 1)
-            led = led or self._word(at - 2) in words.LEADING_TO_DAYS
+            listed = self._is(at - 2, "and", "or") and self._day_number(at - 3)
+            led = led or self._word(at - 2) in words.LEADING_TO_DAYS or bool(listed and listed[2])
             if self._is_repeated(behind):
                 return None
             if is_ordinal and is_definite and led and self._ends_before(behind):
@@ -872,6 +890,16 @@ class Sentence:
                 return None
         return calendar.day_of_year(month, number), behind
 
+    def _short_date(self, at: int) -> Recurring | None:
+        """Reads "24/11", "11/24" or "24.11." after a preposition; others are fractions."""
+        goes_on = self._is(at - 1, "and", "to") and at > 1 and self._tokens[at - 2].kind == "short"
+        if not goes_on and self._word(at - 1) not in words.LEADING_TO_SHORT_DATES:
+            return None
+        first, second = map(int, re.findall(r"\d+", self._word(at)))
+        is_month_first = "/" in self._word(at) and first <= 12
+        month, day = (first, second) if is_month_first else (second, first)
+        return calendar.day_of_year(month, day) if 1 <= month <= 12 and 1 <= day <= 31 else None
+
     def _month_or_season(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
         word = self._word(at)
         month = self._month_number(at)
@@ -879,6 +907,8 @@ class Sentence:
         if month is None and season is None:
             return None
         behind = at + 1
+        if season is not None and self._word(behind) in words.FREE:
+            behind += 1
         is_dated = self._longer(behind) is not None
         if not (led or is_dated or self._is_listed(at)):
             return None
@@ -968,6 +998,8 @@ class Sentence:
     def _count_and_unit(self, at: int) -> tuple[_Counted, Unit, int] | None:
         if self._is(at, "half") and self._is(at + 1, "a", "an") and self._is(at + 2, "year"):
             return _Counted(6, 6), Unit.MONTH, at + 3
+        if self._is(at, "half") and self._is(at + 1, "an") and self._is(at + 2, "hour"):
+            return _Counted(30, 30), Unit.MINUTE, at + 3
         counted = self._count(at)
         if counted is None:
             return None

@@ -171,6 +171,15 @@ LEADING = _set(
 LEADING_TO_DAYS = LEADING | {"at", "between", "from", "near", "on", "prior", "than", "to"}
 """Words before "the 19th"."""
 
+LEADING_TO_SHORT_DATES = frozenset({"after", "before", "between", "from", "on", "since", "until"})
+"""Words before "24/11"; after "to" and "by" it may be a share."""
+
+BUSY = frozenset({"been", "get", "getting", "got", "he", "i", "it", "she", "they", "we", "you"})
+"""Words before an "up to" that is about what somebody does."""
+
+FREE = frozenset({"break", "holiday", "holidays", "vacation", "vacations"})
+"""Words behind a season or a holiday: "the summer holidays"."""
+
 FOLLOWING = _set(
     """
     a about actually after afternoon again ago all already also an and any anyway anymore are
@@ -213,14 +222,14 @@ ARRANGING = _set(
 
 GENERIC = _set(
     """
-    agenda anything appointment appointments bring brought calendar call called calls chat
+    agenda anything appointment appointments back bring brought calendar call called calls chat
     chatted conversation conversations day days discuss discussed event events ever everybody
     everyone everything exactly far first going happen happened happening happens hello hey hi
-    i'm i've know known last latest learn learned line lined lot meet memories memory mention
+    i'm i've know known last lately latest learn learned line lined lot meet memories memory mention
     mentioned met midnight most new news noon notes ok okay plan planned planning plans please
     recall recap recent recently remember remind said say saying schedule scheduled something
     speak spoke spoken stuff summarise summarize summary talk talked talking tell telling thing
-    things throughout time times told topic topics up we've went what's whats you've
+    things throughout time times told topic topics up we've went what's whats within you've
     """
 )
 """Words that, with stop words, leave a question about nothing but its time."""
