@@ -204,10 +204,20 @@ class Question:
 
         "My sister lives in Leeds" and "My brother lives in York", where the sister is asked about.
         """
-        asked = (self.stems & older.stems) - newer.stems
+        before, after = (_WORD.findall(each.text.casefold()) for each in (older, newer))
+        stop_words = older.language.stop_words
+        # By words too: "hermana" and "hermano" have one stem.
+        asked = {
+            word
+            for word in before
+            if word not in newer.words
+            and word not in stop_words
+            and (
+                word in self._words or _stem(word, older.language.name) in self.stems - newer.stems
+            )
+        }
         if not asked:
             return False
-        before, after = (_WORD.findall(each.text.casefold()) for each in (older, newer))
         same = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
         # The ends are as good as a word that both have.
         for left, right in pairwise([Match(0, 0, 0), *same]):
@@ -215,7 +225,7 @@ class Question:
             come = after[left.b + left.size : right.b]
             if (
                 len(gone) == len(come) <= MAX_REPLACED
-                and not asked.isdisjoint(_stems_of(gone, older.language))
+                and not asked.isdisjoint(gone)
                 and _stems_of(come, newer.language)
                 # "I parked the car", "I moved the car".
                 and newer.language.changes.search(" ".join(come)) is None

@@ -163,6 +163,11 @@ def test_statement_with_the_number_in_question_stays(question: str, older: str, 
             "Die rote Tonne wird am Montag geholt.",
             "Die blaue Tonne wird jetzt am Freitag geholt.",
         ),
+        (
+            "¿Dónde trabaja mi hermana?",
+            "Mi hermana trabaja en Correos.",
+            "Mi hermano trabaja ahora en Renfe.",
+        ),
         ("Who is May?", "May is expecting twins.", "We may go sailing."),
     ],
 )
