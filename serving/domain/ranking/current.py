@@ -27,6 +27,13 @@ HEAD = 16
 QUESTION_SHARE = 0.5
 """What the score of a stored question counts: it has the words of the question, and no answer."""
 
+WITHOUT_CODE_SHARE = 0.5
+"""What the score of a statement counts that lacks the code in question, where another has it: a
+code is one word among others for the search by words, and none for the search by meaning."""
+
+MIN_CODE = 3
+"""The characters of a code or a number that is asked for; a shorter one may be a count."""
+
 REPEATED = 0.8
 """The share of common words from which a text repeats the question."""
 
@@ -72,6 +79,7 @@ MAX_REMEMBERED = 1 << 15
 
 _ONLY_QUESTIONS = re.compile(r"(?:[^.!?\uff1f\u061f]*[?\uff1f\u061f]+\s*)+")
 _DIGIT = re.compile(r"\d")
+_YEAR = re.compile(r"(?:19|20)\d\d\Z")
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[\w,;:] )[^\W\d_a-z]\w*[a-z]\w*")
 """A word within a sentence that is written as a name."""
@@ -162,6 +170,18 @@ class Question:
         self._asks_whether = language.whether.match(text) is not None
         self._has_one_answer = self._asks_whether or language.single.search(text) is not None
         self._values = [value for asks, value in language.values if asks.search(text)]
+
+    def worth_of(self, head: Sequence[Statement]) -> list[float]:
+        """The scores of statements, less for those that do not answer."""
+        codes = [code for code in self._codes if len(code) >= MIN_CODE and not _YEAR.match(code)]
+        has_code = [any(each.has_code(code) for code in codes) for each in head]
+        lacking = WITHOUT_CODE_SHARE if any(has_code) else 1.0
+        return [
+            each.score
+            * (QUESTION_SHARE if self.is_asked_by(each) else 1.0)
+            * (1.0 if has else lacking)
+            for each, has in zip(head, has_code, strict=True)
+        ]
 
     def is_asked_by(self, stored: Statement) -> bool:
         """Whether a stored text only asks something, or repeats this question."""
@@ -268,6 +288,7 @@ class Likeness:
 def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     """Puts statements before stored questions, and newer ones in the place of those they outdate.
 
+    What has the code in question is put before what has none (`WITHOUT_CODE_SHARE`).
     A newer statement takes the place of an older one if it is short, asks nothing, is about the
     same thing (`Likeness`), and has a large enough share of the older one's score (`NEEDED_SHARE`),
     unless the question has a number of the older one alone, or `prefers` the older one, which
@@ -281,9 +302,7 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     asked = Question(question)
     for each in head:
         each.usual_language = asked.language
-    scores = [
-        each.score * QUESTION_SHARE if asked.is_asked_by(each) else each.score for each in head
-    ]
+    scores = asked.worth_of(head)
     places, lifted = list(scores), set[int]()
     pairs = [] if asked.is_about_either else _outdating(asked, head, scores)
     for newer, older, _ in pairs:
