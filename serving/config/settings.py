@@ -463,6 +463,22 @@ class Settings(BaseSettings):
     auth: AuthSettings = AuthSettings()
     http: HttpSettings = HttpSettings()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _sections_exist(cls, given: Any) -> Any:
+        """Rejects variables of unknown sections, such as one of an earlier version."""
+        environment = os.environ  # noqa: TID251 - this module reads settings
+        prefix, delimiter = "TRIVIUM_", "__"
+        nested = (each for each in environment if each.startswith(prefix) and delimiter in each)
+        unknown = sorted(
+            name
+            for name in nested
+            if name.removeprefix(prefix).partition(delimiter)[0].lower() not in cls.model_fields
+        )
+        if unknown:
+            raise ValueError(f"there is no setting {', '.join(unknown)}")
+        return given
+
     @model_validator(mode="after")
     def _shards_have_deployments(self) -> Self:
         if self.index.shards > 1 and self.serve.placement == "single":

@@ -330,6 +330,3 @@ DEFAULT = (FIND_SEGMENTS, FIND_FACTS)
 
 CUSTOM = (FOLLOW_TO_SEGMENTS, FOLLOW_TO_FACTS, NEAREST_SEGMENTS, NEAREST_FACTS)
 """The searches of walks that a profile customises."""
-
-SEARCHES = DEFAULT + CUSTOM
-"""All searches except `NEAR_NAMES`, whose planning takes negligible time."""

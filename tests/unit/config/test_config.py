@@ -100,6 +100,13 @@ def test_an_invalid_profile_is_reported_with_its_file(
     assert "TRIVIUM_RETRIEVAL__PROFILES" in ended.stderr
 
 
+def test_variable_of_an_unknown_section_is_rejected() -> None:
+    ended = CliRunner().invoke(main, ["check-config"], env={"TRIVIUM_TLS__CERTIFICATE": "/c"})
+
+    assert ended.exit_code == EXIT_MISCONFIGURED
+    assert "there is no setting TRIVIUM_TLS__CERTIFICATE" in ended.stderr
+
+
 def test_profile_faults_are_on_separate_lines(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "extends: default\nlegs: {dense: {depth: -1, weight: -1}}\n"

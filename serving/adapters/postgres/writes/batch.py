@@ -9,7 +9,6 @@
 5. Delete the vectors of hidden rows and of former texts.
 6. Log the changes, store the new entity names and delete those that no shown row uses.
 7. Store the vectors that came with written segments.
-8. If rows became sensitive, record that files may hold them.
 """
 
 from __future__ import annotations

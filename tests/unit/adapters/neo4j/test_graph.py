@@ -66,7 +66,7 @@ class Slow(Neo4jGraph):
     async def _fetch(
         self, query: neo4j.Query, given: Row, access: str = neo4j.READ_ACCESS
     ) -> list[neo4j.Record]:
-        if query.text in walks.SEARCHES:
+        if query.text in walks.DEFAULT + walks.CUSTOM:
             self.walks.append(query.text)
         if query.text in walks.CUSTOM:
             self.custom_begun.set()

@@ -135,7 +135,7 @@ def test_default_walk_has_statements_of_its_own(default: Walk) -> None:
 )
 def test_a_custom_walk_has_a_statement_with_more_parameters(asked: Search, expected: str) -> None:
     assert asked.statement is expected
-    assert expected in walks.SEARCHES
+    assert expected in walks.DEFAULT + walks.CUSTOM
 
 
 def test_search_is_planned_by_parameters_of_any_other() -> None:
