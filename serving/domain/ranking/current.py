@@ -210,11 +210,14 @@ class Question:
             for name in self._names
         ):
             return True  # "May" and "may"
+        of_older, of_newer = self.stems & older.stems, self.stems & newer.stems
         if newer.tells_of_change:
+            # "Who is Clara's teacher?" is not answered by "Clara's school starts at 8:15 now".
+            if self._values and of_newer and of_newer < of_older and not self._has_value(newer):
+                return True
             return not self._asks_whether and self._contrasts(older, newer)
         if older.is_near and not newer.is_near:
             return True
-        of_older, of_newer = self.stems & older.stems, self.stems & newer.stems
         if of_newer < of_older and len(of_older) - len(of_newer) >= MISSING_WORDS:
             return True
         return self._contrasts(older, newer)
@@ -259,9 +262,13 @@ class Question:
         Returns:
             The share of the older one's score, and the likeness to it.
         """
-        values = any(value.search(newer.text) for value in self._values)
+        values = self._has_value(newer)
         share = NEEDED_SHARE[self._has_one_answer + newer.tells_of_change + values]
         return share, LIKENESS if newer.tells_of_change or values else UNSAID_LIKENESS
+
+    def _has_value(self, statement: Statement) -> bool:
+        """Whether a statement has a value of the kind that is asked for."""
+        return any(value.search(statement.text) for value in self._values)
 
 
 class Likeness:
