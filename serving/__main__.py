@@ -185,9 +185,9 @@ def embed() -> None:
 
 @main.command()
 @click.option("--tenant", required=True, help="The tenant.")
-@click.argument("zone")
+@click.argument("zone", default="")
 def time_zone(*, tenant: str, zone: str) -> None:
-    """Set where a tenant's turns are said, for requests that name no time zone."""
+    """Show or set where a tenant's turns are said, for requests that name no time zone."""
     from serving.commands.time_zone import run
 
     run(_settings(), tenant=tenant, time_zone=zone)

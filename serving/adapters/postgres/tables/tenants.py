@@ -95,10 +95,9 @@ async def _make_tenant(
     )
 
 
-async def set_time_zone(connection: Connection, name: TenantName, time_zone: tzinfo) -> bool:
-    """Sets where a tenant's turns are said; False for an unknown tenant."""
-    cursor = await connection.execute(
+async def set_time_zone(connection: Connection, name: TenantName, time_zone: tzinfo) -> None:
+    """Sets where the turns of a tenant are said, if there is one."""
+    await connection.execute(
         "UPDATE tenant SET time_zone = %s WHERE name = %s::text",  # tenant filter
         [str(time_zone), name],
     )
-    return cursor.rowcount == 1

@@ -31,12 +31,14 @@ async def test_operator_moves_a_tenants_days(postgres: Postgres, postgres_dsn: s
     before = await postgres.store.read_time_zone(TENANT, Deadline.after(60))
 
     moved = await command(postgres_dsn, "time-zone", "--tenant", TENANT, "Asia/Kolkata")
+    shown = await command(postgres_dsn, "time-zone", "--tenant", TENANT)
     read = await command(postgres_dsn, "mentions", "--tenant", TENANT)
 
     notifications = Notifications(postgres.database)
     names = KnownNames(postgres.database, notifications)
     elsewhere = PostgresMemoryStore(postgres.database, notifications, names)
     assert (before, moved.exit_code, read.exit_code) == (UTC, 0, 0)
+    assert shown.output == f"{TENANT}: Asia/Kolkata\n"
     assert await elsewhere.read_time_zone(TENANT, Deadline.after(60)) == ZoneInfo("Asia/Kolkata")
     said = (await elsewhere.load(TENANT, [segment_id("a")], Deadline.after(60)))[segment_id("a")]
     assert isinstance(said, Segment)
