@@ -225,6 +225,18 @@ def test_files_are_stored_and_counted(run: Run, fake_service: FakeService, tmp_p
     assert "2/2" in result.stderr
 
 
+def test_times_without_a_zone_are_counted(
+    run: Run, fake_service: FakeService, tmp_path: Path
+) -> None:
+    times = ("2026-03-19T18:30:00", "2026-03-19T18:30:00Z", "")
+    lines = [{"id": at, "text": "We sailed.", "timestamp": at} for at in times]
+    fake_service.will_answer("IngestStream", IngestStreamResponse(created_count=3))
+
+    result = run("ingest", written(tmp_path, "corpus.jsonl", *lines))
+
+    assert "read the times of 1 items, which have no time zone, as UTC" in result.stdout
+
+
 def test_token_is_whole_on_a_narrow_terminal(
     run: Run, fake_service: FakeService, tmp_path: Path
 ) -> None:
@@ -359,6 +371,25 @@ def test_time_is_taken_as_the_commands_print_it(
     run("ask", "why?", "--as-of", given)
 
     assert fake_service.request().as_of.seconds == 1_773_878_400 + seconds
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour"), [("Asia/Kolkata", "18:30"), ("-08:00", "08:00"), ("UTC", "00:00")]
+)
+def test_time_without_a_zone_is_the_callers(
+    run: Run, fake_service: FakeService, zone: str, hour: str
+) -> None:
+    fake_service.will_answer("Retrieve", found("t1"))
+
+    run("--time-zone", zone, "ask", "why?", "--as-of", "2026-03-19")
+
+    assert fake_service.request().as_of.ToJsonString()[11:16] == hour
+
+
+def test_wrong_time_zone_is_a_usage_error(run: Run) -> None:
+    result = run("--time-zone", "Mars", "ask", "why?", "--as-of", "2026-03-19")
+
+    assert (result.exit_code, "'Mars' is no time zone" in result.stderr) == (2, True)
 
 
 def test_unknown_form_of_time_is_a_usage_error(run: Run) -> None:

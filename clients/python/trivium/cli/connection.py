@@ -118,7 +118,7 @@ _OPTIONS = (
         default="",
         show_envvar=True,
         metavar="ZONE",
-        help="Whose days a question names, such as Europe/Lisbon.  [default: UTC]",
+        help="Whose days a question names, such as Europe/Lisbon.  [default: the tenant's]",
     ),
     click.option(
         "--timeout",

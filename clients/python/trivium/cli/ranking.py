@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -22,7 +23,7 @@ seed_ids_option = click.option(
 
 
 class Time(click.ParamType[datetime]):
-    """An ISO 8601 date or time, as the commands print it; in UTC if it has no time zone."""
+    """An ISO 8601 date or time, as the commands print it; without a zone that of `--time-zone`."""
 
     name = "time"
 
@@ -37,13 +38,26 @@ class Time(click.ParamType[datetime]):
         except ValueError:
             example = "2026-03-19 or 2026-03-19T18:30:00Z"
             self.fail(f"{value!r} is not an ISO 8601 time, such as {example}", param, ctx)
-        return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+        if instant.tzinfo is None:
+            named = ctx.find_root().params.get("time_zone") if ctx else ""
+            try:
+                return instant.replace(tzinfo=_zone_of(named or "UTC"))
+            except (ValueError, KeyError, OSError):  # `ZoneInfo` raises each for some names
+                self.fail(f"{named!r} is no time zone, such as Europe/Lisbon", param, ctx)
+        return instant
+
+
+def _zone_of(name: str) -> tzinfo:
+    """The zone of an IANA name, or of an offset such as "-08:00"."""
+    if name[0] in "+-":
+        return datetime.strptime(name, "%z").tzinfo or UTC
+    return ZoneInfo(name)
 
 
 as_of_option = click.option(
     "--as-of",
     type=Time(),
-    help="The reference time of the question, UTC if it has no time zone.  [default: now]",
+    help="The reference time of the question, in --time-zone if it has none.  [default: now]",
 )
 known_at_option = click.option(
     "--known-at",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
@@ -16,6 +16,8 @@ from trivium.wire.surrogates import LONE_SURROGATE, has_lone_surrogate
 STDIN = "-"
 """The path of standard input."""
 TOO_DEEP = "is nested too deeply"
+ASSUMED_UTC = timezone(timedelta(0), "UTC")
+"""The zone of times that are written without one; no other time has this object."""
 
 
 class Place(NamedTuple):
@@ -153,7 +155,7 @@ class Record:
             instant = datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(f"{name!r} must be an ISO 8601 time, got {value!r}") from None
-        return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+        return instant if instant.tzinfo else instant.replace(tzinfo=ASSUMED_UTC)
 
 
 def read_record(line: Line) -> Record:

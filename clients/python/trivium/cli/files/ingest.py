@@ -18,7 +18,8 @@ from trivium.cli.files.storing import (
 )
 from trivium.cli.output import json_option, print_json
 from trivium.files.reading import RELATION_FIELDS, SEGMENT_FIELDS, read_items
-from trivium.files.records import Problem
+from trivium.files.records import ASSUMED_UTC, Problem
+from trivium.values import Item, Segment
 
 # \b keeps click from rewrapping.
 _FILES = """\b
@@ -43,6 +44,14 @@ Further fields of a segment:
 Further fields of a relation:
 {_optional(RELATION_FIELDS, ("subject", "relation", "object"))}
 """
+
+
+def _has_zoneless_time(item: Item) -> bool:
+    if isinstance(item, Segment):
+        times = [item.event_time, item.created_at]
+    else:
+        times = [item.recorded_at, item.valid_from, item.valid_to, item.retracted_at]
+    return any(time is not None and time.tzinfo is ASSUMED_UTC for time in times)
 
 
 @click.command(epilog=f"{_FILES}\n{_FIELDS}")
@@ -92,4 +101,6 @@ def ingest(
         print_json({"stored": stored, "problems": [str(problem) for problem in problems]})
     else:
         print_stored(stored, count)
+        if zoneless := sum(_has_zoneless_time(each.item) for each in found):
+            click.echo(f"read the times of {zoneless} items, which have no time zone, as UTC")
     ctx.exit(Exit.REJECTED if count else Exit.OK)
