@@ -20,6 +20,9 @@ MIN_BOTH_ENDS_CHARS = 40
 BEFORE_SHARE = 1 / 3
 """The share of the free characters that goes before the words that match; answers mostly follow."""
 
+MIN_AFTER_CHARS = 24
+"""The free characters that go behind them first: "the membership number is" needs the number."""
+
 _WORD = re.compile(r"\w+")
 # Scripts without spaces between words: Thai to Khmer, kana, Han.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{2,}")
@@ -57,7 +60,7 @@ def passage(text: str, question: str, length: int) -> str:
     room = max(1, length - 2 * len(ELLIPSIS))
     start, end = _best_window(matches, room)
     free = room - (end - start)
-    start = max(0, start - int(free * BEFORE_SHARE))
+    start = max(0, start - int(max(0, free - MIN_AFTER_CHARS) * BEFORE_SHARE))
     end = min(len(text), start + room)
     start = max(0, end - room)
     return _cut(text, start, end)[:length]

@@ -42,6 +42,13 @@ def test_rare_word_decides_between_passages() -> None:
     assert "KV-20931" in passage(text, "Which policy has the caravan?", 80)
 
 
+@pytest.mark.parametrize("length", [50, 54, 200])
+def test_value_behind_the_words_is_shown_first(length: int) -> None:
+    text = f"{FILLER}Anyway, the membership number of the library is LB-55102. {FILLER}"
+
+    assert "LB-55102" in passage(text, "What is the membership number of the library?", length)
+
+
 def test_text_without_words_asked_shows_both_ends() -> None:
     shown = passage(f"It began in Leeds. {FILLER}It ended in York.", "Who sang?", 80)
 
