@@ -184,6 +184,7 @@ def test_statement_of_another_subject_outdates_nothing(
         ("When is Tom's exam?", "Tom's exam is on Monday.", "Tom has a new cat now, Eva."),
         ("Where do we meet Ana?", "We meet Ana at the station.", "Ana is vegetarian now."),
         ("Where does Kim work?", "Kim works at the zoo.", "Kim now has a dog called Rex."),
+        ("Where does Nora live?", "Nora lives in York.", "Nora is allergic to penicillin."),
         (
             "How much does the nanny cost?",
             "The nanny costs 12 euros an hour.",
@@ -209,6 +210,8 @@ def test_value_in_question_may_be_outdated() -> None:
     [
         ("Do I smoke?", "I smoke ten cigarettes a day.", "I gave up smoking three weeks ago."),
         ("How old is Mia?", "Mia is four years old.", "Mia turned five today."),
+        ("How many sugars do I take?", "I take two sugars in tea.", "No more sugar in tea for me."),
+        ("When is the school party?", "The school party is on Monday.", "The party is off, sadly."),
         ("Am I still with Steven?", "My boyfriend is called Steven.", "Steven and I broke up."),
         ("Are we getting a dog?", "We will get a dog, Rufus.", "Rufus is sold, so no dog for us."),
         (
