@@ -38,6 +38,9 @@ async def dsn(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
         older.setattr(migrations, "_scripts", lambda: SCRIPTS[:BEFORE])
         await migrate_schema(empty_dsn, _no_fill)
     async with Postgres(empty_dsn) as older_program:
+        async with older_program.database.work() as connection:
+            # The statements are those of today, which name it.
+            await connection.execute("ALTER TABLE tenant ADD COLUMN time_zone text DEFAULT ''")
         await older_program.store.write(Batch(TENANT, SAID))
         await older_program.store.write(Batch(GERMAN, [segment("a", "Zwei Häuser")], "german"))
         assert await found(older_program, "0014") == []
