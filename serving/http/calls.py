@@ -26,7 +26,6 @@ from serving.rpc.tracing import PARENT
 TIMEOUT = "connect-timeout-ms"
 MAX_TIMEOUT_DIGITS = 10
 REQUEST_ID_HEADER = "x-request-id"
-
 ARRIVED = "trivium.arrived"
 """In the scope of a request: when its headers were read, in the seconds of `time.monotonic`."""
 
@@ -40,7 +39,6 @@ class HttpCall:
 
     def __init__(self, request: Request) -> None:
         self._headers = request.headers
-
         self._deadline = _deadline(self._headers.get(TIMEOUT), request.scope.get(ARRIVED))
         self._status = status_pb2.Status(code=code_pb2.OK)
 

@@ -71,7 +71,6 @@ class WholeRequests:
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
-
         self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

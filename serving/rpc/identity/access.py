@@ -38,7 +38,6 @@ class Access:
     Attributes:
         keys: Verifies bearer keys.
         tokens: Verifies JSON Web Tokens.
-
     """
 
     keys: Verify | None = None
