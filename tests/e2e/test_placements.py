@@ -170,7 +170,7 @@ def test_hits_equal_the_libraries_in_every_placement(
 ) -> None:
     settings = {"TRIVIUM_DATA_DIR": str(data_dir), **models}
 
-    with started_service("single", **settings, TRIVIUM_EMBEDDER__TEXT_FORM="plain") as single:
+    with started_service("single", **settings) as single:
         memory, token = store(single, library)
         first = {question: reranked(memory, question, token) for question in QUESTIONS}
 

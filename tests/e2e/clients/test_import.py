@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from tests.clients.importers.importing import EXPORTS
 from tests.e2e.test_service import states
 from tests.fixtures.service import Service
-from tests.support.waiting import until
 from trivium import Retrieval
 from trivium_importers.command import trivium_import
 
@@ -37,7 +36,7 @@ def results(service: Service) -> dict[str, dict[str, Any]]:
     """Those of the first imports, which every leg has then seen."""
     results = {source: imported(service, source) for source in IMPORTS}
     token = results["graphiti"]["consistency_token"]
-    until(lambda: service.client(TENANT).retrieve("Who?", consistency_token=token).complete)
+    assert service.client(TENANT).retrieve("Who?", consistency_token=token).complete
     return results
 
 
