@@ -10,6 +10,7 @@ import pytest
 
 from serving.domain.identity import Role
 from serving.rpc.identity.rules import RULES
+from tests.support import settings_page
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
@@ -22,6 +23,7 @@ LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#\s]*)(?:#(?P<section>[^)]*))?\)"
 NAMED = re.compile(r"^\|(?:.*\|)? `(?P<file>[\w./]+\.py)` \| `(?P<name>[\w.]+)` \|", re.M)
 WRITTEN_BY_A_RUN = ("bench/results/",)
 NAMES_OF_BEFORE = ("CHANGELOG.md",)
+SETTING = re.compile(r"TRIVIUM_[A-Z\d]+__[A-Z\d_]+")
 MAX_CHARACTERS = 119
 
 
@@ -55,6 +57,11 @@ def defined(file: Path) -> set[str]:
             case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
                 found.add(name)
     return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in NAMES_OF_BEFORE])
+def test_settings_named_by_a_page_exist(page: str) -> None:
+    assert set(SETTING.findall(text_of(page))) <= set(SETTING.findall(settings_page.page()))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in NAMES_OF_BEFORE])
