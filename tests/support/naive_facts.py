@@ -52,22 +52,6 @@ def held(facts: Iterable[Fact], as_of: datetime, known_at: datetime | None = Non
     )
 
 
-def walked(facts: Iterable[Fact], entity: str) -> set[str]:
-    """The ids of the facts that lie one and two steps from the entity, never back and forth."""
-    facts = [fact for fact in facts if len(_ends(fact)) == 2]
-    start = name_key(entity)
-    near = [fact for fact in facts if start in _ends(fact)]
-    reached = {end for fact in near for end in _ends(fact)} - {start}
-    far = [
-        fact for fact in facts for met in reached if met in _ends(fact) and start not in _ends(fact)
-    ]
-    return {fact.id for fact in (*near, *far)}
-
-
-def _ends(fact: Fact) -> set[str]:
-    return {name_key(fact.subject), name_key(fact.object)}
-
-
 class Table:
     """All items as they were sent last, without anything worked out."""
 
