@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from click.testing import CliRunner
 
 from serving.config.profiles import ProfileBook
 from tests.e2e.test_sample import questions, sample
-from tests.fixtures.service import Service
 from trivium import Client, LegState, Loss
-from trivium.cli.app import trivium
 
 __all__ = ["sample"]
 PROFILES = sorted(ProfileBook.load())
 QUESTION, _ = questions()["words"]
-
-
-def test_all_shipped_profiles_are_listed_as_data(service: Service) -> None:
-    listed = {each.name: each for each in service.client(tenant="anyone").list_profiles()}
-
-    assert sorted(listed) == PROFILES
-    assert listed["annie"].definition["decay"]["half_life"] == "P30D"
-    assert "0.35" in listed["hybrid_recall"].notes["graph"]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -65,12 +52,3 @@ def test_absence_is_explained_over_the_network(sample: tuple[Client, str]) -> No
     assert (found.loss, found.rank) == (Loss.NONE, 1)
     assert lost.loss is Loss.CUT
     assert nobody.loss is Loss.NOT_STORED
-
-
-def test_a_profile_is_shown_as_json(service: Service) -> None:
-    result = CliRunner().invoke(
-        trivium, ["--address", service.address, "profiles", "annie", "--json"]
-    )
-
-    (shown,) = json.loads(result.stdout)
-    assert shown["definition"]["limit"] == 5

@@ -11,10 +11,10 @@ import pytest
 
 from bench.speed.ingest import only
 from tests.fixtures.service import Service
-from trivium import Client, Embedding, Fact, Filter, Retrieval, Segment
+from trivium import Client, Embedding, Fact, Retrieval, Segment
 from trivium.errors import InvalidRequestError, to_error
 from trivium.v1 import retrieval_service_pb2, retrieval_service_pb2_grpc
-from trivium.values import ItemState, LegState, TenantStats, TimeRange
+from trivium.values import ItemState, LegState, TenantStats
 from trivium.wire import requests
 
 MAY = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -157,18 +157,6 @@ def test_erased_segment_is_gone_from_every_store(stored: tuple[Client, str]) -> 
 
 
 @pytest.mark.placement
-def test_a_tenant_can_be_forgotten_whole(stored: tuple[Client, str]) -> None:
-    memory, _ = stored
-
-    receipt = memory.forget(everything=True)
-
-    assert receipt.verified, receipt
-    assert receipt.segment_count == 4
-    assert not memory.retrieve("Tom").hits
-    assert _counts(memory).segment_count == 0
-
-
-@pytest.mark.placement
 def test_tenant_does_not_see_memory_of_another(
     service: Service, stored: tuple[Client, str]
 ) -> None:
@@ -203,35 +191,6 @@ def test_segment_turned_sensitive_leaves_index_and_graph(stored: tuple[Client, s
             "Tom Lotus Books", consistency_token=token, leg_overrides=only(leg)
         )
         assert "t2" not in [hit.id for hit in answer.hits], leg
-
-
-@pytest.mark.placement
-@pytest.mark.parametrize(
-    ("filter_", "passing"),
-    [
-        (Filter(speakers=["mara"]), {"t1", "t3"}),
-        (Filter(sessions=["s2"]), {"t3", "t4"}),
-        (Filter(kinds=["note"]), {"t3"}),
-        (Filter(labels={"project": ["move"]}), {"t1"}),
-        (Filter(min_importance=0.8), {"t1"}),
-        (Filter(event_time=TimeRange(start=day(1), end=day(2))), {"t2"}),
-        (Filter(entities=["lotus books"]), {"t2"}),
-    ],
-)
-def test_a_filter_holds_on_every_leg(
-    stored: tuple[Client, str], filter_: Filter, passing: set[str]
-) -> None:
-    memory, token = stored
-
-    found = {}
-    for leg in ("lexical", "dense", "facts", "graph"):
-        question = "Mara and Tom: Lisbon flat, Lotus Books, boats, dog"
-        answer = memory.retrieve(
-            question, consistency_token=token, filter=filter_, leg_overrides=only(leg)
-        )
-        found[leg] = {hit.id for hit in answer.hits}
-    assert found["lexical"] == passing
-    assert all(hits <= passing for hits in found.values()), found
 
 
 @pytest.mark.placement
@@ -281,18 +240,6 @@ def test_a_stream_stores_everything_and_its_token_covers_it(memory: Client) -> N
     )
     assert states(answer)["dense"] is LegState.OK
     assert _counts(memory).embedded_count == 700
-
-
-def test_segments_and_facts_are_listed_in_pages(stored: tuple[Client, str]) -> None:
-    memory, _ = stored
-
-    assert [segment.id for segment in memory.list_segments(page_size=3)] == ["t1", "t2", "t3", "t4"]
-    assert [fact.id for fact in memory.list_facts(page_size=1)] == ["f1", "f2"]
-    found = memory.get_segments(["t4", "nobody", "t1"])
-    assert [segment.id for segment in found.segments] == ["t4", "t1"]
-    assert found.missing_ids == ("nobody",)
-    facts = memory.get_facts(["f2", "nothing"])
-    assert ([fact.id for fact in facts.facts], facts.missing_ids) == (["f2"], ("nothing",))
 
 
 def test_invalid_utf_8_is_rejected_as_bad_request(service: Service) -> None:

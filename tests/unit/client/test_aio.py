@@ -8,8 +8,6 @@ from datetime import timedelta
 
 import grpc
 import pytest
-from google.protobuf.duration_pb2 import Duration
-from google.rpc import error_details_pb2
 
 from tests.fakes.service import Failure, FakeService
 from trivium import (
@@ -37,20 +35,6 @@ def test_clients_have_the_same_methods_and_arguments() -> None:
         }
 
     assert signatures(AsyncClient) == signatures(Client)
-
-
-async def test_error_is_decoded(async_client: AsyncClient, fake_service: FakeService) -> None:
-    details = [
-        error_details_pb2.ErrorInfo(reason="OVERLOADED", domain="trivium.v1"),
-        error_details_pb2.RetryInfo(retry_delay=Duration(seconds=1)),
-    ]
-    failure = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", details)
-    fake_service.will_answer("Retrieve", failure)
-
-    with pytest.raises(OverloadedError, match="OVERLOADED: the queue is full") as caught:
-        await async_client.retrieve("why?")
-
-    assert caught.value.retry_delay == timedelta(seconds=1)
 
 
 async def test_stream_takes_an_async_iterable(

@@ -18,7 +18,6 @@ from serving.pipeline.inference.embedding_queues import BatchLimits
 from serving.ports.embedding import Embedder, TextEncoder, Vector
 from tests.fakes.deployment import FakeHandle
 from tests.fakes.meaning import (
-    FAKE_MODEL,
     FakeEncoder,
     GatedEncoder,
     PoisonedEncoder,
@@ -57,32 +56,6 @@ def of_another_replica(embedder: Embedder) -> Embedder:
 
     handle: Any = FakeHandle(embedder=embedder)
     return RemoteEmbedder(handle).port
-
-
-async def test_a_question_gets_the_vector_of_its_text() -> None:
-    async with BatchedEmbedder(FakeEncoder()) as embedder:
-        vector = await embedder.embed_query("we sailed", soon())
-
-    np.testing.assert_allclose(vector, alone("we sailed"), rtol=1e-6)
-
-
-async def test_the_model_is_that_of_the_encoder() -> None:
-    async with BatchedEmbedder(FakeEncoder()) as embedder:
-        model = await embedder.model()
-
-    assert model == FAKE_MODEL
-
-
-async def test_questions_during_a_batch_make_the_next() -> None:
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        later = [await begin(embedder.embed_query(f"later {n}", soon())) for n in range(5)]
-        encoder.release(2)
-        await asyncio.gather(first, *later)
-
-    assert [len(batch) for batch in encoder.batches] == [1, 5]
 
 
 async def test_batch_is_measured_with_its_worker_and_windows() -> None:
@@ -162,19 +135,6 @@ async def test_documents_wait_for_all_questions_on_cpus(
     assert order == ["bulk", "q0", "q1", "q2", "q3", "bulk", "bulk"]
 
 
-async def test_a_long_document_is_cut_into_bulk_batches_too() -> None:
-    encoder = GatedEncoder(window=4)
-    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
-        bulk = await begin(embedder.embed_documents(["bulk " * 10]))
-        await encoder.entered()
-        question = await begin(embedder.embed_query("question", soon()))
-        encoder.release(5)
-        await asyncio.gather(question, bulk)
-
-    order = first_words(encoder.batches, "bulk question")
-    assert order == ["bulk", "question", "bulk", "bulk", "bulk"]
-
-
 async def test_documents_return_in_order_with_window_rows() -> None:
     encoder = FakeEncoder(window=4)
     texts = ["one two three four five six", "one", "two three"]
@@ -218,23 +178,6 @@ async def test_cancelled_question_frees_its_place_at_once() -> None:
         await asyncio.gather(first, last)
 
     assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
-
-
-async def test_a_late_question_is_dropped_before_it_runs() -> None:
-    now = 0.0
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder, ONE_WINDOW) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        late = await begin(embedder.embed_query("late", Deadline.after(30, lambda: now)))
-        now = 31.0
-        encoder.release(1)
-        await first
-
-        with pytest.raises(TimeoutError):
-            await late
-
-    assert first_words(encoder.batches, "first late") == ["first"]
 
 
 async def test_a_caller_does_not_wait_beyond_its_deadline() -> None:
@@ -295,24 +238,17 @@ async def test_oversized_call_enters_an_empty_queue() -> None:
     assert len(rows) == 3
 
 
-async def test_error_fails_only_questions_of_its_batch() -> None:
+async def test_error_fails_only_its_batch() -> None:
+    texts = ("before", "poison", "after")
     async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
         outcomes = await asyncio.gather(
-            *(embedder.embed_query(text, soon()) for text in ("before", "poison", "after")),
+            *(embedder.embed_query(text, soon()) for text in texts),
+            *(embedder.embed_documents([text, "more"]) for text in texts),
             return_exceptions=True,
         )
 
-    assert [isinstance(outcome, RuntimeError) for outcome in outcomes] == [False, True, False]
-
-
-async def test_error_fails_only_documents_of_its_batch() -> None:
-    async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
-        outcomes = await asyncio.gather(
-            *(embedder.embed_documents([text, "more"]) for text in ("before", "poison", "after")),
-            return_exceptions=True,
-        )
-
-    assert [isinstance(outcome, RuntimeError) for outcome in outcomes] == [False, True, False]
+    failed = [isinstance(outcome, RuntimeError) for outcome in outcomes]
+    assert failed == 2 * [False, True, False]
 
 
 class Unsound(FakeEncoder):
@@ -388,16 +324,6 @@ async def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
 
 
 # ---------------------------------------------------------------- threads
-
-
-async def test_a_batch_never_holds_up_the_event_loop() -> None:
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder) as embedder:
-        question = await begin(embedder.embed_query("question", soon()))
-        await encoder.entered()
-        # The encoder stands still; that this line is reached is the proof.
-        encoder.release()
-        await question
 
 
 @pytest.mark.parametrize("is_accelerator", [False, True])

@@ -317,15 +317,6 @@ async def test_a_fact_that_is_proposed_twice_is_stored_once() -> None:
     assert extraction.reports[0].facts == {"repeated": 1, "created": 1}
 
 
-async def test_a_repeat_asks_nothing() -> None:
-    extraction = extracting(giving(proposal("a")), turn("a"), turn("b"))
-    await extraction.run()
-
-    await extraction.run()
-
-    assert len(extraction.extractor.asked) == 1
-
-
 async def test_names_are_spelled_as_known() -> None:
     store = InMemoryStore()
     await store.write(batch_of(segment("x", entities=("New York",))))

@@ -104,20 +104,6 @@ def test_global_figures_are_hidden_from_a_tenant() -> None:
 # ---------------------------------------------------------------- keys
 
 
-async def test_revoked_key_is_rejected_after_the_next_read() -> None:
-    keys = FakeAccessKeys()
-    text = keys.make(Role.READER)
-    ring = KeyRing(keys, now=lambda: NOW)
-    await ring.refresh()
-    assert ring.verify(str(text)).tenants == frozenset({OURS})
-
-    keys.stored[0] = replace(keys.stored[0], revoked_at=NOW)
-    await ring.refresh()
-
-    with pytest.raises(UnauthenticatedError):
-        ring.verify(str(text))
-
-
 async def test_keys_unread_for_too_long_are_not_trusted() -> None:
     keys, clock = FakeAccessKeys(), SteppedClock()
     text = keys.make(Role.READER)
