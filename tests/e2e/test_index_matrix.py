@@ -62,6 +62,7 @@ THINGS = ("a boat", "rice", "the fence", "two lamps", "her keys", "a map", "his 
 MEANING_ALONE = {
     "legs": {leg: {"weight": 0} for leg in ("lexical", "context", "facts", "graph", "related")},
     "signals": {"speaker": 0, "time": 0},
+    "current_first": False,  # it puts what repeats the question behind what may answer it
 }
 
 
