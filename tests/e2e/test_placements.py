@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import pytest
@@ -42,14 +42,8 @@ REPLICA = "ray::ServeReplica:trivium:"
 QUESTIONS = [each.text for each in read_questions(str(SAMPLE / "questions.jsonl"), no_problem)]
 
 
-class Model(NamedTuple):
-    """What of the tiny checkpoint makes it another model to all who compare vectors."""
-
-    form: str = "quoted"
-    dimension: int = 64
-
-
-PLAIN, QUOTED, TRUNCATED = Model(form="plain"), Model(), Model(dimension=32)
+WHOLE, SHORTER, SHORTEST = 64, 48, 32
+"""Dimensions, each of which is another model to all who compare vectors."""
 
 
 class Library:
@@ -64,23 +58,19 @@ class Library:
         self._logit: Score = language_model_forward(open_checkpoint(str(reranker)))
         model = SentenceTransformer(str(embedder), device="cpu", local_files_only=True)
         quoted = [f'{each.speaker}: "{each.text}"' for each in self.segments]
-        self._rows = {
-            form: dict(zip(self._said, model.encode(texts), strict=True))
-            for form, texts in (("quoted", quoted), ("plain", [*self._said.values()]))
-        }
+        self._rows = dict(zip(self._said, model.encode(quoted), strict=True))
         self._asked = {each: model.encode(each, prompt_name="query") for each in QUESTIONS}
 
-    def cosine(self, question: str, id_: str, model: Model) -> float:
-        """That of their vectors as a model makes them."""
-        asked, row = self._asked[question], self._rows[model.form][id_]
-        asked, row = asked[: model.dimension], row[: model.dimension]
+    def cosine(self, question: str, id_: str, dimension: int) -> float:
+        """That of their vectors, cut to a dimension."""
+        asked, row = self._asked[question][:dimension], self._rows[id_][:dimension]
         return float(asked @ row / np.linalg.norm(asked) / np.linalg.norm(row))
 
-    def nearest(self, question: str, count: int, model: Model) -> set[str]:
+    def nearest(self, question: str, count: int, dimension: int) -> set[str]:
         """The segments of the largest cosines."""
 
         def cosine(id_: str) -> float:
-            return self.cosine(question, id_, model)
+            return self.cosine(question, id_, dimension)
 
         return set(sorted(self._said, key=cosine, reverse=True)[:count])
 
@@ -150,13 +140,13 @@ def cosines(answer: Retrieval) -> dict[str, float]:
     return found
 
 
-def require_sound(answer: Retrieval, question: str, library: Library, model: Model) -> None:
+def require_sound(answer: Retrieval, question: str, library: Library, dimension: int) -> None:
     """Compares an answer with what the libraries make of the same question."""
     assert {report.leg: report.state for report in answer.leg_reports} == {"dense": LegState.OK}
     assert {hit.stage for hit in answer.hits} == {Stage.RERANKED}
-    assert cosines(answer).keys() <= library.nearest(question, HEAD + 5, model)
+    assert cosines(answer).keys() <= library.nearest(question, HEAD + 5, dimension)
     for id_, cosine in cosines(answer).items():
-        assert cosine == pytest.approx(library.cosine(question, id_, model), abs=CLOSE)
+        assert cosine == pytest.approx(library.cosine(question, id_, dimension), abs=CLOSE)
     for hit in answer.hits:
         assert hit.ledger is not None
         assert hit.ledger.rerank is not None
@@ -174,25 +164,27 @@ def test_hits_equal_the_libraries_in_every_placement(
         memory, token = store(single, library)
         first = {question: reranked(memory, question, token) for question in QUESTIONS}
 
+    settings["TRIVIUM_EMBEDDER__DIMENSION"] = str(SHORTER)
     with started_service("split", **settings) as split:
         second = Changed.under(split)
 
-    cut_shorter = {"TRIVIUM_EMBEDDER__DIMENSION": str(TRUNCATED.dimension)}
+    settings["TRIVIUM_EMBEDDER__DIMENSION"] = str(SHORTEST)
     embedded = subprocess.check_output(
         [sys.executable, "-m", "serving", "embed"],
-        env={**environment(data_dir, "gpu"), **settings, **cut_shorter},
+        env={**environment(data_dir, "gpu"), **settings},
         text=True,
     )
-    with started_service("gpu", **settings, **cut_shorter) as gpu:
+    with started_service("gpu", **settings) as gpu:
         third = Changed.under(gpu)
 
     assert (second.placement, third.placement) == ("split", "gpu")
     assert second.deployed == {"Embedder", "VectorIndex", "Reranker", "Projector", "Fusion"}
     assert third.deployed == {"VectorSpace", "Reranker", "Projector", "Fusion"}
     assert embedded.splitlines()[-1].startswith("100 % of the rows")
-    for answers, model in ((first, PLAIN), (second.answers, QUOTED), (third.answers, TRUNCATED)):
+    by_dimension = {WHOLE: first, SHORTER: second.answers, SHORTEST: third.answers}
+    for dimension, answers in by_dimension.items():
         for question, answer in answers.items():
-            require_sound(answer, question, library, model)
+            require_sound(answer, question, library, dimension)
 
 
 @dataclass(frozen=True, slots=True)
