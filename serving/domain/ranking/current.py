@@ -61,8 +61,11 @@ MARKED = 3
 """A statement is marked as outdated only by one of the first three: an order that errs costs a
 place, and a mark that errs tells a reader that an answer does not hold."""
 
-MARKED_LIKENESS = 0.3
-"""The likeness from which a statement is marked, if what both share is not in the question."""
+MARKED_LIKENESS = 0.08
+"""The likeness from which a statement is marked."""
+
+MARKED_SHARE = 0.5
+"""The share of the question's words that a marked statement has at least: it once answered."""
 
 MAX_WORDS = 20
 """Who says that something has changed says little besides; longer texts take nobody's place."""
@@ -147,6 +150,11 @@ class Statement:
     def has_question(self) -> bool:
         """Whether it asks something, besides what it states."""
         return _QUESTION_MARK.search(self.text) is not None
+
+    @property
+    def may_outdate(self) -> bool:
+        """Whether it is short and asks nothing."""
+        return not self.has_question and len(self.stems) <= MAX_WORDS
 
     @cached_property
     def tells_of_change(self) -> bool:
@@ -256,6 +264,14 @@ class Question:
                 return True
         return False
 
+    def is_about(self, older: Statement, newer: Statement) -> bool:
+        """Whether it is about the older statement, so that the newer one does not outdate it."""
+        return self.names(older, newer) or self.prefers(older, newer)
+
+    def common_with(self, statement: Statement) -> float:
+        """The share of its words that a statement has."""
+        return len(self.stems & statement.stems) / max(len(self.stems), 1)
+
     def needs(self, newer: Statement) -> tuple[float, float]:
         """What a newer statement needs to take an older one's place.
 
@@ -310,9 +326,11 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     for each in head:
         each.usual_language = asked.language
     scores = asked.worth_of(head)
+    if asked.is_about_either:
+        return Arranged(sorted(range(len(head)), key=lambda place: -scores[place]))
+    likeness = Likeness(head)
     places, lifted = list(scores), set[int]()
-    pairs = [] if asked.is_about_either else _outdating(asked, head, scores)
-    for newer, older, _ in pairs:
+    for newer, older in _outdating(asked, head, scores, likeness):
         wanted, other = (older, newer) if asked.asks_for_past else (newer, older)
         places[wanted] = max(places[wanted], scores[other])
         lifted.add(wanted)
@@ -325,32 +343,14 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
             place,
         ),
     )
-    marked = {} if asked.asks_for_past else _marked(asked, head, pairs, order[:MARKED])
+    marked = {} if asked.asks_for_past else _marked(asked, head, likeness, order)
     return Arranged(order, marked)
 
 
-def _marked(
-    asked: Question,
-    head: Sequence[Statement],
-    pairs: Sequence[tuple[int, int, float]],
-    first: Sequence[int],
-) -> dict[int, int]:
-    """The statements to mark as outdated, with the latest that outdates them."""
-    marked: dict[int, int] = {}
-    for newer, older, likeness in pairs:
-        common = head[newer].stems & head[older].stems & asked.stems
-        if newer in first and (common or likeness >= MARKED_LIKENESS):
-            latest = marked.setdefault(older, newer)
-            if head[latest].said < head[newer].said:
-                marked[older] = newer
-    return marked
-
-
 def _outdating(
-    asked: Question, head: Sequence[Statement], scores: Sequence[float]
-) -> list[tuple[int, int, float]]:
-    """A newer statement, an older one before it that it outdates, and how alike they are."""
-    likeness = Likeness(head)
+    asked: Question, head: Sequence[Statement], scores: Sequence[float], likeness: Likeness
+) -> list[tuple[int, int]]:
+    """A newer statement, and an older one before it that it outdates."""
     pairs = []
 
     def reaches(newer: int, older: int, share: float) -> bool:
@@ -364,7 +364,7 @@ def _outdating(
             for older, other in enumerate(head)
             if other.said < statement.said and reaches(newer, older, NEEDED_SHARE[-1])
         ]
-        if not before or statement.has_question or len(statement.stems) > MAX_WORDS:
+        if not before or not statement.may_outdate:
             continue
         # Before the words of change are searched for, which takes longer.
         alike = [
@@ -373,14 +373,44 @@ def _outdating(
         if alike:
             share, least = asked.needs(statement)
             pairs += [
-                (newer, older, like)
+                (newer, older)
                 for older, like in alike
                 if like >= least
                 and reaches(newer, older, share)
-                and not asked.names(head[older], statement)
-                and not asked.prefers(head[older], statement)
+                and not asked.is_about(head[older], statement)
             ]
     return pairs
+
+
+def _marked(
+    asked: Question, head: Sequence[Statement], likeness: Likeness, order: Sequence[int]
+) -> dict[int, int]:
+    """The statements to mark as outdated, with the newest of the first that outdates them.
+
+    A newer statement may be first by its own score, and needs no place of an older one.
+    """
+    marked: dict[int, int] = {}
+    answered = [place for place in order if asked.common_with(head[place]) >= MARKED_SHARE]
+    for newer in sorted(order[:MARKED], key=lambda place: head[place].said, reverse=True):
+        statement = head[newer]
+        alike = [
+            (older, like)
+            for older in answered
+            if head[older].said < statement.said
+            and order.index(older) > order.index(newer)
+            and older not in marked
+            and statement.stems & head[older].stems & asked.stems
+            and (like := likeness.of(newer, older)) >= MARKED_LIKENESS
+        ]
+        # As above, what takes longer comes last.
+        if not alike or not statement.may_outdate:
+            continue
+        share, least = asked.needs(statement)
+        for older, like in alike if share < math.inf else ():
+            other = head[older]
+            if like >= least and not other.has_question and not asked.is_about(other, statement):
+                marked[older] = newer
+    return marked
 
 
 @lru_cache(MAX_REMEMBERED)

@@ -361,6 +361,30 @@ def test_statements_not_understood_stay_in_place(question: str, older: str, newe
     assert current_first(question, said((older, 1.0), (newer, 0.9))).order == [0, 1]
 
 
+def test_statement_behind_a_newer_one_is_marked() -> None:
+    arranged = current_first("When is the dentist?", said((OLD, 0.5), (NEW, 1.0))[::-1])
+
+    assert (arranged.order, arranged.outdated_by) == ([0, 1], {1: 0})
+
+
+@pytest.mark.parametrize(
+    "older",
+    [
+        "Noted, the cleaning of the pool is on Monday.",
+        "When is the dental cleaning of the dog, on Friday?",
+        "The cleaning of the windows costs thirty.",
+    ],
+)
+def test_statement_that_did_not_answer_is_not_marked(older: str) -> None:
+    newer = "The dental cleaning of the dog is on Thursday now."
+
+    arranged = current_first(
+        "When is the dental cleaning of our dog Moti?", said((older, 0.5), (newer, 1.0))[::-1]
+    )
+
+    assert (arranged.order, arranged.outdated_by) == ([0, 1], {})
+
+
 def test_mark_needs_a_word_of_the_question() -> None:
     code = "The code for the bike shed in the new house is 4471."
     rent = "The landlady of the new flat wrote, the rent is now 1,080."
