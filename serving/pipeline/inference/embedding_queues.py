@@ -5,8 +5,10 @@ Both need the same cores, and there is little to gain: of the 2.5 ms that a ques
 all-MiniLM-L6-v2, tokenizing takes 28 us, and handing it to another thread and back 12.
 
 An accelerator computes while the worker's thread waits for it, so other threads tokenize texts
-meanwhile (`ahead`). A question that they have not reached when the device is free is tokenized by
-the worker, which would otherwise be idle or start bulk work first.
+meanwhile (`ahead`). Tokenizing a turn of 140 characters takes about .17 ms, and embedding it by
+Qwen3-Embedding-0.6B .12 ms on an H200: one after the other, documents would take more than twice as
+long. A question that they have not reached when the device is free is tokenized by the worker,
+which would otherwise be idle or start bulk work first.
 """
 
 from __future__ import annotations
