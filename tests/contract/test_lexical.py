@@ -167,12 +167,6 @@ async def test_sensitive_segment_needs_a_word_of_its_text(stored: Stored) -> Non
         assert await stored.found(question) == found, question
 
 
-async def test_sensitive_segment_is_found_by_words(stored: Stored) -> None:
-    await stored.store.write(batch_of(segment("a", sensitive=True)))
-
-    assert await stored.found("Goa") == ["a"]
-
-
 async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
     await stored.store.write(batch_of(segment("mine")))
     await stored.store.write(Batch(OTHER, [segment("theirs")]))

@@ -386,17 +386,19 @@ def test_time_without_a_zone_is_the_callers(
     assert fake_service.request().as_of.ToJsonString()[11:16] == hour
 
 
-def test_wrong_time_zone_is_a_usage_error(run: Run) -> None:
-    result = run("--time-zone", "Mars", "ask", "why?", "--as-of", "2026-03-19")
+@pytest.mark.parametrize(
+    ("options", "time", "why"),
+    [
+        (["--time-zone", "Mars"], "2026-03-19", "'Mars' is no time zone"),
+        ([], "19 March", "such as 2026-03-19 or"),
+    ],
+)
+def test_unknown_time_or_zone_is_a_usage_error(
+    run: Run, options: list[str], time: str, why: str
+) -> None:
+    result = run(*options, "ask", "why?", "--as-of", time)
 
-    assert (result.exit_code, "'Mars' is no time zone" in result.stderr) == (2, True)
-
-
-def test_unknown_form_of_time_is_a_usage_error(run: Run) -> None:
-    result = run("ask", "why?", "--as-of", "19 March")
-
-    assert result.exit_code == 2
-    assert "such as 2026-03-19 or" in result.stderr
+    assert (result.exit_code, why in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -319,16 +319,6 @@ async def test_extraction_is_reported_only_once_it_ran(
     assert statuses["extraction"] == 1
 
 
-async def test_the_graph_and_the_extraction_have_leaders_of_their_own(postgres: Postgres) -> None:
-    log = postgres.change_log
-    async with (
-        asyncio.timeout(60),
-        log.leadership("graph", None),
-        log.leadership("extraction", None),
-    ):
-        assert (await log.next_batch("extraction", None, 10)).last
-
-
 # ---------------------------------------------------------------- the command
 
 

@@ -229,16 +229,6 @@ async def test_large_scan_answers_equally_from_a_thread() -> None:
     assert found(answer) == ids("a", "b")
 
 
-@pytest.mark.parametrize("engine", [InMemoryIndex, ManyRows], ids=["small", "large"])
-async def test_only_those_asked_for_are_considered(engine: type[InMemoryIndex]) -> None:
-    async with LogFollowingIndex(filled_feed("a", "b", "c"), FAKE_MODEL, engine) as index:
-        await ready(index)
-        wanted = replace(WANTED, only=ids("c", "b", "unknown"))
-        answer = await index.search(unit(1), wanted, Deadline.after(10))
-
-    assert found(answer) == ids("b", "c")
-
-
 async def test_index_answers_during_an_outage_of_postgresql() -> None:
     feed = filled_feed("a")
     async with following(feed) as index:
@@ -358,14 +348,6 @@ async def test_stopped_it_answers_no_more() -> None:
 
     with pytest.raises(NotReadyError, match="stopped"):
         await ask(index)
-
-
-async def test_a_vector_of_another_dimension_is_refused() -> None:
-    async with following(filled_feed("a")) as index:
-        await ready(index)
-
-        with pytest.raises(ValueError, match="16 dimensions, got 3"):
-            await index.search(unit(1, 3), WANTED, Deadline.after(1))
 
 
 async def related(
