@@ -159,7 +159,10 @@ class Consistency(Protocol):
         """Waits until the graph holds the write; False if the deadline passes first."""
 
     async def dead_letter_counts(self, token: ConsistencyToken) -> Mapping[Projection, int]:
-        """Returns how many rows of the write each projection has dead-lettered."""
+        """Returns how many rows of the write each projection has dead-lettered.
+
+        It is for reports, and raises nothing: none if they cannot be counted soon.
+        """
 
     async def pending_counts(
         self, tenant: TenantName, deadline: Deadline

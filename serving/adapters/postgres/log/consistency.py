@@ -68,8 +68,12 @@ class PostgresConsistency:
         return epoch, Snapshot.parse(position) if position else NOTHING_SEEN
 
     async def dead_letter_counts(self, token: ConsistencyToken) -> Mapping[Projection, int]:
-        async with self._database.work() as connection:
-            return await count_dead_letters(connection, token)
+        try:
+            async with asyncio.timeout(COUNT_WITHIN_S), self._database.work() as connection:
+                return await count_dead_letters(connection, token)
+        except (TriviumError, TimeoutError) as error:
+            logger.info("dead letters not counted", extra={"reason": str(error)})
+            return {}
 
     async def pending_counts(
         self, tenant: TenantName, deadline: Deadline

@@ -307,6 +307,16 @@ async def test_dead_letter_is_listed_until_its_row_changes(postgres: Postgres) -
     assert [note.item for note in await postgres.catalog.dead_letters(TENANT, 10)] == [fact_id("f")]
 
 
+async def test_locked_dead_letters_are_not_waited_for(postgres: Postgres) -> None:
+    receipt = await postgres.store.write(batch_of(segment("a")))
+
+    async with postgres.database.transaction() as other:
+        await other.execute("LOCK TABLE dead_letter")
+        counts = await postgres.consistency.dead_letter_counts(receipt.token)
+
+    assert counts == {}
+
+
 async def test_embedding_a_row_forgets_that_it_was_dead_lettered(postgres: Postgres) -> None:
     await postgres.store.write(batch_of(segment("a")))
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
