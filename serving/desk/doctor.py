@@ -18,11 +18,9 @@ from serving.composition.gpu import runtime_of
 from serving.config.settings import Settings
 from serving.desk.embedded_neo4j import running_address
 from serving.desk.embedded_neo4j.watch import error_of_transaction
+from serving.desk.gpu_facts import GpuFacts, gather
 from serving.desk.ray_environment import PORTS, DeskStartError, require_free
 from serving.domain.errors import DependencyError
-
-DRIVER_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
-"""Device files that exist if a driver for GPUs is loaded: on Linux, and on WSL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +32,20 @@ class CheckResult:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Gpus:
-    """Whether there is a driver, the version of torch, and the devices that torch finds."""
-
-    driver: bool = False
-    torch: str | None = None
-    devices: tuple[str, ...] = ()
-
-
-def examine(settings: Settings, gpus: Gpus | None = None) -> list[CheckResult]:
+def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[CheckResult]:
     """Checks the machine without starting anything.
 
     Args:
         settings: The settings.
-        gpus: The GPUs; None looks for them.
+        gpus: The facts about GPUs; None gathers them.
     """
-    gpus = gpus or _find_gpus()
+    facts = gpus or gather()
     return [
         _python(),
         *_stores(settings),
         *_ports(settings),
-        _gpus(gpus),
-        *_missing_devices(settings, gpus),
+        _gpus(facts),
+        *_missing_devices(settings, facts),
         _checked("model", settings.embedder.model, lambda: _model(settings)),
         _checked("reranker", settings.reranker.model or "", lambda: _reranker(settings)),
     ]
@@ -102,37 +91,31 @@ def _ports(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult(name, True, f"{port} free")
 
 
-def _find_gpus() -> Gpus:
-    """Loads torch, which takes seconds, only if there is a driver."""
-    if not any(path.exists() for path in DRIVER_DEVICES):
-        return Gpus()
-    if importlib.util.find_spec("torch") is None:
-        return Gpus(driver=True)
-    import torch
-
-    names = map(torch.cuda.get_device_name, range(torch.cuda.device_count()))
-    return Gpus(driver=True, torch=torch.__version__, devices=tuple(names))
-
-
-def _gpus(gpus: Gpus) -> CheckResult:
-    if not gpus.driver:
+def _gpus(facts: GpuFacts) -> CheckResult:
+    if facts.driver is None:
         return CheckResult("gpu", True, "none: everything runs on the CPU")
-    if gpus.torch is None:
-        text = "a driver, which nothing uses without torch; `make install-models` installs it"
+    driver = f"driver {facts.driver or 'of unknown version'}"
+    if not facts.has_torch:
+        text = f"{driver}; nothing uses it without torch, which `make install-models` installs"
         return CheckResult("gpu", True, text)
-    if not gpus.devices:
-        return CheckResult("gpu", False, f"a driver, but torch {gpus.torch} finds no device")
-    return CheckResult("gpu", True, f"{', '.join(gpus.devices)}; torch {gpus.torch}")
+    if not facts.devices:
+        built = f"for CUDA {facts.torch_cuda}" if facts.torch_cuda else "without CUDA"
+        return CheckResult("gpu", False, f"{driver}; torch is built {built} and finds no device")
+    devices = ", ".join(
+        f"{device.name} ({device.architecture}, {device.memory_gib:.0f} GiB)"
+        for device in facts.devices
+    )
+    return CheckResult("gpu", True, f"{devices}; {driver}, torch for CUDA {facts.torch_cuda}")
 
 
-def _missing_devices(settings: Settings, gpus: Gpus) -> Iterator[CheckResult]:
+def _missing_devices(settings: Settings, facts: GpuFacts) -> Iterator[CheckResult]:
     named = {"embedder": settings.embedder.device, "index": settings.index.device}
     if settings.reranker.model is not None:
         named["reranker"] = settings.reranker.device
     for part, device in named.items():
         kind, _, number = device.partition(":")
-        if kind == "cuda" and int(number or 0) >= len(gpus.devices):
-            text = f"{part}.device is {device}, and torch finds {len(gpus.devices)} CUDA devices"
+        if kind == "cuda" and int(number or 0) >= len(facts.devices):
+            text = f"{part}.device is {device}, and torch finds {len(facts.devices)} CUDA devices"
             yield CheckResult(part, False, text)
 
 
