@@ -59,10 +59,13 @@ STORED = 192
 
 WORDS = ("sailed", "cooked", "painted", "sold", "found", "lost", "drew", "fixed")
 THINGS = ("a boat", "rice", "the fence", "two lamps", "her keys", "a map", "his bike", "a ring")
+REPETITION_FIRST = {"current_first": False}
+"""By default, what repeats the question is put behind what may answer it."""
+
 MEANING_ALONE = {
     "legs": {leg: {"weight": 0} for leg in ("lexical", "context", "facts", "graph", "related")},
     "signals": {"speaker": 0, "time": 0},
-    "current_first": False,  # it puts what repeats the question behind what may answer it
+    **REPETITION_FIRST,
 }
 
 
@@ -228,7 +231,7 @@ def test_words_answer_without_embedder_and_index(cluster: Cluster) -> None:
 
         kill_replica(cluster, "Embedder")
         kill_replica(cluster, "VectorIndex")
-        answer = memory.retrieve(sentence(1), timeout=1.5)
+        answer = memory.retrieve(sentence(1), profile_overrides=REPETITION_FIRST, timeout=1.5)
         assert answer.hits[0].id == "1"
         assert report(answer).state is not LegState.OK
 
