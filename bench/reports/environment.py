@@ -18,7 +18,6 @@ from bench.harness.results import Json
 from serving.config.profiles.book import SHIPPED
 from serving.config.settings import Settings, load_settings
 from serving.desk.embedded_neo4j import jars
-from serving.desk.gpu_facts import gather
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,15 +75,25 @@ def about_device(device: str) -> dict[str, Json]:
     Args:
         device: As torch names it.
     """
-    facts = gather()
+    import torch
+
     kind, _, number = device.partition(":")
-    about: dict[str, Json] = {"name": kind}
+    about: dict[str, Json] = {"name": kind, "driver": None}
     if kind == "cuda":
-        found = facts.devices[int(number or 0)]
-        memory_gib = round(found.memory_gib, 1)
-        about = {"name": found.name, "architecture": found.architecture, "memory_gib": memory_gib}
+        found = torch.cuda.get_device_properties(int(number or 0))
+        about = {
+            "name": found.name,
+            "architecture": f"sm_{found.major}{found.minor}",
+            "memory_gib": round(found.total_memory / 2**30, 1),
+            "driver": _driver(),
+        }
     libraries = {name: _version(name) for name in GPU_PACKAGES}
-    return {**about, "driver": facts.driver, "cuda": facts.torch_cuda, "libraries": libraries}
+    return {**about, "cuda": torch.version.cuda, "libraries": libraries}
+
+
+def _driver() -> str:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return subprocess.check_output(command, text=True).split()[0]
 
 
 def commit() -> str:

@@ -6,17 +6,16 @@ import subprocess
 import sys
 from collections import Counter
 
-from serving.desk.gpu_facts import GpuFacts, gather
+import torch
 
 SELECTED = ("-m", "gpu")
 
 
 def main() -> int:
     """Returns the exit status of pytest; 1 without a GPU."""
-    facts = gather()
-    if facts.devices:
+    if torch.cuda.is_available():
         return pytest_status("-v", "--durations", "5")
-    print(plan(facts, collected()))
+    print(plan(collected()))
     return 1
 
 
@@ -31,13 +30,12 @@ def collected() -> list[str]:
     return [line for line in listed.splitlines() if "::" in line]
 
 
-def plan(facts: GpuFacts, tests: list[str]) -> str:
-    """What the tests need, what was found, and what would be run, on one screen."""
+def plan(tests: list[str]) -> str:
+    """What the tests need, and what would be run, on one screen."""
     files = Counter(test.partition("::")[0] for test in tests)
     return "\n".join(
         [
             "Needs: an NVIDIA GPU with 8 GiB, driver 580 or later for CUDA 13, `make install-gpu`.",
-            f"Found: driver {facts.driver or 'none'}, {len(facts.devices)} CUDA devices.",
             "",
             f"pytest {' '.join(SELECTED)} would run {len(tests)} tests:",
             *(f"{count:>5}  {file}" for file, count in files.items()),
