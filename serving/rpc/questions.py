@@ -105,7 +105,7 @@ def to_retrieve_call(
             filter=to_filter(check, "filter", request.filter),
             known_at=check.optional_instant("known_at", request),
         ),
-        text=request.query,
+        text=_question(request.query, coercions),
         vector=to_vector(check, request.vector),
         token=to_token(check, request.consistency_token),
         seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
@@ -116,7 +116,7 @@ def to_retrieve_call(
     profile = _profile(check, request, profiles, limit)
     _required_legs(check, request, profile)
     required = not request.vector and _needs_question(profile)
-    check.text("query", request.query, MAX_QUERY_BYTES, required=required)
+    check.text("query", query.text, MAX_QUERY_BYTES, required=required)
     time_budget_s = _time_budget(check, request, coercions)
     limits = _briefing(check, request)
     check.finish()
@@ -360,6 +360,15 @@ def _override(check: Checker, path: str, message: retrieval_pb.LegOverride) -> L
         if message.HasField("depth")
         else None,
     )
+
+
+def _question(given: str, coercions: list[Coercion]) -> str:
+    """The text that is searched: the beginning of a long one, as a prompt may have a log in it."""
+    encoded = given.encode()
+    if len(encoded) <= MAX_QUERY_BYTES:
+        return given
+    coercions.append(Coercion("query", f"{len(encoded)} bytes", f"{MAX_QUERY_BYTES} bytes"))
+    return encoded[:MAX_QUERY_BYTES].decode(errors="ignore")
 
 
 def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:

@@ -63,7 +63,6 @@ def changes(**fields: Any) -> Struct:
         (retrieve(query=""), "query"),
         (retrieve(query=" \n\t"), "query"),
         (retrieve(query="a\x00b"), "query"),
-        (retrieve(query="x" * 8193), "query"),
         (retrieve(limit=-1), "limit"),
         (retrieve(vector=[1.0] * 4001), "vector"),
         (retrieve(consistency_token="1~e~0~9223372036854775808"), "consistency_token"),
@@ -204,6 +203,28 @@ def test_a_long_budget_is_coerced_and_reported() -> None:
 
     assert call.time_budget_s == 30
     assert call.coercions == (questions.Coercion("time_budget", "90s", "30s"),)
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("x" * 8193, "x" * 8192),
+        ("Zoë?" * 100_000, ("Zoë?" * 1639)[:6554]),
+        ("x" * 8191 + "€", "x" * 8191),
+    ],
+)
+def test_a_long_question_is_searched_by_its_beginning(given: str, used: str) -> None:
+    call = questions.to_retrieve_call(retrieve(query=given), PROFILES, NOON)
+
+    assert call.query.text == used
+    size = len(given.encode())
+    assert call.coercions == (questions.Coercion("query", f"{size} bytes", "8192 bytes"),)
+
+
+def test_a_question_of_most_bytes_is_unchanged() -> None:
+    call = questions.to_retrieve_call(retrieve(query="x" * 8192), PROFILES, NOON)
+
+    assert (call.query.text, call.coercions) == ("x" * 8192, ())
 
 
 def test_a_vector_may_stand_for_the_text() -> None:

@@ -46,8 +46,9 @@ export type RetrieveRequest = Message<"trivium.v1.RetrieveRequest"> & {
   tenant: string;
 
   /**
-   * The query in natural language, 1 to 8192 bytes, not blank. Required unless
-   * `vector` is set, or the profile searches for nothing, as "opening" does.
+   * The query in natural language, not blank. Of a longer one than 8192 bytes the
+   * beginning is searched, as `coercions` reports. Required unless `vector` is set,
+   * or the profile searches for nothing, as "opening" does.
    *
    * @generated from field: string query = 2;
    */
