@@ -118,5 +118,6 @@ class Fusion(Replica, TriviumService):
             self,
             cors_origins=self._settings.http.cors_origins,
             ui=bool(self._settings.http.ui),
+            grpc_port=self._settings.serve.grpc_port,
             dashboard_port=self._settings.serve.dashboard_port,
         )

@@ -37,6 +37,7 @@ def asgi_application(
     *,
     cors_origins: Sequence[str] = (),
     ui: bool = False,
+    grpc_port: int = 0,
     dashboard_port: int = 0,
 ) -> ASGIApp:
     """The routes of a service.
@@ -45,6 +46,7 @@ def asgi_application(
         service: The service.
         cors_origins: The sites whose pages may call it, such as `https://app.example`.
         ui: Whether to serve the page `/ui`.
+        grpc_port: The port of gRPC, which the page's examples name; 0 for the usual one.
         dashboard_port: The port of Ray's dashboard, to which the page links; 0 for no link.
     """
     middleware = [Middleware(PrivateHosts)] if service.access.is_open else []
@@ -62,7 +64,7 @@ def asgi_application(
         *connect_routes(service),
         *plain_routes(service),
         *design_routes(service),
-        *static_routes(ui=ui, dashboard_port=dashboard_port),
+        *static_routes(ui=ui, grpc_port=grpc_port, dashboard_port=dashboard_port),
     ]
     errors: dict[Any, Any] = {
         FailedCallError: _failed,

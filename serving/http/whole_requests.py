@@ -51,7 +51,8 @@ TOO_MANY = RefusedRequestError(
     "the service is reading other large requests; try again",
     {**CLOSING, "retry-after": "1"},
 )
-CODE_OF_STATUS = {status: code for code, status in HTTP_STATUS.items()}
+# Of several codes the first one, which is the usual one.
+CODE_OF_STATUS = {status: code for code, status in reversed(HTTP_STATUS.items())}
 CODE_OF_STATUS[HTTPStatus.SERVICE_UNAVAILABLE.value] = "resource_exhausted"
 """Serve answers 503 when its queue is full, for which gRPC has RESOURCE_EXHAUSTED."""
 

@@ -48,18 +48,21 @@ PAGE = {
 """The files of the page."""
 
 
-def static_routes(*, ui: bool, dashboard_port: int = 0) -> list[Route]:
+def static_routes(*, ui: bool, grpc_port: int = 0, dashboard_port: int = 0) -> list[Route]:
     """A route for each file; with `ui`, for those of the page too.
 
     Args:
         ui: Whether to serve the page.
+        grpc_port: The port of gRPC, which the page's examples name; 0 for the usual one.
         dashboard_port: The port of Ray's dashboard, to which the page links; 0 for no link.
     """
     routes = [_route(path, (FOLDER / name).read_bytes(), name) for path, name in FILES.items()]
     if ui:
-        port = str(dashboard_port).encode()
+        ports = {b"GRPC_PORT": grpc_port, b"DASHBOARD_PORT": dashboard_port}
         for path, name in PAGE.items():
-            content = (FOLDER / name).read_bytes().replace(b"DASHBOARD_PORT", port)
+            content = (FOLDER / name).read_bytes()
+            for mark, port in ports.items():
+                content = content.replace(mark, str(port).encode())
             routes.append(_route(path, content, name))
     return routes
 

@@ -86,6 +86,16 @@ async def test_configured_site_alone_may_read_answers() -> None:
     assert "access-control-allow-origin" not in other.headers
 
 
+async def test_preflight_of_another_site_is_an_invalid_argument() -> None:
+    app = application(FakeRpcs(), cors_origins=["https://app.example"])
+    asked = {"origin": "https://evil.example", "access-control-request-method": "POST"}
+
+    answer = await requested(app, "OPTIONS", "/v1/retrieve", headers=asked)
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
+    assert "access-control-allow-origin" not in answer.headers
+
+
 @pytest.mark.parametrize("path", [*FILES, *PAGE])
 async def test_files_are_served_under_a_strict_policy(path: str) -> None:
     answer = await requested(application(FakeRpcs(), ui=True), "GET", path)
@@ -112,9 +122,12 @@ async def test_page_is_served_only_if_it_is_set() -> None:
     assert (await requested(application(FakeRpcs()), "GET", "/ui")).status_code == 404
 
 
-async def test_page_knows_the_port_of_the_dashboard() -> None:
-    page = await requested(application(FakeRpcs(), ui=True, dashboard_port=8265), "GET", "/ui")
+async def test_page_knows_the_ports_that_it_names() -> None:
+    app = application(FakeRpcs(), ui=True, grpc_port=9001, dashboard_port=8265)
 
+    page = await requested(app, "GET", "/ui")
+
+    assert '<meta name="grpc-port" content="9001">' in page.text
     assert '<meta name="dashboard-port" content="8265">' in page.text
 
 

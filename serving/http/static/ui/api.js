@@ -69,7 +69,8 @@ function literal(value) {
   return names.get(value) ?? JSON.stringify(value);
 }
 
-export function python(asked, port = 9000) {
+export function python(asked) {
+  const port = Number(document.querySelector("meta[name=grpc-port]").content) || 9000;
   const options = [
     literal(asked.query),
     asked.limit && `limit=${asked.limit}`,
