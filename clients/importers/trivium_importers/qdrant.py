@@ -19,7 +19,7 @@ TEXT_KEYS = ("text", "document", "page_content", "content", "data")
 NODE = "_node_content"
 """Where LlamaIndex writes a whole node, as JSON; its metadata are in the payload, too."""
 LINKS = ("_node_type", "document_id", "doc_id", "ref_doc_id")
-TIME_KEYS = ("timestamp", "created_at")
+TIME_KEYS = ("event_time", "timestamp", "created_at")
 
 
 def items(

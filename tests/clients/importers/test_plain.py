@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -69,9 +70,17 @@ def test_rows_of_csv_become_segments(tmp_path: Path) -> None:
         "We sailed,\nin May.",
         {"trip": "goa"},
     )
-    assert first.event_time is not None
+    assert first.event_time == datetime(2026, 5, 1, 12, tzinfo=UTC)
     assert len(found.items) == 2
     assert len(found.problems) == 2  # a row without a text, and one with too many cells
+
+
+@pytest.mark.parametrize("column", ["event_time", "timestamp", "created_at"])
+def test_time_of_a_row_is_that_of_its_column(tmp_path: Path, column: str) -> None:
+    (found,) = segments("csv", tmp_path / "a.csv", f"text,{column}\nHello.,2026-05-01T12:00:00Z\n")
+
+    assert found.event_time == datetime(2026, 5, 1, 12, tzinfo=UTC)
+    assert found.labels == {}
 
 
 @pytest.mark.parametrize("source", ["markdown", "text", "csv"])
