@@ -71,7 +71,8 @@ def named(allowed: Sequence[str], host: str) -> TransportSecuritySettings | None
     if not allowed:
         return None
     local = ["127.0.0.1", "localhost", "[::1]"] if host in LOOPBACK else []
-    names = [*local, *allowed]
+    # Clients send a name in small letters.
+    names = [*local, *(name.lower() for name in allowed)]
     hosts = [each for name in names for each in (name, f"{name}:*")]
     return TransportSecuritySettings(
         allowed_hosts=hosts,

@@ -98,7 +98,7 @@ async def test_tokens_and_hosts_are_those_of_each_request(fake_service: FakeServ
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     accept = "application/json, text/event-stream"
     misdirected = set()
-    with served(fake_service, "--allowed-host", "memory.example") as url:
+    with served(fake_service, "--allowed-host", "Memory.Example") as url:
         texts = [
             await called(url, token, "recall", query="When?")
             for token in ("of-nora", "of-idris", "")
