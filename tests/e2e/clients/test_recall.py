@@ -12,7 +12,6 @@ from serving.desk.ray_environment import REPLICA_PORTS
 from tests.e2e.test_service import CONVERSATION, FACTS, states
 from tests.fixtures.service import Service
 from trivium import AsyncClient, BriefingOptions, Transcript
-from trivium.errors import InvalidRequestError
 from trivium.values import LegState
 
 PARTIALS = ["Who", "Who hired", "Who hired Tom"]
@@ -81,17 +80,6 @@ async def test_answers_come_while_somebody_still_speaks(service: Service, token:
             answered.set()
 
     assert numbers == [1, 2, 3, 4]
-
-
-async def test_an_invalid_transcript_ends_the_stream_with_its_field(
-    service: Service, token: str
-) -> None:
-    async with AsyncClient(service.address, tenant="recall") as client:
-        with pytest.raises(InvalidRequestError) as refused:
-            async for _ in client.retrieve_stream([Transcript(" ")]):
-                pass
-
-    assert refused.value.violations[0].field == "retrieve.query"
 
 
 async def test_a_tenant_is_warmed_before_its_first_question(service: Service, token: str) -> None:

@@ -124,21 +124,6 @@ def test_profile_faults_are_on_separate_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_check_config_refuses_a_leg_with_two_depths(tmp_path: Path) -> None:
-    both = "extends: annie\nlegs: {lexical: {depth: 9, depth_per_limit: 2}}\n"
-    (tmp_path / "mine.yaml").write_text(both)
-
-    ended = CliRunner().invoke(
-        main, ["check-config"], env={"TRIVIUM_RETRIEVAL__PROFILES": str(tmp_path)}
-    )
-
-    assert ended.exit_code == EXIT_MISCONFIGURED
-    assert ended.stderr.splitlines()[1:] == [
-        f"  profile 'mine' (file {tmp_path}/mine.yaml): legs.lexical.depth: must not be set "
-        "together with depth_per_limit"
-    ]
-
-
 def test_check_config_names_the_profiles_that_it_read(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("extends: default\n")
 

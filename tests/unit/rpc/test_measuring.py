@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -18,7 +19,7 @@ from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.admission import MIN_CONCURRENCY, NOTHING, SHED_REASON, Admission
 from serving.pipeline.retrieval.legs.leg import Leg
-from serving.rpc.service import TriviumService, UseCases
+from serving.rpc.service import TriviumService
 from serving.rpc.status import STATUS_DETAILS
 from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric, Recorder
 from tests.fakes.pipeline import FixedLeg
@@ -28,7 +29,6 @@ from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
 from tests.unit.rpc.test_boundary import RecordingContext
 from trivium.v1 import retrieval_service_pb2
 
-NOBODY: Any = None
 """For the use cases that a question needs nothing of."""
 
 
@@ -73,16 +73,8 @@ async def service_of(
 ) -> TriviumService:
     """A service with these legs over three segments."""
     store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
-    use_cases = UseCases(
-        retriever=retriever(store, legs, admission=admission),
-        warmer=NOBODY,
-        explainer=NOBODY,
-        ingestor=NOBODY,
-        eraser=NOBODY,
-        observer=NOBODY,
-        store=store,
-        catalog=NOBODY,
-        embedder=NOBODY,
+    use_cases: Any = SimpleNamespace(
+        retriever=retriever(store, legs, admission=admission), store=store
     )
     return TriviumService(use_cases, ProfileBook.load(), recorder=recorder, now=lambda: A_DAY_LATER)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -21,7 +22,7 @@ from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.newest import newest_answers
 from serving.rpc.questions import MAX_STREAMED, StreamedCall
 from serving.rpc.registration import Malformed
-from serving.rpc.service import TriviumService, UseCases
+from serving.rpc.service import TriviumService
 from tests.fakes.pipeline import RecordingAccess
 from tests.support.builders import TENANT, segment
 from tests.support.stepped_clock import SteppedClock
@@ -88,16 +89,10 @@ class Utterance:
 
     async def prepared(self) -> Utterance:
         store = await store_of(*(segment(name) for name in "abc"))
-        use_cases = UseCases(
+        use_cases: Any = SimpleNamespace(
             retriever=retriever(store, self.legs, access=self.access, admission=self._admission),
-            warmer=NOBODY,
-            explainer=NOBODY,
-            ingestor=NOBODY,
-            eraser=NOBODY,
-            observer=NOBODY,
             store=store,
             catalog=store,
-            embedder=NOBODY,
         )
         self.service = TriviumService(use_cases, ProfileBook.load())
         return self

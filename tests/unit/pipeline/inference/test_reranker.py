@@ -64,15 +64,6 @@ async def loaded(
 # ---------------------------------------------------------------- answering
 
 
-async def test_texts_get_their_logits_in_their_order() -> None:
-    async with loaded(FakeCrossEncoder()) as reranker:
-        logits = await reranker.rerank(
-            "we sailed to goa", ["goa", "they sailed to goa", "home"], soon()
-        )
-
-    assert logits == [1.0, 3.0, 0.0]
-
-
 @pytest.mark.parametrize("tokens", [1, 40, 80, 10_000])
 async def test_the_order_is_kept_however_the_work_is_split(tokens: int) -> None:
     texts = ["goa goa goa goa", "sailed to goa", "", "to", "we sailed to goa", "home"]

@@ -142,32 +142,20 @@ def test_overload_keeps_goodput_at_capacity(share: float, budget_s: float) -> No
 
 @pytest.mark.parametrize("budget_s", BUDGETS_S)
 @pytest.mark.parametrize("share", [2, 5])
-def test_wait_before_admission_keeps_goodput(share: float, budget_s: float) -> None:
+@pytest.mark.parametrize(("kind", "late"), [(Service, 0.05), (OneAtATime, 0.01)])
+def test_wait_before_admission_keeps_goodput(
+    kind: type[Service], late: float, share: float, budget_s: float
+) -> None:
     rate_per_s = share * CAPACITY_PER_S
 
     async def arriving() -> Seen:
-        return await Service(arriving_turns=1).load(rate_per_s, budget_s)
+        return await kind(arriving_turns=1).load(rate_per_s, budget_s)
 
     seen = run_in_virtual_time(arriving())
 
     left_for_answers = 1 - rate_per_s * TURN_S
     assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S * left_for_answers
-    assert seen.late <= 0.05 * seen.in_time
-
-
-@pytest.mark.parametrize("budget_s", BUDGETS_S)
-@pytest.mark.parametrize("share", [2, 5])
-def test_pending_calls_keep_goodput(share: float, budget_s: float) -> None:
-    rate_per_s = share * CAPACITY_PER_S
-
-    async def arriving() -> Seen:
-        return await OneAtATime(arriving_turns=1).load(rate_per_s, budget_s)
-
-    seen = run_in_virtual_time(arriving())
-
-    left_for_answers = 1 - rate_per_s * TURN_S
-    assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S * left_for_answers
-    assert seen.late <= 0.01 * seen.in_time
+    assert seen.late <= late * seen.in_time
 
 
 async def _calling_again_at_once(callers: int, budget_s: float) -> Seen:
