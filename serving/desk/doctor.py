@@ -18,9 +18,11 @@ from serving.composition.gpu import runtime_of
 from serving.config.settings import Settings
 from serving.desk.embedded_neo4j import running_address
 from serving.desk.embedded_neo4j.watch import error_of_transaction
-from serving.desk.gpu_facts import GpuFacts, gather
 from serving.desk.ray_environment import PORTS, DeskStartError, require_free
 from serving.domain.errors import DependencyError
+
+DRIVER_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""Device files that exist if a driver for GPUs is loaded: on Linux, and on WSL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +34,29 @@ class CheckResult:
     text: str
 
 
-def examine(settings: Settings, gpus: GpuFacts | None = None) -> list[CheckResult]:
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """Whether there is a driver, the version of torch, and the devices that torch finds."""
+
+    driver: bool = False
+    torch: str | None = None
+    devices: tuple[str, ...] = ()
+
+
+def examine(settings: Settings, gpus: Gpus | None = None) -> list[CheckResult]:
     """Checks the machine without starting anything.
 
     Args:
         settings: The settings.
-        gpus: The facts about GPUs; None gathers them.
+        gpus: The GPUs; None looks for them.
     """
-    facts = gpus or gather()
+    gpus = gpus or _find_gpus()
     return [
         _python(),
         *_stores(settings),
         *_ports(settings),
-        _gpus(facts),
-        *_missing_devices(settings, facts),
+        _gpus(gpus),
+        *_missing_devices(settings, gpus),
         _checked("model", settings.embedder.model, lambda: _model(settings)),
         _checked("reranker", settings.reranker.model or "", lambda: _reranker(settings)),
     ]
@@ -91,31 +102,37 @@ def _ports(settings: Settings) -> Iterator[CheckResult]:
             yield CheckResult(name, True, f"{port} free")
 
 
-def _gpus(facts: GpuFacts) -> CheckResult:
-    if facts.driver is None:
+def _find_gpus() -> Gpus:
+    """Loads torch, which takes seconds, only if there is a driver."""
+    if not any(path.exists() for path in DRIVER_DEVICES):
+        return Gpus()
+    if importlib.util.find_spec("torch") is None:
+        return Gpus(driver=True)
+    import torch
+
+    names = map(torch.cuda.get_device_name, range(torch.cuda.device_count()))
+    return Gpus(driver=True, torch=torch.__version__, devices=tuple(names))
+
+
+def _gpus(gpus: Gpus) -> CheckResult:
+    if not gpus.driver:
         return CheckResult("gpu", True, "none: everything runs on the CPU")
-    driver = f"driver {facts.driver or 'of unknown version'}"
-    if not facts.has_torch:
-        text = f"{driver}; nothing uses it without torch, which `make install-models` installs"
+    if gpus.torch is None:
+        text = "a driver, which nothing uses without torch; `make install-models` installs it"
         return CheckResult("gpu", True, text)
-    if not facts.devices:
-        built = f"for CUDA {facts.torch_cuda}" if facts.torch_cuda else "without CUDA"
-        return CheckResult("gpu", False, f"{driver}; torch is built {built} and finds no device")
-    devices = ", ".join(
-        f"{device.name} ({device.architecture}, {device.memory_gib:.0f} GiB)"
-        for device in facts.devices
-    )
-    return CheckResult("gpu", True, f"{devices}; {driver}, torch for CUDA {facts.torch_cuda}")
+    if not gpus.devices:
+        return CheckResult("gpu", False, f"a driver, but torch {gpus.torch} finds no device")
+    return CheckResult("gpu", True, f"{', '.join(gpus.devices)}; torch {gpus.torch}")
 
 
-def _missing_devices(settings: Settings, facts: GpuFacts) -> Iterator[CheckResult]:
+def _missing_devices(settings: Settings, gpus: Gpus) -> Iterator[CheckResult]:
     named = {"embedder": settings.embedder.device, "index": settings.index.device}
     if settings.reranker.model is not None:
         named["reranker"] = settings.reranker.device
     for part, device in named.items():
         kind, _, number = device.partition(":")
-        if kind == "cuda" and int(number or 0) >= len(facts.devices):
-            text = f"{part}.device is {device}, and torch finds {len(facts.devices)} CUDA devices"
+        if kind == "cuda" and int(number or 0) >= len(gpus.devices):
+            text = f"{part}.device is {device}, and torch finds {len(gpus.devices)} CUDA devices"
             yield CheckResult(part, False, text)
 
 

@@ -11,7 +11,7 @@ from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.published import PUBLISHED
 from serving.composition import extras
 from serving.config.settings import load_settings
-from serving.desk.doctor import CheckResult, examine
+from serving.desk.doctor import CheckResult, Gpus, examine
 
 pytestmark = pytest.mark.model
 
@@ -127,3 +127,29 @@ def test_a_precision_that_the_model_does_not_have_is_found(tiny_qwen3: EncoderCh
     finding = of_model(model=str(tiny_qwen3.folder), precision="int8", backend="torch")
     assert not finding.ok
     assert finding.text == "precision int8 is for ONNX Runtime, and this model is run by torch"
+
+
+H200 = Gpus(driver=True, torch="2.15.0+cu132", devices=("NVIDIA H200",))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ok", "text"),
+    [
+        (Gpus(), True, "none: everything runs on the CPU"),
+        (H200, True, "NVIDIA H200; torch 2.15.0+cu132"),
+        (Gpus(driver=True, torch="2+cpu"), False, "a driver, but torch 2+cpu finds no device"),
+        (Gpus(driver=True), True, "a driver, which nothing uses without torch; "),
+    ],
+)
+def test_gpu_is_reported_with_its_use(gpus: Gpus, ok: bool, text: str) -> None:
+    [found] = [each for each in examine(load_settings(), gpus) if each.part == "gpu"]
+
+    assert (found.ok, found.text.startswith(text)) == (ok, True), found.text
+
+
+@pytest.mark.parametrize("part", ["embedder", "index", "reranker"])
+def test_missing_device_of_a_part_is_a_fault(part: str) -> None:
+    section = {"device": "cuda:1", **({"model": "folder"} if part == "reranker" else {})}
+    text = f"{part}.device is cuda:1, and torch finds 1 CUDA devices"
+
+    assert CheckResult(part, False, text) in examine(load_settings({part: section}), H200)
