@@ -29,8 +29,6 @@ from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
 from tests.unit.rpc.test_boundary import RecordingContext
 from trivium.v1 import retrieval_service_pb2
 
-"""For the use cases that a question needs nothing of."""
-
 
 class CountingRecorder:
     """Adds up each metric by its labels."""
