@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +32,9 @@ MAX_HELD_BYTES = 128 * 1024 * 1024
 """Of all requests that are being read or answered."""
 READ_WITHIN_S = 10.0
 SEND_WITHIN_S = 30.0
+DISCARD_WITHIN_S = 2.0
+MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
+"""What is read, and dropped, of a request after its refusal."""
 OF_SERVE = "/-/"
 """Where the paths begin that Serve answers itself: its health."""
 CLOSING = {"connection": "close"}
@@ -85,7 +88,7 @@ class WholeRequests:
             try:
                 await self._read(scope, receive, body)
             except RefusedRequestError as refusal:
-                await response_of(refusal)(scope, receive, send)
+                await _refuse(refusal, scope, receive, send)
             except _ClientLeftError:
                 pass
             else:
@@ -141,6 +144,31 @@ class WholeRequests:
             yield
         finally:
             self._held_bytes -= len(body)
+
+
+async def _refuse(refusal: RefusedRequestError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuses a request, and closes the connection when its rest was read or is too long.
+
+    Closed with data unread, a connection is reset, and the client may lose the answer.
+    """
+
+    async def send_open(message: Message) -> None:
+        is_body = message["type"] == "http.response.body"
+        await send({**message, "more_body": True} if is_body else message)
+
+    await response_of(refusal)(scope, receive, send_open)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_WITHIN_S):
+            await _discard(receive)
+    await send({"type": "http.response.body"})
+
+
+async def _discard(receive: Receive) -> None:
+    discarded, more = 0, True
+    while more and discarded < MAX_DISCARDED_BYTES:
+        message = await receive()
+        discarded += len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 class _Answer:

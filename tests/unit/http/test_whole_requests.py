@@ -63,6 +63,11 @@ class Client:
     def status(self) -> int:
         return int(self.answer[0]["status"])
 
+    @property
+    def unread(self) -> int:
+        """The number of messages that were not received."""
+        return len(self._messages)
+
 
 async def test_body_in_parts_arrives_whole() -> None:
     behind, client = Behind(), Client(part(b"ab"), part(b"cd"), ENDED)
@@ -78,9 +83,9 @@ async def test_body_in_parts_arrives_whole() -> None:
 @pytest.mark.parametrize(
     ("sent", "headers"),
     [
-        ([part(b"x" * whole_requests.MAX_BODY_BYTES), part(b"x"), part(b"x")], {}),
-        ([part(b"x")], {"content_length": str(whole_requests.MAX_BODY_BYTES + 1)}),
-        ([part(b"x")], {"content_length": "9" * 30}),
+        ([part(b"x" * whole_requests.MAX_BODY_BYTES), part(b"x"), part(b"x"), ENDED], {}),
+        ([part(b"x"), ENDED], {"content_length": str(whole_requests.MAX_BODY_BYTES + 1)}),
+        ([part(b"x"), ENDED], {"content_length": "9" * 30}),
     ],
 )
 async def test_too_large_request_is_refused_unread(
@@ -94,6 +99,22 @@ async def test_too_large_request_is_refused_unread(
     assert client.status == 413
     assert (b"connection", b"close") in client.answer[0]["headers"]
     assert behind.bodies == []
+    # The connection, which is closed with the last part, is not reset with data unread.
+    assert [message.get("more_body") for message in client.answer[1:]] == [True, None]
+    assert client.unread == 0
+
+
+async def test_rest_of_refused_request_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_requests, "MAX_DISCARDED_BYTES", 2)
+    monkeypatch.setattr(whole_requests, "DISCARD_WITHIN_S", 0.0)
+    long, slow = Client(*[part(b"x")] * 9), Client()
+
+    for client in (long, slow):
+        scope = scope_of(content_length="9" * 30)
+        await WholeRequests(Behind(), OPEN)(scope, client.receive, client.send)
+
+        assert client.status == 413
+    assert long.unread >= 7
 
 
 @pytest.mark.parametrize("by_its_length", [True, False])
@@ -113,6 +134,7 @@ async def test_slow_request_is_refused_without_taking_a_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(whole_requests, "READ_WITHIN_S", 0.0)
+    monkeypatch.setattr(whole_requests, "DISCARD_WITHIN_S", 0.0)
     behind, client = Behind(), Client(part(b"{"))
 
     await WholeRequests(behind, OPEN)(scope_of(), client.receive, client.send)
