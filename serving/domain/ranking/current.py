@@ -84,6 +84,7 @@ _ONLY_QUESTIONS = re.compile(r"(?:[^.!?\uff1f\u061f]*[?\uff1f\u061f]+\s*)+")
 _DIGIT = re.compile(r"\d")
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
 _WORD = re.compile(r"\w+")
+_HYPHENATED = re.compile(r"\w+(?:-\w+)*")
 _NAME = re.compile(r"(?<=[\w,;:] )[^\W\d_a-z]\w*[a-z]\w*")
 """A word within a sentence that is written as a name."""
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]")
@@ -282,16 +283,38 @@ class Question:
         share = NEEDED_SHARE[self._has_one_answer + newer.tells_of_change + values]
         return share, LIKENESS if newer.tells_of_change or values else UNSAID_LIKENESS
 
+    def values_of(self, statement: Statement) -> frozenset[str]:
+        """The beginnings of its words that are values of the kind that is asked for.
+
+        A day or a number is one by itself; a name or a place is one in its sentence. What the
+        question has itself ("parents' evening") is no answer to it.
+        """
+        if not self._values:
+            return frozenset()
+        text = statement.text
+        words = _HYPHENATED.findall(text.casefold()) if "-" in text else statement.words
+        found = (
+            part
+            for word in words
+            if any(_is_value(word, value) for value in self._values)
+            for part in _WORD.findall(word)
+        )
+        return _stems_of(found, statement.language) - self.stems
+
     def _has_value(self, statement: Statement) -> bool:
         """Whether a statement has a value of the kind that is asked for."""
         return any(value.search(statement.text) for value in self._values)
 
 
 class Likeness:
-    """How much two of these statements are about one thing, by the words that few of them have."""
+    """How much two of these statements are about one thing, by the words that few of them have.
 
-    def __init__(self, head: Sequence[Statement]) -> None:
-        self._stems = [each.stems for each in head]
+    Days and numbers, if they are asked for, are not what a statement is about: "the twenty-second"
+    and "the twenty-fourth" may be those of a wedding and of a film.
+    """
+
+    def __init__(self, asked: Question, head: Sequence[Statement]) -> None:
+        self._stems = [each.stems - asked.values_of(each) for each in head]
         counts = Counter(chain.from_iterable(self._stems))
         of_count = [math.log((HEAD + 1) / n) ** 2 for n in range(1, len(head) + 1)]
         self._worth = {stem: of_count[n - 1] for stem, n in counts.items()}
@@ -328,7 +351,7 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     scores = asked.worth_of(head)
     if asked.is_about_either:
         return Arranged(sorted(range(len(head)), key=lambda place: -scores[place]))
-    likeness = Likeness(head)
+    likeness = Likeness(asked, head)
     places, lifted = list(scores), set[int]()
     for newer, older in _outdating(asked, head, scores, likeness):
         wanted, other = (older, newer) if asked.asks_for_past else (newer, older)
@@ -411,6 +434,11 @@ def _marked(
             if like >= least and not other.has_question and not asked.is_about(other, statement):
                 marked[older] = newer
     return marked
+
+
+@lru_cache(MAX_REMEMBERED)
+def _is_value(word: str, value: re.Pattern[str]) -> bool:
+    return value.fullmatch(word) is not None
 
 
 @lru_cache(MAX_REMEMBERED)

@@ -92,6 +92,22 @@ def test_statement_without_the_asked_words_outdates_nothing() -> None:
     assert (arranged.order, moved.order) == ([0, 1], [1, 0])
 
 
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        (
+            "When is the wedding?",
+            "He proposed to Ines! They're getting married on the twenty-second of November.",
+            "Monday the twenty-seventh. Castle Rock until the twenty-fourth, then a weekend off.",
+        ),
+        ("Wann ist die Hochzeit?", "Sie heiraten am 9. November.", "Am Montag im November Kino."),
+        ("What does the hall cost?", "The hall is 120 an evening.", "Trains are 120 to Graz."),
+    ],
+)
+def test_statements_share_no_subject_by_a_value(question: str, older: str, newer: str) -> None:
+    assert current_first(question, said((older, 1.0), (newer, 0.6))).order == [0, 1]
+
+
 def test_newer_statement_of_equal_score_comes_first() -> None:
     assert current_first("When is the dentist?", said((OLD, 1.0), (NEW, 1.0))).order == [1, 0]
 
