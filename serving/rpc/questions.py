@@ -28,6 +28,9 @@ from serving.rpc.requests import to_filter
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 MAX_QUERY_BYTES = 8192
+MAX_SENT_QUERY_BYTES = 1 << 20
+"""Of which the first `MAX_QUERY_BYTES` are searched."""
+
 DEFAULT_TIME_BUDGET_S = 2.0
 MAX_TIME_BUDGET_S = 30.0
 MAX_SEEDS = 32
@@ -105,7 +108,7 @@ def to_retrieve_call(
             filter=to_filter(check, "filter", request.filter),
             known_at=check.optional_instant("known_at", request),
         ),
-        text=_question(request.query, coercions),
+        text=_question(check, request.query, coercions),
         vector=to_vector(check, request.vector),
         token=to_token(check, request.consistency_token),
         seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
@@ -362,12 +365,15 @@ def _override(check: Checker, path: str, message: retrieval_pb.LegOverride) -> L
     )
 
 
-def _question(given: str, coercions: list[Coercion]) -> str:
+def _question(check: Checker, given: str, coercions: list[Coercion]) -> str:
     """The text that is searched: the beginning of a long one, as a prompt may have a log in it."""
     encoded = given.encode()
-    if len(encoded) <= MAX_QUERY_BYTES:
+    size = len(encoded)
+    if size <= MAX_QUERY_BYTES:
         return given
-    coercions.append(Coercion("query", f"{len(encoded)} bytes", f"{MAX_QUERY_BYTES} bytes"))
+    if size > MAX_SENT_QUERY_BYTES:
+        check.reject("query", f"must be at most {MAX_SENT_QUERY_BYTES} bytes, has {size}")
+    coercions.append(Coercion("query", f"{size} bytes", f"{MAX_QUERY_BYTES} bytes"))
     return encoded[:MAX_QUERY_BYTES].decode(errors="ignore")
 
 

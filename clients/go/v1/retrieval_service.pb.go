@@ -327,9 +327,9 @@ type RetrieveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The tenant, 1 to 256 bytes. An unknown tenant has no hits.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// The query in natural language, not blank. Of a longer one than 8192 bytes the
-	// beginning is searched, as `coercions` reports. Required unless `vector` is set,
-	// or the profile searches for nothing, as "opening" does.
+	// The query in natural language, at most 1 MiB, not blank. Of more than 8192
+	// bytes the beginning is searched, as `coercions` reports. Required unless
+	// `vector` is set, or the profile searches for nothing, as "opening" does.
 	Query string `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
 	// The query as a vector of the service's embedding model, of the model's
 	// dimension and of any length but zero. Empty means that the server embeds

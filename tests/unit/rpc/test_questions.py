@@ -63,6 +63,7 @@ def changes(**fields: Any) -> Struct:
         (retrieve(query=""), "query"),
         (retrieve(query=" \n\t"), "query"),
         (retrieve(query="a\x00b"), "query"),
+        (retrieve(query="a" * (questions.MAX_SENT_QUERY_BYTES + 1)), "query"),
         (retrieve(limit=-1), "limit"),
         (retrieve(vector=[1.0] * 4001), "vector"),
         (retrieve(consistency_token="1~e~0~9223372036854775808"), "consistency_token"),

@@ -46,9 +46,9 @@ export type RetrieveRequest = Message<"trivium.v1.RetrieveRequest"> & {
   tenant: string;
 
   /**
-   * The query in natural language, not blank. Of a longer one than 8192 bytes the
-   * beginning is searched, as `coercions` reports. Required unless `vector` is set,
-   * or the profile searches for nothing, as "opening" does.
+   * The query in natural language, at most 1 MiB, not blank. Of more than 8192
+   * bytes the beginning is searched, as `coercions` reports. Required unless
+   * `vector` is set, or the profile searches for nothing, as "opening" does.
    *
    * @generated from field: string query = 2;
    */
