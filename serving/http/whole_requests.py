@@ -27,7 +27,7 @@ from serving.rpc.pending import PENDING_CALLS
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_BYTES_WITHOUT_CREDENTIALS = 64 * 1024
-"""Enough for any question; what is larger is not read for callers who may ask nothing."""
+"""Enough for any question; what is larger is not kept for callers who may ask nothing."""
 MAX_HELD_BYTES = 128 * 1024 * 1024
 """Of all requests that are being read or answered."""
 READ_WITHIN_S = 10.0
@@ -84,15 +84,14 @@ class WholeRequests:
             return
         scope[ARRIVED] = time.monotonic()
         body = bytearray()
-        with self._held(body):
-            try:
+        try:
+            with self._held(body):
                 await self._read(scope, receive, body)
-            except RefusedRequestError as refusal:
-                await _refuse(refusal, scope, receive, send)
-            except _ClientLeftError:
-                pass
-            else:
                 await self._answer(scope, bytes(body), receive, send)
+        except RefusedRequestError as refusal:
+            await _refuse(refusal, scope, receive, send)
+        except _ClientLeftError:
+            pass
 
     async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         answer = _Answer()

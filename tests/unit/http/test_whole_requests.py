@@ -15,6 +15,7 @@ from serving.http.calls import ARRIVED
 from serving.http.whole_requests import WholeRequests
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.pending import PendingCalls
+from tests.support.waiting import cancel
 
 ENDED: Message = {"type": "http.request", "body": b"", "more_body": False}
 
@@ -141,6 +142,22 @@ async def test_slow_request_is_refused_without_taking_a_place(
 
     assert client.status == 408
     assert behind.bodies == []
+
+
+async def test_refused_request_holds_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_requests, "MAX_BODY_BYTES", 3)
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
+    behind = Behind()
+    whole = WholeRequests(behind, OPEN)
+    refused, other = Client(part(b"abc"), part(b"d")), Client(part(b"ef"), ENDED)
+
+    discarding = asyncio.create_task(whole(scope_of(), refused.receive, refused.send))
+    await asyncio.sleep(0)
+    assert refused.status == 413
+    await whole(scope_of(), other.receive, other.send)
+
+    assert (other.status, discarding.done()) == (200, False)
+    await cancel(discarding)
 
 
 async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
