@@ -413,15 +413,15 @@ def _marked(
     A newer statement may be first by its own score, and needs no place of an older one.
     """
     marked: dict[int, int] = {}
-    answered = [place for place in order if asked.common_with(head[place]) >= MARKED_SHARE]
+    answered = {place for place in order if asked.common_with(head[place]) >= MARKED_SHARE}
     for newer in sorted(order[:MARKED], key=lambda place: head[place].said, reverse=True):
         statement = head[newer]
         alike = [
             (older, like)
-            for older in answered
-            if head[older].said < statement.said
-            and order.index(older) > order.index(newer)
+            for older in order[order.index(newer) + 1 :]
+            if older in answered
             and older not in marked
+            and head[older].said < statement.said
             and statement.stems & head[older].stems & asked.stems
             and (like := likeness.of(newer, older)) >= MARKED_LIKENESS
         ]
