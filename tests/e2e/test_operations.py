@@ -126,22 +126,26 @@ def test_root_of_the_http_port_names_the_pages(service: Service) -> None:
 def test_the_metrics_port_shows_ours(service: Service) -> None:
     service.client(tenant="metrics").retrieve("Anything?")
 
-    until_shown(service.metrics, "ray_trivium_leg_latency_ms_count")
-    until_shown(service.metrics, "ray_trivium_index_lag_seconds")
-    shown = until_shown(service.metrics, "ray_trivium_projection_lag_seconds")
+    until_shown(
+        service.metrics,
+        r'ray_trivium_leg_latency_ms_count{.*leg="lexical"',
+        r'ray_trivium_projection_lag_seconds{.*projection="embedding"',
+        r'ray_trivium_projection_lag_seconds{.*projection="graph"',
+        r'ray_trivium_embedding_batch_size_bucket{.*le="1.0".*queue="query"',
+        "ray_trivium_index_lag_seconds",
+        "ray_trivium_index_vectors",
+        "ray_trivium_rpc_latency_ms",
+    )
 
-    assert 'leg="lexical"' in shown
-    assert "ray_trivium_rpc_latency_ms" in shown
-    assert "ray_trivium_index_vectors" in shown
-    assert 'projection="embedding"' in shown
-    assert 'projection="graph"' in shown
-    assert re.search(r'ray_trivium_embedding_batch_size_bucket{.*le="1.0".*queue="query"', shown)
 
+def until_shown(url: str, *wanted: str) -> None:
+    """Ray collects measurements every second: reads until every pattern is found."""
 
-def until_shown(url: str, wanted: str) -> str:
-    """Ray collects measurements every second: reads until the wanted one is there."""
-    until(lambda: wanted in page(url))
-    return page(url)
+    def all_shown() -> bool:
+        shown = page(url)
+        return all(re.search(pattern, shown) for pattern in wanted)
+
+    until(all_shown)
 
 
 def page(url: str) -> str:
