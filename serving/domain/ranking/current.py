@@ -176,9 +176,19 @@ class Question:
         self._names = _NAME.findall(text)
         self.asks_for_past = language.past.search(text) is not None
         self.is_about_either = not self.asks_for_past and language.was.search(text) is not None
+        self.asks_who = self._is_about_a_name(text)
         self._asks_whether = language.whether.match(text) is not None
         self._has_one_answer = self._asks_whether or language.single.search(text) is not None
         self._values = [value for asks, value in language.values if asks.search(text)]
+
+    def _is_about_a_name(self, text: str) -> bool:
+        """Whether it asks who somebody is ("Which Rose is it?"), and not for a value of something.
+
+        What is said of one who has the name outdates nothing that is said of another.
+        """
+        found = self.language.who.match(text)
+        name = found[found.lastindex or 0] if found else ""
+        return name[:1].isupper() and name.casefold() not in self.language.calendar
 
     def worth_of(self, head: Sequence[Statement]) -> list[float]:
         """The scores of statements, less for those that do not answer."""
@@ -221,9 +231,12 @@ class Question:
             return True  # "May" and "may"
         of_older, of_newer = self.stems & older.stems, self.stems & newer.stems
         if newer.tells_of_change:
-            # "Who is Clara's teacher?" is not answered by "Clara's school starts at 8:15 now".
-            if self._values and of_newer and of_newer < of_older and not self._has_value(newer):
-                return True
+            # "Who is Clara's teacher?" is not answered by "Clara's school starts at 8:15 now", and
+            # "Can I turn off the heating at night?" by nothing that has none of its words.
+            if of_newer < of_older and not self._has_value(newer):
+                lacks = bool(self._values) if of_newer else len(of_older) >= MISSING_WORDS
+                if lacks:
+                    return True
             return not self._asks_whether and self._contrasts(older, newer)
         if older.is_near and not newer.is_near:
             return True
@@ -339,7 +352,7 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     same thing (`Likeness`), and has a large enough share of the older one's score (`NEEDED_SHARE`),
     unless the question has a number of the older one alone, or `prefers` the older one, which
     follows. A question for what once held puts the older one first by the same rules, and one that
-    may ask for either ("What was the code?") leaves them in place.
+    may ask for either ("What was the code?") leaves them in place, as one for who somebody is does.
 
     Args:
         question: What was asked.
@@ -349,7 +362,7 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     for each in head:
         each.usual_language = asked.language
     scores = asked.worth_of(head)
-    if asked.is_about_either:
+    if asked.is_about_either or asked.asks_who:
         return Arranged(sorted(range(len(head)), key=lambda place: -scores[place]))
     likeness = Likeness(asked, head)
     places, lifted = list(scores), set[int]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
@@ -29,6 +30,9 @@ They are stored, since a tenant has no language for them."""
 FUNCTION_WORD = "~"
 """Begins the lexeme of a function word, so that no stem of another word equals it."""
 
+_CAPITALISED = re.compile(r"(?<=[\w,;] )[^\W\d_a-z]\w++(?!['’]t\b)")
+"""A word within a sentence that begins with a capital, and is not the first half of "Don't"."""
+
 Lexeme: TypeAlias = tuple[str, int]
 """A lexeme, and its place among the words of its text, from 1. It has no blanks or quotes."""
 
@@ -36,23 +40,24 @@ Lexeme: TypeAlias = tuple[str, int]
 def stored_lexemes(text: str, language: Language) -> list[Lexeme]:
     """The lexemes by which a text is found: without function words, unless it is brief."""
     found = _lexemes(text, language)
-    if len(found) <= MAX_BRIEF:
-        return found
-    return [lexeme for lexeme in found if not is_function_word(lexeme[0])]
+    if len(found) > MAX_BRIEF:
+        found = [lexeme for lexeme in found if not is_function_word(lexeme[0])]
+    return found + _names(text, language)
 
 
 def asked_lexemes(question: str, language: Language) -> Mapping[str, int]:
     """The distinct lexemes of a question with their counts.
 
-    Without function words, unless there is nothing else ("Who is it?").
+    Without function words, unless there is nothing else ("Who is it?", "Who is Will?").
     """
-    counts = Counter(lexeme for lexeme, _ in _lexemes(question, language))
+    counts = dict(Counter(lexeme for lexeme, _ in _lexemes(question, language)))
+    names = Counter(lexeme for lexeme, _ in _names(question, language))
     content = {
         lexeme: count
         for lexeme, count in counts.items()
         if not is_function_word(lexeme) and lexeme not in FUNCTION_CHARACTERS
     }
-    return content or counts
+    return (content or counts) | names
 
 
 def is_function_word(lexeme: str) -> bool:
@@ -63,6 +68,21 @@ def is_function_word(lexeme: str) -> bool:
 def _lexemes(text: str, language: Language) -> list[Lexeme]:
     lexeme_of = _lexemes_of(language.name)
     return [(lexeme_of(word), place) for word, place in tokens(text, language)]
+
+
+def _names(text: str, language: Language) -> list[Lexeme]:
+    """The lexemes of function words that are written as names: "ask Will", "the IT department"."""
+    capitalised = [] if text.isupper() else _CAPITALISED.findall(text)
+    names = {
+        key
+        for word in capitalised
+        if (key := language.folded(word)) in language.function_words
+        and (word.isupper() or key not in language.not_names)
+    }
+    if not names:
+        return []
+    stem = stemmer_of(language.name)
+    return [(stem(word), place) for word, place in tokens(text, language) if word in names]
 
 
 @cache

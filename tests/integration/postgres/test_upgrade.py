@@ -32,6 +32,7 @@ from tests.support.builders import TENANT, batch_of, fact, segment
 pytestmark = pytest.mark.postgres
 
 SCRIPTS = migrations._scripts()
+BEFORE = next(place for place, script in enumerate(SCRIPTS) if "time_zone" in script)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,9 @@ class OldProgram:
 
 @pytest.fixture
 async def old_dsn(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database with the schema before the last."""
+    """A database with the schema before the last that changes a table."""
     with monkeypatch.context() as older:
-        older.setattr(migrations, "_scripts", lambda: SCRIPTS[:-1])
+        older.setattr(migrations, "_scripts", lambda: SCRIPTS[:BEFORE])
         await migrate_schema(empty_dsn, _no_fill)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("ALTER TABLE tenant ADD COLUMN time_zone text NOT NULL DEFAULT ''")

@@ -107,6 +107,35 @@ async def test_an_older_program_writes_words_until_they_are_rewritten(dsn: str) 
         assert await found(postgres, "drove") == ["plain"]
 
 
+async def test_only_texts_with_changed_function_words_are_rewritten(empty_dsn: str) -> None:
+    await migrate(empty_dsn)
+    script = next(script for script in SCRIPTS if "quién" in script)
+    texts = {
+        "name": "My cousin Will sails.",
+        "abbreviation": "I work in the IT department.",
+        "question": "¿Quién es Ana?",
+        "verb": "I will sail to Goa.",
+        "plain": "We sailed to Goa.",
+    }
+    async with Postgres(empty_dsn) as postgres:
+        await postgres.store.write(batch_of(*(segment(name, texts[name]) for name in texts)))
+        async with postgres.database.work() as connection:
+            for _ in range(2):
+                await connection.execute(script.encode())
+            cursor = await connection.execute(
+                "SELECT id FROM segment JOIN outdated_words USING (key)"
+            )
+            assert {name for (name,) in await cursor.fetchall()} == {
+                "name",
+                "abbreviation",
+                "question",
+            }
+            await connection.execute("UPDATE segment SET tsv = '', dl = 0")
+        await rewrite_outdated_words(empty_dsn)
+        assert await found(postgres, "Where is Will?") == ["name"]
+        assert await found(postgres, "sail") == ["name"]
+
+
 _OLDER_WRITE = """
 INSERT INTO segment (tenant_id, id, text, title, kind, speaker, session, event_time, importance,
                      sensitive, labels, entities, entity, content_hash, text_hash, tags)

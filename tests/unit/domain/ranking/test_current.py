@@ -212,6 +212,46 @@ def test_change_of_another_thing_outdates_nothing(question: str, older: str, new
     assert current_first(question, said((older, 1.0), (newer, 0.8))).order == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        ("Which Rose has the key?", "Rose Hall has the key.", "Rose is back early from Rome now."),
+        ("Who is Frank Osler?", "Frank Osler is the new postman.", "Frank has moved to Leeds."),
+        ("Who's Ada?", "Ada is the plumber, not the baker.", "Ada is the mother of two now."),
+        ("Wer ist Anna?", "Anna ist die neue Hausärztin.", "Anna ist jetzt in der Stadt."),
+        ("¿Quién es Ana?", "Ana es la vecina de abajo.", "Ana ya no fuma."),
+        ("Qui est Anne ?", "Anne est la voisine du dessous.", "Anne a maintenant un chien."),
+        ("Wie is Anna?", "Anna is de buurvrouw van beneden.", "Anna heeft nu een hond."),
+    ],
+)
+def test_question_for_a_person_outdates_nobody(question: str, older: str, newer: str) -> None:
+    assert current_first(question, said((older, 1.0), (newer, 0.8))).order == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        ("Who is Mia Hall's boss?", "Mia Hall's boss is Mr Lim.", "Mia's boss is Eve now."),
+        ("Which Monday is the exam?", "The exam is on the 5th.", "The exam is on the 12th now."),
+        ("Who is the plumber?", "The plumber is called Ada.", "The plumber is Tom now."),
+        ("Wer ist Annas Ärztin?", "Annas Ärztin ist Eva.", "Annas Ärztin ist jetzt Ute."),
+    ],
+)
+def test_question_for_who_holds_an_office_has_its_value(
+    question: str, older: str, newer: str
+) -> None:
+    assert current_first(question, said((older, 1.0), (newer, 0.8))).order == [1, 0]
+
+
+def test_change_without_words_of_the_question_outdates_nothing() -> None:
+    older = "Mr Brand says that the heating must not be turned off at night."
+    newer = "Mr Brand has sold the house, and the rent goes to Mrs Ash from now on."
+
+    order = current_first("Is the heating turned off?", said((older, 1.0), (newer, 0.8))).order
+
+    assert order == [0, 1]
+
+
 def test_value_in_question_may_be_outdated() -> None:
     older, newer = "The dentist is on Thursday.", "The dentist is on Tuesday now."
 

@@ -14,6 +14,32 @@ def test_function_words_are_left_out_beside_others() -> None:
     assert dict(asked_lexemes("Who is the boss of the bosses?", ENGLISH)) == {"boss": 2}
 
 
+def test_function_word_written_as_a_name_is_searched() -> None:
+    assert dict(asked_lexemes("Did my cousin Will sail?", ENGLISH)) == {
+        "cousin": 1,
+        "will": 1,
+        "sail": 1,
+    }
+    assert asked_lexemes("Who is Will?", ENGLISH).keys() == {"~who", "~is", "~will", "will"}
+    assert asked_lexemes("Is it the IT department?", ENGLISH).keys() == {"it", "depart"}
+    assert ("will", 3) in stored_lexemes("My cousin Will might take the little room.", ENGLISH)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Will you? He will.", "english"),
+        ("I WILL NOT DO IT", "english"),
+        ("He says I should, but Don't.", "english"),
+        ("Ich möchte, dass Ihr mich anruft, sobald Will kommt.", "german"),
+    ],
+)
+def test_other_capitals_make_no_function_word_a_name(text: str, language: str) -> None:
+    lexemes = {lexeme for lexeme, _ in stored_lexemes(text, language_of(language))}
+
+    assert lexemes.isdisjoint({"will", "not", "do", "it", "don", "ihr"})
+
+
 def test_chinese_function_characters_are_asked_for_in_pairs() -> None:
     assert asked_lexemes("豆豆是谁？", ENGLISH).keys() == {"豆豆", "豆是", "是谁", "豆"}
     assert asked_lexemes("谁", ENGLISH).keys() == {"谁"}
