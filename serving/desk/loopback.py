@@ -3,10 +3,10 @@
 Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics and stats pages
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
 whoever reaches it can send the calls of the service's port elsewhere. HAProxy answers NOT_FOUND
-while it knows no application, as if it would never know one; on a cluster, `deploy/haproxy` mends
-that. Every Ray worker of the desk runs `bind_to_loopback` first (Ray's
-`worker_process_setup_hook`). A test compares the listening ports with the list in
-docs/operating.md, so it fails when a new version of Ray moves these calls.
+while it knows no application, as if it would never know one, and waits for ever for the rest of a
+header; on a cluster, `deploy/haproxy` mends both. Every Ray worker of the desk runs
+`bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test compares the listening ports
+with the list in docs/operating.md, so it fails when a new version of Ray moves these calls.
 """
 
 from __future__ import annotations
@@ -25,6 +25,14 @@ _OPEN_TO_OTHERS = {
     "bind *:{{ config.stats_port }}": f"bind {LOOPBACK}:{{{{ config.stats_port }}}}",
     "socket_path }} mode 666 level admin": "socket_path }} mode 600 level admin",
 }
+_WHOLE_HEADERS = {
+    "    option httplog\n": "    option httplog\n    timeout http-request 10s\n",
+    # With "proto h2" this timeout begins with the first byte. Without it HAProxy recognizes HTTP/2,
+    # and would accept HTTP/1 too. Between two calls a channel may be idle; pings count for nothing.
+    " proto h2\n    mode http\n": (
+        "\n    timeout http-keep-alive 1h\n    http-request reject unless HTTP_2.0\n    mode http\n"
+    ),
+}
 _NO_APPLICATION = (
     'hdr grpc-status 5 hdr grpc-message "Application metadata not set. Ping '
     '/ray.serve.RayServeAPIService/ListApplications for available applications."'
@@ -38,14 +46,14 @@ _NO_ROUTE = (
 def bind_to_loopback() -> None:
     """Makes the gRPC servers of this process and HAProxy's pages listen on loopback only.
 
-    HAProxy's admin socket then belongs to the owner alone, and HAProxy answers UNAVAILABLE while
-    there is no application.
+    HAProxy's admin socket then belongs to the owner alone. HAProxy answers UNAVAILABLE while there
+    is no application, and closes a connection whose header is not complete within 10 s.
 
     Raises:
         RuntimeError: This version of Ray is not supported; the desk must not start.
     """
     _bind_grpc_servers()
-    _replace_in_haproxy_template({**_OPEN_TO_OTHERS, **starting_answers()})
+    _replace_in_haproxy_template({**_OPEN_TO_OTHERS, **_WHOLE_HEADERS, **starting_answers()})
 
 
 def starting_answers() -> dict[str, str]:

