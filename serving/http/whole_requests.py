@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -29,7 +30,9 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_BYTES_WITHOUT_CREDENTIALS = 64 * 1024
 """Enough for any question; what is larger is not kept for callers who may ask nothing."""
 MAX_HELD_BYTES = 128 * 1024 * 1024
-"""Of all requests that are being read or answered."""
+"""Of all requests of callers with credentials that are being read or answered."""
+MAX_HELD_BYTES_WITHOUT_CREDENTIALS = 16 * 1024 * 1024
+"""The same of callers without, who take no room of others."""
 READ_WITHIN_S = 10.0
 SEND_WITHIN_S = 30.0
 DISCARD_WITHIN_S = 2.0
@@ -64,18 +67,27 @@ class _ClientLeftError(Exception):
     """The client is gone."""
 
 
+@dataclass(slots=True)
+class _Memory:
+    """Room for requests that are being read or answered."""
+
+    max_bytes: int
+    held_bytes: int = 0
+
+
 class WholeRequests:
     """An ASGI application in front of another.
 
     Args:
         app: The other one.
-        access: Who may send large requests.
+        access: Who has credentials.
     """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
-        self._held_bytes = 0
+        self._memory = _Memory(MAX_HELD_BYTES)
+        self._without_credentials = _Memory(MAX_HELD_BYTES_WITHOUT_CREDENTIALS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request; whatever is no request of HTTP is passed on."""
@@ -85,8 +97,8 @@ class WholeRequests:
         scope[ARRIVED] = time.monotonic()
         body = bytearray()
         try:
-            with self._held(body):
-                await self._read(scope, receive, body)
+            with self._held(scope, body) as memory:
+                await self._read(scope, receive, memory, body)
                 await self._answer(scope, bytes(body), receive, send)
         except RefusedRequestError as refusal:
             await _refuse(refusal, scope, receive, send)
@@ -102,33 +114,35 @@ class WholeRequests:
             async with asyncio.timeout(SEND_WITHIN_S):
                 await answer.send(scope, receive, send)
 
-    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> None:
+    async def _read(self, scope: Scope, receive: Receive, memory: _Memory, body: bytearray) -> None:
         try:
             async with asyncio.timeout(READ_WITHIN_S):
                 length = Headers(scope=scope).get("content-length", "0")
-                self._require_room(scope, int(length) if length.isdecimal() else 0, 0)
-                await self._read_all(scope, receive, body)
+                self._require_room(scope, memory, int(length) if length.isdecimal() else 0, 0)
+                await self._read_all(scope, receive, memory, body)
         except TimeoutError:
             raise TOO_SLOW from None
 
-    async def _read_all(self, scope: Scope, receive: Receive, body: bytearray) -> None:
+    async def _read_all(
+        self, scope: Scope, receive: Receive, memory: _Memory, body: bytearray
+    ) -> None:
         more = True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise _ClientLeftError
             part = message.get("body", b"")
-            self._require_room(scope, len(body) + len(part), len(part))
+            self._require_room(scope, memory, len(body) + len(part), len(part))
             body += part
-            self._held_bytes += len(part)
+            memory.held_bytes += len(part)
             more = message.get("more_body", False)
 
-    def _require_room(self, scope: Scope, length: int, new: int) -> None:
+    def _require_room(self, scope: Scope, memory: _Memory, length: int, new: int) -> None:
         if length > MAX_BODY_BYTES:
             raise TOO_LARGE
         if length > MAX_BYTES_WITHOUT_CREDENTIALS:
             self._require_credentials(scope)
-        if self._held_bytes + new > MAX_HELD_BYTES:
+        if memory.held_bytes + new > memory.max_bytes:
             raise TOO_MANY
 
     def _require_credentials(self, scope: Scope) -> None:
@@ -138,11 +152,16 @@ class WholeRequests:
             raise RefusedRequestError(401, "unauthenticated", str(error), CLOSING) from None
 
     @contextmanager
-    def _held(self, body: bytearray) -> Iterator[None]:
+    def _held(self, scope: Scope, body: bytearray) -> Iterator[_Memory]:
         try:
-            yield
+            self._require_credentials(scope)
+            memory = self._memory
+        except RefusedRequestError:
+            memory = self._without_credentials
+        try:
+            yield memory
         finally:
-            self._held_bytes -= len(body)
+            memory.held_bytes -= len(body)
 
 
 async def _refuse(refusal: RefusedRequestError, scope: Scope, receive: Receive, send: Send) -> None:

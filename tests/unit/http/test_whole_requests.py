@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from serving.http import whole_requests
 from serving.http.calls import ARRIVED
 from serving.http.whole_requests import WholeRequests
-from serving.rpc.identity.access import OPEN, Access
+from serving.rpc.identity.access import ANYONE, OPEN, Access
 from serving.rpc.pending import PendingCalls
 from tests.support.waiting import cancel
 
@@ -179,6 +179,28 @@ async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.Monkey
 
     assert (second.status, third.status) == (429, 200)
     assert behind.bodies == [b"ef"]
+
+
+async def test_requests_without_credentials_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES_WITHOUT_CREDENTIALS", 3)
+    behind, access = Behind(), Access(keys=lambda _: ANYONE)
+    whole = WholeRequests(behind, access)
+    held, refused, known = Client(part(b"ab")), Client(part(b"cd")), Client(part(b"ef"), ENDED)
+
+    holding = asyncio.create_task(whole(scope_of(), held.receive, held.send))
+    await asyncio.sleep(0)
+    refusing = asyncio.create_task(whole(scope_of(), refused.receive, refused.send))
+    await asyncio.sleep(0)
+    with_key = scope_of(authorization="Bearer trv_any")
+    await whole(with_key, known.receive, known.send)
+
+    assert (refused.status, known.status) == (429, 200)
+    assert behind.bodies == [b"ef"]
+    await cancel(holding)
+    await cancel(refusing)
 
 
 async def test_client_that_leaves_while_sending_is_no_call() -> None:
