@@ -14,7 +14,7 @@ from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
 from serving.config.settings import EmbedderSettings, RerankerSettings
-from serving.gpu.encoders.backend import choose_backend, choose_precision
+from serving.gpu.encoders.backend import Backend, backend_of, choose_precision
 from serving.gpu.networks.precision import Precision
 from serving.ports.embedding import TextEncoder
 from serving.ports.reranking import CrossEncoder
@@ -22,17 +22,14 @@ from serving.ports.reranking import CrossEncoder
 
 def runtime_of(
     embedder: EmbedderSettings, checkpoint: EncoderCheckpoint
-) -> tuple[str, Precision | Literal["int8"]]:
-    """The backend that runs an encoder, and its precision.
+) -> tuple[Backend, Precision | Literal["int8"]]:
+    """What runs an encoder, and its precision.
 
     Raises:
         DependencyError: The settings contradict the checkpoint.
     """
-    backend = choose_backend(embedder.backend, embedder.device, checkpoint, embedder.precision)
-    has_graph = checkpoint.graph is not None
-    return backend, choose_precision(
-        embedder.precision, embedder.device, backend, from_graph=has_graph
-    )
+    backend = backend_of(checkpoint, embedder.device)
+    return backend, choose_precision(embedder.precision, embedder.device, backend)
 
 
 def open_encoder(
@@ -53,7 +50,6 @@ def open_encoder(
             cache_dir,
             precision="int8" if chosen == "int8" else "float32",
             threads=embedder.threads,
-            export=export_encoder,
         )
     assert chosen != "int8", "no other backend has it; this is a bug"
     keep_compiled_code(cache_dir)
@@ -68,13 +64,6 @@ def open_encoder(
     return TorchEncoder(
         checkpoint, device=embedder.device, precision=chosen, threads=embedder.threads
     )
-
-
-def export_encoder(checkpoint: EncoderCheckpoint, graph: Path, probes: Path) -> None:
-    """Writes the ONNX graph of a checkpoint and torch's vectors of the probe texts."""
-    from serving.gpu.encoders.onnx_export import export
-
-    export(checkpoint, graph, probes)
 
 
 def keep_compiled_code(cache_dir: Path) -> None:

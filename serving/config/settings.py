@@ -135,22 +135,17 @@ class EmbedderSettings(_Section):
         "background, and the dense legs are skipped meanwhile; `python -m serving embed` does so "
         "before.",
     )
-    backend: Literal["auto", "onnx", "qwen3", "torch"] = Field(
-        default="auto",
-        description="`torch` runs any model on any device; `qwen3` runs Qwen3-Embedding on any "
-        "device. On a CPU, `onnx` needs less than half the time of torch. `auto` uses the fastest "
-        "one that this machine supports.",
-    )
     device: str = Field(
         default="cpu",
-        description="The torch device of the backends qwen3 and torch, such as `cuda`.",
+        description="The torch device, such as `cuda`, of a model with weights for torch. An ONNX "
+        "graph runs on the CPU.",
     )
     precision: Precision | Literal["int8"] = Field(
         default="auto",
         description="`auto` is int8 for `minilm` and `bge-small`, bfloat16 for a Qwen3 on an "
-        "accelerator, else float32. The backend onnx has `float32` and `int8`; qwen3 and torch "
-        "have `float32`, `bfloat16` and `float16`. Vectors of different precisions are never "
-        "compared: a change re-embeds everything.",
+        "accelerator, else float32. An ONNX graph has `float32` and `int8`; torch has `float32`, "
+        "`bfloat16` and `float16`. Vectors of different precisions are never compared: a change "
+        "re-embeds everything.",
     )
     dimension: int | None = Field(
         default=None,
@@ -174,18 +169,12 @@ class EmbedderSettings(_Section):
     )
 
     @model_validator(mode="after")
-    def _precision_can_be_had(self) -> Self:
-        if self.backend == "onnx" and self.precision not in ("auto", "float32", "int8"):
-            raise ValueError("the backend onnx has the precisions float32 and int8")
-        return self
-
-    @model_validator(mode="after")
     def _api_runs_the_model(self) -> Self:
         if self.api is None:
             return self
         if self.dimension is None:
             raise ValueError("with an api, dimension must be set to that of the model's vectors")
-        here = {"backend": "auto", "device": "cpu", "precision": "auto"}
+        here = {"device": "cpu", "precision": "auto"}
         for name, usual in here.items():
             if getattr(self, name) != usual:
                 raise ValueError(f"{name} says how a model runs here, but api runs it elsewhere")
@@ -450,7 +439,7 @@ class Settings(BaseSettings):
     )
     cache_dir: Path = Field(
         default_factory=lambda: default_cache_dir(),
-        description="Where downloads and exported models are stored.",
+        description="Where downloads and int8 graphs are stored.",
     )
     postgres: PostgresSettings = PostgresSettings()
     neo4j: Neo4jSettings = Neo4jSettings()

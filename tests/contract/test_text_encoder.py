@@ -16,8 +16,6 @@ from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, EncoderCheckpoin
 from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 from serving.adapters.encoder.probes import PROBE_TEXTS
 from serving.adapters.vector_index.device_vector import DeviceVector
-from serving.composition.gpu import export_encoder
-from serving.config.settings import default_cache_dir
 from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
 from serving.gpu.encoders.torch_encoder import TorchEncoder
 from serving.ports.embedding import TextEncoder, Vectors
@@ -30,29 +28,23 @@ Run = Callable[[EncoderCheckpoint, Path], TextEncoder]
 
 RUNTIMES: dict[str, Run] = {
     "torch": lambda checkpoint, _: TorchEncoder(checkpoint),
-    "onnx": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir, export=export_encoder),
-    "int8": lambda checkpoint, cache_dir: OnnxEncoder(
-        checkpoint, cache_dir, precision="int8", export=export_encoder
-    ),
+    "onnx": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir),
+    "int8": lambda checkpoint, cache_dir: OnnxEncoder(checkpoint, cache_dir, precision="int8"),
     "qwen3": lambda checkpoint, _: Qwen3Encoder(checkpoint),
     "cuda": lambda checkpoint, _: TorchEncoder(checkpoint, device="cuda"),
     "graphs": lambda checkpoint, _: Qwen3Encoder(checkpoint, device="cuda"),
 }
-
-CPU_RUNTIMES = ("torch", "onnx")
 
 
 @pytest.fixture(
     scope="session",
     params=[
         pytest.param("minilm-torch", marks=pytest.mark.model),
-        # Each export takes ten seconds; that of the tiny model takes the same path.
-        *(
-            pytest.param(f"minilm-{runtime}", marks=[pytest.mark.model, pytest.mark.release])
-            for runtime in ("onnx", "int8")
-        ),
-        *(pytest.param(f"tiny_bert-{runtime}") for runtime in CPU_RUNTIMES),
-        *(pytest.param(f"tiny_qwen3-{runtime}") for runtime in ("torch", "qwen3")),
+        "tiny_bert-torch",
+        "tiny_graph-onnx",
+        "tiny_graph-int8",
+        "tiny_qwen3-torch",
+        "tiny_qwen3-qwen3",
         *(
             pytest.param(case, marks=[pytest.mark.gpu, needs_cuda])
             for case in ("tiny_bert-cuda", "tiny_qwen3-cuda", "tiny_qwen3-graphs")
@@ -64,8 +56,7 @@ def case(
 ) -> tuple[TextEncoder, EncoderCheckpoint]:
     model, runtime = request.param.rsplit("-", 1)
     checkpoint: EncoderCheckpoint = request.getfixturevalue(model)
-    cache_dir = default_cache_dir() if model == "minilm" else tmp_path_factory.mktemp("cache")
-    return RUNTIMES[runtime](checkpoint, cache_dir), checkpoint
+    return RUNTIMES[runtime](checkpoint, tmp_path_factory.mktemp("cache")), checkpoint
 
 
 @pytest.fixture(scope="session")
@@ -94,11 +85,15 @@ def assert_same(made: Vectors, wanted: Vectors, cosine: float = MIN_COSINE) -> N
 
 
 def test_rows_are_what_sentence_transformers_makes(
-    encoder: TextEncoder, checkpoint: EncoderCheckpoint, is_int8: bool
+    encoder: TextEncoder,
+    checkpoint: EncoderCheckpoint,
+    tiny_bert: EncoderCheckpoint,
+    is_int8: bool,
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    library = SentenceTransformer(str(checkpoint.folder), device="cpu", local_files_only=True)
+    folder = tiny_bert.folder if checkpoint.graph else checkpoint.folder
+    library = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     wanted = library.encode(list(PROBE_TEXTS), prompt_name=None, normalize_embeddings=True)
 
     assert_same(rows(encoder, *PROBE_TEXTS), wanted, 0.97 if is_int8 else MIN_COSINE)

@@ -1,10 +1,8 @@
 """A sentence encoder in ONNX Runtime on the CPU, in float32 or quantized to int8.
 
-The graph comes ready with the checkpoint, or is exported from it once. An int8 graph is quantized
-once from the float32 graph. Both are cached by the model's fingerprint, together with the vectors
-that they must give for the probe texts: those of torch for an export, those of the float32 graph
-for an int8 graph. Each start embeds the probes and rejects a graph whose vectors differ too much.
-A start from the cache imports neither torch nor transformers.
+An int8 graph is quantized once from the checkpoint's float32 graph, and cached by the model's
+fingerprint with the float32 vectors of the probe texts. Each start embeds the probes and rejects a
+graph whose vectors differ too much.
 """
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ from numpy.typing import NDArray
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.probes import (
-    MIN_COSINE,
-    MIN_INT8_COSINE,
     PADDED_TOKENS,
     probe_windows,
     require_close,
@@ -37,9 +33,6 @@ from serving.ports.embedding import EmbeddingModel, TokenIds
 
 logger = logging.getLogger(__name__)
 
-EXPORT_VERSION = 1
-"""Incremented when `onnx_export` changes its output."""
-
 INT8 = "onnx-int8.1"
 """Part of the fingerprint of an int8 model; the number is incremented when `onnx_quantization`
 changes its output."""
@@ -49,13 +42,7 @@ PROBE_FILE = "probe.npy"
 PROBES = 2
 """Incremented when the texts change of which the folder of an int8 graph has the vectors."""
 
-SENTENCE = "sentence_embedding"
-"""The output of an exported graph; published graphs leave the pooling to the caller."""
-
 OnnxPrecision = Literal["float32", "int8"]
-
-Export = Callable[[EncoderCheckpoint, Path, Path], None]
-"""Writes the graph of a checkpoint, and the vectors of its probe texts, to two files."""
 
 Pool = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float32]]
 """States (n, longest, hidden) and their mask (n, longest) to rows (n, hidden)."""
@@ -65,15 +52,14 @@ class OnnxEncoder(HostEncoder):
     """A `TextEncoder` over ONNX Runtime.
 
     Args:
-        checkpoint: What to run.
-        cache_dir: Where exports are cached; created if missing.
+        checkpoint: What to run; it has a graph.
+        cache_dir: Where int8 graphs are cached; created if missing.
         precision: If int8, it is part of the model's fingerprint.
         threads: Threads for one forward pass; 1 leaves the other cores to the rest of the
             service and uses the least CPU time per query.
-        export: Makes the graph of a checkpoint that has none.
 
     Raises:
-        DependencyError: The checkpoint cannot be exported, or the vectors of the graph differ.
+        DependencyError: The graph cannot be loaded, or the vectors of the int8 graph differ.
     """
 
     def __init__(
@@ -83,34 +69,22 @@ class OnnxEncoder(HostEncoder):
         *,
         precision: OnnxPrecision = "float32",
         threads: int = 1,
-        export: Export | None = None,
     ) -> None:
+        assert checkpoint.graph is not None, "the checkpoint has no graph; this is a bug"
         is_int8 = precision == "int8"
         super().__init__(
             checkpoint, PADDED_TOKENS, in_int8(checkpoint.model) if is_int8 else checkpoint.model
         )
         self._runs_alone = is_int8
-        if is_int8:
-            folder = _quantized_once(checkpoint, cache_dir, export)
-            self._open(folder / MODEL_FILE, threads)
-            remedy = "remove it, or set embedder.precision to float32"
-            self._check(folder, MIN_INT8_COSINE, "the int8 graph", remedy)
-        elif checkpoint.graph is not None:
-            self._open(checkpoint.graph, threads)
-        else:
-            folder = _exported_once(checkpoint, cache_dir, export)
-            self._open(folder / MODEL_FILE, threads)
-            self._check(folder, MIN_COSINE, "the ONNX export", "remove it")
-
-    def _open(self, graph: Path, threads: int) -> None:
+        folder = _quantized_once(checkpoint, cache_dir) if is_int8 else None
+        graph = checkpoint.graph if folder is None else folder / MODEL_FILE
         self._session = _open_session(graph, threads)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._output = self._session.get_outputs()[0].name
-        self._pool = None if self._output == SENTENCE else _pooling(self._checkpoint)
-
-    def _check(self, folder: Path, least: float, what: str, remedy: str) -> None:
-        made = self.encode(probe_windows(self._tokenizer))
-        require_close(made, np.load(folder / PROBE_FILE), least, what, remedy)
+        self._pool = _pooling(checkpoint)
+        if folder is not None:
+            made = self.encode(probe_windows(self._tokenizer))
+            require_close(made, np.load(folder / PROBE_FILE))
 
     def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
         if not self._runs_alone:
@@ -123,9 +97,8 @@ class OnnxEncoder(HostEncoder):
         given = {"input_ids": ids, "attention_mask": mask}
         if "token_type_ids" in self._inputs:
             given["token_type_ids"] = np.zeros_like(ids)
-        rows: NDArray[np.float32]
-        (rows,) = self._session.run([self._output], given)
-        return rows if self._pool is None else self._pool(rows, mask)
+        (states,) = self._session.run([self._output], given)
+        return self._pool(states, mask)
 
 
 def in_int8(model: EmbeddingModel) -> EmbeddingModel:
@@ -133,47 +106,27 @@ def in_int8(model: EmbeddingModel) -> EmbeddingModel:
     return replace(model, fingerprint=f"{model.fingerprint}-{INT8}")
 
 
-def export_folder(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
-    """The cache folder of a checkpoint's export."""
-    return cache_dir / "onnx" / f"{checkpoint.model.fingerprint}-{EXPORT_VERSION}"
-
-
 def quantized_folder(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
     """The cache folder of a checkpoint's int8 graph."""
     return cache_dir / "onnx" / f"{in_int8(checkpoint.model).fingerprint}-{PROBES}"
 
 
-def _exported_once(checkpoint: EncoderCheckpoint, cache_dir: Path, export: Export | None) -> Path:
-    def export_to(folder: Path) -> None:
-        assert export is not None, "the checkpoint has no graph; this is a bug"
-        logger.info("exporting the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
-        export(checkpoint, folder / MODEL_FILE, folder / PROBE_FILE)
-
-    return _written_once(export_folder(checkpoint, cache_dir), export_to)
-
-
-def _quantized_once(checkpoint: EncoderCheckpoint, cache_dir: Path, export: Export | None) -> Path:
-    def quantize_to(folder: Path) -> None:
-        # Imported late: only the first start needs the tools of ONNX.
-        from serving.adapters.encoder.onnx_quantization import quantize
-
-        logger.info("quantizing the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
-        float32 = OnnxEncoder(checkpoint, cache_dir, export=export)
-        np.save(folder / PROBE_FILE, float32.encode(probe_windows(WindowTokenizer(checkpoint))))
-        graph = checkpoint.graph or export_folder(checkpoint, cache_dir) / MODEL_FILE
-        quantize(graph, folder / MODEL_FILE)
-
-    return _written_once(quantized_folder(checkpoint, cache_dir), quantize_to)
-
-
-def _written_once(folder: Path, write: Callable[[Path], None]) -> Path:
-    """Writes a folder unless it is cached; it gets its name only when it is complete."""
+def _quantized_once(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
+    """Quantizes the graph unless it is cached; its folder gets its name when it is complete."""
+    folder = quantized_folder(checkpoint, cache_dir)
     if folder.is_dir():
         return folder
+    # Imported late: only the first start needs the tools of ONNX.
+    from serving.adapters.encoder.onnx_quantization import quantize
+
+    logger.info("quantizing the encoder", extra={"fingerprint": checkpoint.model.fingerprint})
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     try:
-        write(draft)
+        float32 = OnnxEncoder(checkpoint, cache_dir)
+        np.save(draft / PROBE_FILE, float32.encode(probe_windows(WindowTokenizer(checkpoint))))
+        assert checkpoint.graph is not None
+        quantize(checkpoint.graph, draft / MODEL_FILE)
         # If another process was first, its folder is equivalent.
         publish(draft, folder)
     finally:

@@ -1,9 +1,4 @@
-"""Probe texts, and checks of the vectors that a runtime or a quantized graph makes of them.
-
-An index holds the vectors of one fingerprint, whatever computed them. A runtime or a precision
-that shares the fingerprint of torch is therefore used only if its vectors agree. A quantized graph
-has a fingerprint of its own; it is used only if its vectors are near.
-"""
+"""Probe texts, and the check of the vectors that a quantized graph makes of them."""
 
 from __future__ import annotations
 
@@ -29,10 +24,6 @@ PROBE_TEXTS = (
 )
 """From empty to longer than most windows, in several scripts."""
 
-MIN_COSINE = 0.9999
-"""Below this, vectors of two runtimes must not share an index."""
-
-
 MIN_INT8_COSINE = 0.96
 """Of an int8 graph's vectors to those of float32. The recipe in use keeps 0.98 of the probe texts,
 and the default one of ONNX Runtime, which costs two hundredths of recall, 0.95 at most."""
@@ -43,22 +34,16 @@ def probe_windows(tokenizer: WindowTokenizer) -> list[TokenIds]:
     return [tokenizer.document(text)[0] for text in PROBE_TEXTS]
 
 
-def require_close(made: Vectors, expected: Vectors, least: float, what: str, remedy: str) -> None:
-    """Compares the vectors of the probe texts with others: float32 (probes, dimension).
-
-    Args:
-        made: Of a runtime or a quantized graph; unit length.
-        expected: Of torch, or of the float32 graph; unit length.
-        least: The least cosine.
-        what: What made the vectors, for the message.
-        remedy: What the operator can do, for the message.
+def require_close(made: Vectors, expected: Vectors) -> None:
+    """Compares unit vectors of the probe texts, float32 (probes, dimension), of int8 and float32.
 
     Raises:
         DependencyError: The shapes or the vectors differ; NaN differs from everything.
     """
+    remedy = "remove it, or set embedder.precision to float32"
     if made.shape != expected.shape:
-        raise DependencyError("embedder", f"{what} is of another model; {remedy}")
+        raise DependencyError("embedder", f"the int8 graph is of another model; {remedy}")
     cosine = float((made * expected).sum(axis=1).min())
-    if not cosine >= least:
-        why = f"{what} differs from its checkpoint (cosine {cosine:.4f}); {remedy}"
+    if not cosine >= MIN_INT8_COSINE:
+        why = f"the int8 graph differs from its checkpoint (cosine {cosine:.4f}); {remedy}"
         raise DependencyError("embedder", why)

@@ -1,7 +1,4 @@
-"""Chooses the fastest encoder for a checkpoint on this machine.
-
-It imports none of them, so choosing does not load torch.
-"""
+"""What runs a checkpoint, and in which precision. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,50 +10,35 @@ from serving.gpu.networks.errors import CheckpointError
 from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 
+Backend = Literal["onnx", "qwen3", "torch"]
 
-def choose_backend(
-    backend: str, device: str, checkpoint: EncoderCheckpoint, precision: str = "auto"
-) -> str:
-    """The encoder to use: "onnx", "qwen3" or "torch".
+
+def backend_of(checkpoint: EncoderCheckpoint, device: str) -> Backend:
+    """What runs a checkpoint: a graph ONNX Runtime, a Qwen3 our network, others torch's libraries.
 
     Args:
-        backend: One of these, which is returned as it is, or "auto".
-        device: As torch names it; only "qwen3" and "torch" support others than the CPU.
         checkpoint: What to run.
-        precision: Of the arithmetic; "auto", or as `choose_precision` supports it.
+        device: As torch names it.
 
     Raises:
-        DependencyError: The checkpoint is an ONNX graph, and torch would have to run it.
+        DependencyError: The checkpoint is an ONNX graph, which the device does not run.
     """
     if checkpoint.graph is not None:
-        if backend not in ("auto", "onnx") or device != "cpu":
-            why = (
-                f"an ONNX graph has no weights for the backend {backend} on {device}; name the "
-                "model by its Hugging Face id"
-            )
+        if device != "cpu":
+            why = f"an ONNX graph does not run on {device}; name the model by its Hugging Face id"
             raise DependencyError("embedder", why)
         return "onnx"
-    if backend != "auto":
-        return backend
-    if is_plain_qwen3(checkpoint):
-        return "qwen3"
-    runs_in_onnx = device == "cpu" and precision in ("auto", "float32", "int8")
-    return "onnx" if runs_in_onnx else "torch"
+    return "qwen3" if is_plain_qwen3(checkpoint) else "torch"
 
 
 def choose_precision(
-    precision: Precision | Literal["auto", "int8"],
-    device: str,
-    backend: str,
-    *,
-    from_graph: bool = False,
+    precision: Precision | Literal["auto", "int8"], device: str, backend: Backend
 ) -> Precision | Literal["int8"]:
     """Resolves "auto".
 
-    int8 for a ready ONNX graph, which was published for CPUs; bfloat16 for "qwen3" on an
-    accelerator, in which Qwen3 was trained; else float32. Models run by "torch" are small, and
-    in float32 they share their fingerprint with the CPU encoders. The choice does not depend on
-    the processor, because all replicas of a service must make vectors that compare.
+    int8 for an ONNX graph; bfloat16 for "qwen3" on an accelerator, in which Qwen3 was trained; else
+    float32. The choice does not depend on the processor, because all replicas of a service must
+    make vectors that compare.
 
     Raises:
         DependencyError: The backend does not support the precision.
@@ -65,13 +47,12 @@ def choose_precision(
         if precision not in ("auto", "float32", "int8"):
             why = f"precision {precision} is not for ONNX Runtime, which has float32 and int8"
             raise DependencyError("embedder", why)
-    elif precision == "int8":
-        why = f"precision int8 is for ONNX Runtime, and this model is run by {backend}"
+        return "float32" if precision == "float32" else "int8"
+    if precision == "int8":
+        why = f"precision int8 is for an ONNX graph, and this model is run by {backend}"
         raise DependencyError("embedder", why)
     if precision != "auto":
         return precision
-    if backend == "onnx" and from_graph:
-        return "int8"
     return "bfloat16" if backend == "qwen3" and device != "cpu" else "float32"
 
 

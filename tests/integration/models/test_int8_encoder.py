@@ -16,7 +16,7 @@ import pytest
 from onnxruntime.quantization import quantize_dynamic
 
 from serving.adapters.encoder import published as published_models
-from serving.adapters.encoder.checkpoint import GRAPH_FILE, EncoderCheckpoint
+from serving.adapters.encoder.checkpoint import GRAPH_FILE, EncoderCheckpoint, open_checkpoint
 from serving.adapters.encoder.onnx_encoder import (
     MODEL_FILE,
     PROBE_FILE,
@@ -34,7 +34,7 @@ from serving.adapters.encoder.windows import WindowTokenizer
 from serving.adapters.maven_jars import LockedJar
 from serving.config.settings import DEFAULT_MODEL, Settings, default_cache_dir
 from serving.domain.errors import DependencyError
-from serving.gpu.encoders.backend import choose_backend, choose_precision
+from serving.gpu.encoders.backend import backend_of, choose_precision
 from serving.gpu.encoders.torch_encoder import TorchEncoder
 from serving.ports.embedding import Vectors
 
@@ -133,24 +133,21 @@ def test_missing_model_is_downloaded_only_if_wanted(tmp_path: Path) -> None:
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize(("backend", "device"), [("torch", "cpu"), ("auto", "cuda")])
-def test_a_graph_is_not_run_by_torch(
-    published: EncoderCheckpoint, backend: str, device: str
-) -> None:
+def test_a_graph_is_not_run_by_torch(published: EncoderCheckpoint) -> None:
     with pytest.raises(DependencyError, match="by its Hugging Face id"):
-        choose_backend(backend, device, published)
+        backend_of(published, "cuda")
 
 
 def test_a_published_model_is_quantized_unless_float32_is_named(
     published: EncoderCheckpoint,
 ) -> None:
-    backend = choose_backend("auto", "cpu", published)
+    backend = backend_of(published, "cpu")
 
     assert backend == "onnx"
-    assert choose_precision("auto", "cpu", backend, from_graph=True) == "int8"
-    assert choose_precision("float32", "cpu", backend, from_graph=True) == "float32"
+    assert choose_precision("auto", "cpu", backend) == "int8"
+    assert choose_precision("float32", "cpu", backend) == "float32"
     with pytest.raises(DependencyError, match="bfloat16 is not for ONNX Runtime"):
-        choose_precision("bfloat16", "cpu", backend, from_graph=True)
+        choose_precision("bfloat16", "cpu", backend)
 
 
 # ---------------------------------------------------------------- int8
@@ -192,18 +189,35 @@ def test_a_graph_of_another_model_is_refused(published: EncoderCheckpoint, cache
         OnnxEncoder(published, cache, precision="int8")
 
 
-def test_far_vector_among_near_ones_is_refused(float32: Vectors) -> None:
-    def compare(made: Vectors) -> None:
-        require_close(made, float32, MIN_INT8_COSINE, "the graph", "remove it")
+def test_a_graph_that_cannot_be_read_is_refused(published: EncoderCheckpoint, cache: Path) -> None:
+    (quantized_folder(published, cache) / MODEL_FILE).write_bytes(b"not a graph")
 
-    compare(float32)
+    with pytest.raises(DependencyError, match="cannot be loaded"):
+        OnnxEncoder(published, cache, precision="int8")
+
+
+def test_failed_quantization_leaves_nothing_behind(
+    tiny_graph: EncoderCheckpoint, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bert"
+    shutil.copytree(tiny_graph.folder, folder)
+    checkpoint = open_checkpoint(str(folder))
+    (folder / GRAPH_FILE).write_bytes(b"gone bad since it was opened")
+
+    with pytest.raises(DependencyError, match="cannot be loaded"):
+        OnnxEncoder(checkpoint, tmp_path / "cache", precision="int8")
+    assert list((tmp_path / "cache" / "onnx").iterdir()) == []
+
+
+def test_far_vector_among_near_ones_is_refused(float32: Vectors) -> None:
+    require_close(float32, float32)
 
     one_far = float32.copy()
     one_far[-1] = -one_far[-1]
     with pytest.raises(DependencyError, match=r"cosine -1.000"):
-        compare(one_far)
+        require_close(one_far, float32)
     with pytest.raises(DependencyError, match="cosine nan"):
-        compare(np.full_like(float32, np.nan))
+        require_close(np.full_like(float32, np.nan), float32)
 
 
 def test_a_start_from_the_cache_imports_no_tools_of_onnx(published: EncoderCheckpoint) -> None:

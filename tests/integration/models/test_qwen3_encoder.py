@@ -22,7 +22,7 @@ from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, UnsoundVectorError
-from serving.gpu.encoders.backend import choose_backend, choose_precision
+from serving.gpu.encoders.backend import Backend, backend_of, choose_precision
 from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
 from serving.gpu.encoders.torch_encoder import TorchEncoder
 from serving.gpu.networks.precision import Precision
@@ -369,9 +369,8 @@ def test_only_an_exact_qwen3_uses_the_lean_encoder(
     rewrite(folder / "config.json", use_sliding_window=True)
     variant = open_checkpoint(str(folder))
 
-    assert choose_backend("auto", device, tiny_qwen3) == "qwen3"
-    assert choose_backend("auto", device, variant) != "qwen3"
-    assert choose_backend("torch", device, tiny_qwen3) == "torch"
+    assert backend_of(tiny_qwen3, device) == "qwen3"
+    assert backend_of(variant, device) == "torch"
 
 
 @pytest.mark.parametrize(
@@ -385,27 +384,23 @@ def test_only_an_exact_qwen3_uses_the_lean_encoder(
     ],
 )
 def test_qwen3_on_an_accelerator_defaults_to_bfloat16(
-    precision: Any, device: str, backend: str, chosen: str
+    precision: Any, device: str, backend: Backend, chosen: str
 ) -> None:
     assert choose_precision(precision, device, backend) == chosen
 
 
 @pytest.mark.parametrize("backend", ["qwen3", "torch"])
-def test_int8_without_an_onnx_graph_is_refused(backend: str) -> None:
-    with pytest.raises(DependencyError, match=f"int8 is for ONNX Runtime, .* run by {backend}"):
+def test_int8_without_an_onnx_graph_is_refused(backend: Backend) -> None:
+    with pytest.raises(DependencyError, match=f"int8 is for an ONNX graph, .* run by {backend}"):
         choose_precision("int8", "cpu", backend)
-
-
-def test_named_precision_is_computed_by_torch(tiny_bert: EncoderCheckpoint) -> None:
-    assert choose_backend("auto", "cpu", tiny_bert, "bfloat16") == "torch"
 
 
 def test_runtime_is_known_without_loading_torch(tiny_qwen3: EncoderCheckpoint) -> None:
     program = f"""
 import sys
-from serving.gpu.encoders.backend import choose_backend
+from serving.gpu.encoders.backend import backend_of
 from serving.adapters.encoder.checkpoint import open_checkpoint
-print(choose_backend("auto", "cpu", open_checkpoint({str(tiny_qwen3.folder)!r})))
+print(backend_of(open_checkpoint({str(tiny_qwen3.folder)!r}), "cpu"))
 print(sorted({{"torch", "transformers", "onnx"}} & sys.modules.keys()))
 """
     outcome = subprocess.run(

@@ -36,11 +36,6 @@ def test_wrong_setting_is_named_without_its_value(
     assert SECRET not in str(refused.value)
 
 
-def test_precision_unknown_to_the_backend_is_rejected() -> None:
-    with pytest.raises(ValidationError, match="onnx has the precisions"):
-        load_settings({"embedder": {"backend": "onnx", "precision": "float16"}})
-
-
 def test_wrong_argument_is_named_without_its_value() -> None:
     with pytest.raises(ValidationError) as refused:
         load_settings({"neo4j": {"passwd": SECRET}})
@@ -151,7 +146,6 @@ API = {"url": "http://127.0.0.1:11434/v1"}
     ("embedder", "said"),
     [
         ({}, "dimension must be set"),
-        ({"dimension": 768, "backend": "onnx"}, "backend says how a model runs here"),
         ({"dimension": 768, "device": "cuda"}, "device says how a model runs here"),
         ({"dimension": 768, "precision": "float32"}, "precision says how a model runs here"),
         ({"dimension": 768, "api": {"url": "localhost:11434"}}, "https?://"),
