@@ -78,13 +78,13 @@ def open_cross_encoder(model: str, reranker: RerankerSettings, cache_dir: Path) 
     Raises:
         DependencyError: The checkpoint cannot be had or loaded.
     """
-    from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder, choose_precision
+    from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder
 
     keep_compiled_code(cache_dir)
     return TorchCrossEncoder(
         open_reranker_checkpoint(model, download=True),
         device=reranker.device,
-        precision=choose_precision(reranker.precision, reranker.device),
+        precision="float32" if reranker.device == "cpu" else "bfloat16",
         threads=reranker.threads,
     )
 

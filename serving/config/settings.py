@@ -230,10 +230,9 @@ class RerankerSettings(_Section):
         "Unset: no reranker; the hits of such profiles keep their order and are labelled, as they "
         "are until the model is loaded.",
     )
-    device: str = Field(default="cpu", description="The torch device, such as `cuda`.")
-    precision: Precision = Field(
-        default="auto",
-        description="`float32`, `bfloat16` or `float16`. `auto` is float32 on a CPU, else "
+    device: str = Field(
+        default="cpu",
+        description="The torch device, such as `cuda`. It computes in float32 on a CPU, else in "
         "bfloat16.",
     )
     threads: int = Field(

@@ -57,9 +57,9 @@ class Checker:
             self.reject(field, "must not contain NUL")
         return value
 
-    def tenant(self, value: str, field: str = "tenant") -> TenantName:
+    def tenant(self, value: str) -> TenantName:
         """Checks the tenant, which every request must name."""
-        return TenantName(self.text(field, value, MAX_ID_BYTES, required=True))
+        return TenantName(self.text("tenant", value, MAX_ID_BYTES, required=True))
 
     def texts(
         self,

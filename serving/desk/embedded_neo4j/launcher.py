@@ -53,7 +53,6 @@ class EmbeddedNeo4j:
     Args:
         root: The directory of data, configuration and log; created if missing.
         cache: The directory of the jars (140 MB), shared by all roots of the user.
-        port: Bolt's port on 127.0.0.1; 0 chooses a free one, which a restart reuses.
         heap_mb: The maximum Java heap.
         timeout_s: The time limit of a start, without downloads.
         on_progress: Called with a message at each long step.
@@ -64,14 +63,14 @@ class EmbeddedNeo4j:
         root: Path,
         cache: Path,
         *,
-        port: int = 0,
         heap_mb: int = 512,
         timeout_s: float = 180.0,
         on_progress: OnProgress = lambda _: None,
     ) -> None:
         self._root = root
         self._cache = cache
-        self._port = port
+        self._port = 0
+        """Bolt's port on 127.0.0.1: at first a free one, which a restart reuses."""
         self._heap_mb = heap_mb
         self._timeout_s = timeout_s
         self._on_progress = on_progress

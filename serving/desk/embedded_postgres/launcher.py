@@ -60,6 +60,9 @@ LONGEST_SOCKET_PATH = 107
 
 logger = logging.getLogger(__name__)
 
+START_WITHIN_S = 120.0
+"""The time limit of creating the cluster, and of starting the server, crash recovery included."""
+
 _children: list[subprocess.Popen[bytes]] = []
 """The servers that this process started; other users may keep them running."""
 
@@ -72,8 +75,6 @@ class EmbeddedPostgres:
     Args:
         root: The directory of all files; created if missing, and owned by the account that runs
             the server. For root, that account must be able to enter every parent directory.
-        timeout_s: The time limit of creating the cluster, and of starting the server, which
-            includes crash recovery.
         binaries: The directory of `postgres` and `initdb`; None searches for it.
         settings: Server settings in addition to `SETTINGS`.
     """
@@ -82,14 +83,12 @@ class EmbeddedPostgres:
         self,
         root: Path,
         *,
-        timeout_s: float = 120,
         binaries: Path | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.root = root.resolve()
         self.data = self.root / "pgdata"
         self.log = self.root / "postgres.log"
-        self._timeout_s = timeout_s
         self._binaries = binaries
         self._settings = {**SETTINGS, **(settings or {})}
         self._account = Account.of_server()
@@ -207,7 +206,7 @@ class EmbeddedPostgres:
 
     def _wait_for_success(self, program: subprocess.Popen[bytes]) -> None:
         try:
-            code = program.wait(self._timeout_s)
+            code = program.wait(START_WITHIN_S)
         except subprocess.TimeoutExpired:
             program.kill()
             raise
@@ -224,7 +223,7 @@ class EmbeddedPostgres:
             )
 
     def _start_server(self, binaries: Path) -> Postmaster:
-        self._processes.wait_for_orphans(self._timeout_s)
+        self._processes.wait_for_orphans(START_WITHIN_S)
         socket_directory = self._make_socket_directory()
         command = [str(binaries / "postgres"), "-D", str(self.data), "-k", str(socket_directory)]
         for name, value in self._settings.items():
@@ -278,7 +277,7 @@ class EmbeddedPostgres:
         def settled() -> bool:
             return self._processes.ready(pid) is not None or self._has_ended(pid)
 
-        in_time = wait_until(settled, self._timeout_s)
+        in_time = wait_until(settled, START_WITHIN_S)
         postmaster = self._processes.ready(pid)
         if postmaster is not None:
             return postmaster
@@ -287,7 +286,7 @@ class EmbeddedPostgres:
                 f"PostgreSQL ended while starting{self._last_fatal_line()}; see {self.log}"
             )
         raise PostgresStartError(
-            f"PostgreSQL was not ready after {self._timeout_s:g} s, possibly still recovering "
+            f"PostgreSQL was not ready after {START_WITHIN_S:g} s, possibly still recovering "
             f"(pid {pid}); see {self.log}"
         )
 
@@ -322,7 +321,7 @@ class EmbeddedPostgres:
         if pid is None:
             return
         postmaster = self._processes.ready(pid)
-        self._processes.end(pid, lambda: self._has_ended(pid), self._timeout_s / 2)
+        self._processes.end(pid, lambda: self._has_ended(pid), START_WITHIN_S / 2)
         if postmaster is not None:
             remove_if_short(postmaster.socket_directory)
 

@@ -69,9 +69,10 @@ class GraphDevice(Protocol):
 class DirectPasses:
     """`Passes` on a CPU: each batch in its own shape."""
 
-    def __init__(self, network: Network, token_budget: int = CPU_TOKENS) -> None:
+    token_budget = CPU_TOKENS
+
+    def __init__(self, network: Network) -> None:
         self._network = network
-        self.token_budget = token_budget
 
     def run(self, windows: Sequence[Window]) -> Rows:
         return self._network.rows(windows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
@@ -36,16 +36,6 @@ KINDS: Mapping[Kind, Callable[[RerankerCheckpoint, str, Precision], PairModel]] 
     Kind.ONE_LOGIT: SequenceClassifier,
     Kind.YES_OR_NO: Qwen3Reranker,
 }
-
-
-def choose_precision(precision: Precision | Literal["auto"], device: str) -> Precision:
-    """Resolves "auto": float32 on a CPU, else bfloat16.
-
-    Logits are neither stored nor compared between models, so devices may differ.
-    """
-    if precision != "auto":
-        return precision
-    return "float32" if device == "cpu" else "bfloat16"
 
 
 class TorchCrossEncoder:

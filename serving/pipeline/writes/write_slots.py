@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
@@ -29,7 +29,6 @@ class WriteSlots:
         max_concurrent: How many run at a time, at least 2.
         max_writes: How many run or wait, apart from the patient ones.
         rates: How often tenants may write.
-        clock: In seconds.
     """
 
     def __init__(
@@ -38,12 +37,10 @@ class WriteSlots:
         max_writes: int = 32,
         *,
         rates: TokenBuckets | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_concurrent = max_concurrent
         self._max_writes = max_writes
         self._rates = TokenBuckets() if rates is None else rates
-        self._clock = clock
         self._slots = asyncio.Semaphore(max_concurrent)
         self._slots_of: WeakValueDictionary[TenantName, asyncio.Semaphore] = WeakValueDictionary()
         self._writes: Counter[TenantName] = Counter()
@@ -88,9 +85,9 @@ class WriteSlots:
     async def _running(self, tenant: TenantName) -> AsyncIterator[None]:
         own = self._slots_of.setdefault(tenant, asyncio.Semaphore(self._max_concurrent - 1))
         async with own, self._slots:
-            started = self._clock()
+            started = time.monotonic()
             try:
                 yield
             finally:
-                elapsed_s = self._clock() - started
+                elapsed_s = time.monotonic() - started
                 self._write_s = EWMA_DECAY * self._write_s + (1 - EWMA_DECAY) * elapsed_s

@@ -17,7 +17,7 @@ from serving.composition.models import open_reranker
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
-from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder, choose_precision
+from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder
 from serving.ports.reranking import CrossEncoder
 from tests.fakes.reranker import settled
 from tests.fixtures.reranker import LONGEST, LONGEST_WITH_PROMPT
@@ -220,21 +220,6 @@ def test_float16_overflow_is_rejected_at_start(qwen3: Path) -> None:
     with pytest.raises(DependencyError, match="the logits are not finite in float16"):
         TorchCrossEncoder(checkpoint, precision="float16")
     TorchCrossEncoder(checkpoint)
-
-
-@pytest.mark.parametrize(
-    ("precision", "device", "chosen"),
-    [
-        ("auto", "cpu", "float32"),
-        ("auto", "cuda:1", "bfloat16"),
-        ("float32", "cuda", "float32"),
-        ("float16", "cpu", "float16"),
-    ],
-)
-def test_reranker_on_an_accelerator_defaults_to_bfloat16(
-    precision: Any, device: str, chosen: str
-) -> None:
-    assert choose_precision(precision, device) == chosen
 
 
 def test_a_device_that_is_not_there_is_refused(tiny_bert_reranker: Path) -> None:
