@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -85,6 +86,53 @@ def test_prompt_goes_on_without_the_service(listening: Listening, status: int) -
 
     assert out == ""
     assert (str(status) if status else "refused") in err
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer by HTTP"),
+        (b"", "does not answer by HTTP"),
+        (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<h1>proxy</h1>", "status 502: <h1>proxy</h1>"),
+        (b'HTTP/1.1 200 OK\r\n\r\n{"briefing": "cut', "JSONDecodeError"),
+    ],
+)
+def test_answer_of_something_else_is_said(answer: bytes, why: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer_once() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=answer_once)
+        thread.start()
+        out, err = run(b'{"prompt": "x"}', server.getsockname()[1])
+        thread.join()
+
+    assert out == ""
+    assert why in err
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://127.0.0.1", ""])
+def test_address_without_its_scheme_is_refused(url: str) -> None:
+    _, err = run(b'{"prompt": "x"}', 1, TRIVIUM_HTTP=url)
+
+    assert "TRIVIUM_HTTP must be such as http://" in err
+
+
+def test_hook_imports_neither_http_client_nor_ssl(listening: Listening) -> None:
+    command = [sys.executable, "-I", "-S", "-X", "importtime", str(HOOK)]
+    environment = {"TRIVIUM_HTTP": f"http://127.0.0.1:{listening.server_port}"}
+    done = subprocess.run(
+        command, input=b'{"prompt": "x"}', env=environment, capture_output=True, check=True
+    )
+
+    imported = {line.rpartition(b"|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.stdout
+    assert b"socket" in imported
+    assert not imported & {b"http.client", b"email.parser", b"ssl"}
 
 
 def test_hook_sends_no_token_in_clear_text(listening: Listening) -> None:
