@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from serving.domain.budget import Deadline
-from serving.domain.errors import BudgetExhaustedError, OverloadedError
+from serving.domain.errors import BudgetExhaustedError, OverloadedError, TooSlowError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import Profile
 from serving.domain.token_buckets import TokenBuckets
@@ -39,6 +39,9 @@ IDLE_TENANT_RESERVE = 0.25
 
 EWMA_DECAY = 0.95
 """The weight of the past in a service time at each sample: about the last twenty count."""
+
+MIN_ANSWER_S = 0.002
+"""No answer takes less. A query with less left is late and not refused: to retry would not help."""
 
 INITIAL_SERVICE_TIMES_S = (0.010, 0.0, 0.0)
 """Of a whole query, one without reranking, and one without sheddable legs; 0 is not measured."""
@@ -129,13 +132,14 @@ class Admission:
         """Counts a query while it is answered; yields what is shed of it, nothing `required`.
 
         Raises:
+            TooSlowError: It would be late on an idle service too.
             OverloadedError: It would be late, or its tenant has its share of a busy service.
             RateLimitedError: The tenant calls more often than it may.
         """
         self._rates.take(tenant)
         budget_s = deadline.remaining()
-        if not budget_s:
-            raise OverloadedError("the service", MIN_RETRY_S)
+        if budget_s < MIN_ANSWER_S:
+            raise TooSlowError(MIN_ANSWER_S, budget_s)
         caller = self._caller(tenant)
         level, shed = self._shed(caller, profile, budget_s, required)
         self._in_flight += 1

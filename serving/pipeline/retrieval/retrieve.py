@@ -29,6 +29,7 @@ class Retriever:
             RequiredLegsError: A leg that the query requires is not OK.
             StoreUnavailableError: The candidates' rows cannot be read.
             BudgetExhaustedError: The time ran out between the legs and the rows.
+            TooSlowError: It would be late on an idle service too.
             OverloadedError: The service is too busy to answer within the deadline.
         """
         retrieval = await self.preview(query, profile, deadline)

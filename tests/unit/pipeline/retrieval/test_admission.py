@@ -9,12 +9,18 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.errors import AllLegsFailedError, BudgetExhaustedError, OverloadedError
+from serving.domain.errors import (
+    AllLegsFailedError,
+    BudgetExhaustedError,
+    OverloadedError,
+    TooSlowError,
+)
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, Rerank
 from serving.pipeline.retrieval.admission import (
     IDLE_TENANT_RESERVE,
+    MIN_ANSWER_S,
     MIN_CONCURRENCY,
     MIN_RETRY_S,
     RECENT_TENANT_S,
@@ -106,12 +112,21 @@ class Busy:
         return found
 
 
-def test_spent_budget_is_refused_on_an_idle_service() -> None:
+@pytest.mark.parametrize("others", [0, 100], ids=["idle", "busy"])
+@pytest.mark.parametrize("budget_s", [0, 0.001])
+def test_hopeless_budget_is_late_and_not_refused(budget_s: float, others: int) -> None:
+    busy = Busy()
+    busy.pending = others
+
+    with ExitStack() as stack, pytest.raises(TooSlowError):
+        busy.admit(stack, PLAIN, budget_s)
+
+
+def test_least_budget_is_admitted_on_an_idle_service() -> None:
     busy = Busy()
 
     with ExitStack() as stack:
-        assert busy.admit(stack, PLAIN, 0) is None
-        assert busy.admit(stack, PLAIN, 0.001) == frozenset()
+        assert busy.admit(stack, PLAIN, MIN_ANSWER_S) == frozenset()
 
 
 def test_required_legs_are_not_shed() -> None:
@@ -165,7 +180,7 @@ def test_idle_service_admits_the_minimum_concurrency() -> None:
     busy = Busy()
     busy.learn(5.0)
 
-    assert len(busy.admitted(PLAIN, 0.001)) == MIN_CONCURRENCY
+    assert len(busy.admitted(PLAIN, MIN_ANSWER_S)) == MIN_CONCURRENCY
 
 
 def test_pending_calls_end_the_minimum_concurrency() -> None:
