@@ -169,7 +169,7 @@ class Breaker:
         return min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
 
     def _take_answer(self, seconds: float) -> None:
-        self._usual_s = MEMORY * self._usual_s + (1 - MEMORY) * seconds
+        self._usual_s = MEMORY * self._usual_s + (1 - MEMORY) * min(seconds, AMPLE_S)
         self._failed.clear()
         self._pause_s = FIRST_PAUSE_S
         self._enter(BreakerState.CLOSED)

@@ -19,7 +19,7 @@ def within(seconds: float) -> Deadline:
     ("split", "left_s", "expected_s"),
     [
         (RANKING, 0.020, 0.005),
-        (RANKING, 0.050, 0.010),
+        (RANKING, 0.100, 0.020),
         (RANKING, 0.300, 0.030),
         (RANKING, 5.0, 0.100),
         (RERANKED_ORDER, 0.300, 0.003),

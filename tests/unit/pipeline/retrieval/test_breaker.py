@@ -128,6 +128,16 @@ async def test_an_answer_in_between_keeps_it_closed() -> None:
     assert not asked.states
 
 
+async def test_slow_first_answer_hides_no_hang() -> None:
+    asked = Dependency()
+    await asked.call(takes_s=1.5, within_s=2)  # as Neo4j, which plans its first statements
+
+    for _ in range(FAILURES):
+        await asked.hang()
+
+    assert not await asked.is_asked()
+
+
 async def test_errors_count_as_no_answer_does() -> None:
     asked = Dependency()
     for _ in range(FAILURES):
