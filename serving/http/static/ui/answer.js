@@ -4,6 +4,7 @@ import { html } from "/ui/vendor/htm-preact-3.1.1.js";
 import { milliseconds } from "/ui/api.js";
 import { Table, Text, colour, idOf, minute, words } from "/ui/parts.js";
 
+const MAX_SCALE = 5;
 const LATE = ["LEG_STATE_TIMED_OUT", "LEG_STATE_FAILED"];
 const short = (number) => Number((number ?? 0).toPrecision(3)).toString();
 
@@ -29,19 +30,21 @@ export function Waterfall({ answer, budgetMs }) {
     }
     start += took;
   }
-  const scale = Math.max(total, budgetMs, 0.001);
+  // The bars of a small part of the budget would be dots.
+  const isFar = budgetMs > MAX_SCALE * total;
+  const scale = Math.max(isFar ? total : Math.max(total, budgetMs), 0.001);
   const at = (ms) => `${(100 * ms) / scale}%`;
   const rows = steps.map((step) => [
     html`${step.name}${step.said && html`<small>${step.said}</small>`}`,
     html`<span class="track" aria-hidden="true">
       <span class=${`bar ${step.tone ?? ""}`} style=${{ left: at(step.start), width: at(Math.min(step.took, scale - step.start)) }}></span>
-      ${budgetMs > 0 && html`<span class="budget" style=${{ left: at(budgetMs) }}></span>`}
+      ${budgetMs > 0 && html`<span class=${isFar ? "budget far" : "budget"} style=${{ left: at(Math.min(budgetMs, scale)) }}></span>`}
     </span>`,
     step.took.toFixed(1),
   ]);
   return html`<section class="card waterfall"><h3>Where the time went</h3>
     <${Table} label="Where the time went" heads=${["step", `0 to ${scale.toFixed(0)} ms`, "ms"]} rows=${rows} />
-    ${budgetMs > 0 && html`<p class="quiet">The red line is the budget of ${budgetMs} ms; a hatched bar is a leg that failed or came late.</p>`}
+    ${budgetMs > 0 && html`<p class="quiet">${isFar ? `The budget of ${budgetMs} ms is far to the right` : `The red line is the budget of ${budgetMs} ms`}; a hatched bar is a leg that failed or came late.</p>`}
   </section>`;
 }
 

@@ -38,7 +38,9 @@ function placed(distance, edges) {
     names.forEach((name, number) => {
       const at = (2 * Math.PI * (number + 0.5 * (hop - 1))) / names.length;
       const [x, y] = RINGS[hop];
-      places.set(name, { hop, angle: at, x: WIDTH / 2 + x * Math.cos(at), y: HEIGHT / 2 + y * Math.sin(at) });
+      // At one height, neighbouring names would overlap.
+      const height = hop === 2 && number % 2 ? 0.88 * y : y;
+      places.set(name, { hop, angle: at, x: WIDTH / 2 + x * Math.cos(at), y: HEIGHT / 2 + height * Math.sin(at) });
     });
   }
   return places;

@@ -21,7 +21,7 @@ function legRow(leg) {
 
 function tierRow(tier) {
   const said = [count(tier.vectorCount ?? 0, "vector"), tier.approximate ? "approximate" : "exact", tier.rebuilding, tier.failure].filter(Boolean);
-  return [`${tier.kind}s`, said.join(", ")];
+  return [`${tier.kind}s of this tenant`, said.join(", ")];
 }
 
 /** Ray's dashboard, if its port is one that the settings know. */

@@ -40,7 +40,7 @@ export function WhyNot({ tenant, profiles, question }) {
       <${Field} label="Id of the expected item" name="id" state=${question} required placeholder="turn-033" />
     <//>
     <${Outcome} state=${state} said=${state.answer ? said : "Which stage lost an item that you expected?"}>
-      <section class="card"><h3>The way of the item</h3><${Stages} loss=${loss.replace("LOSS_", "")} />
+      <section class="card"><h3>What became of the item</h3><${Stages} loss=${loss.replace("LOSS_", "")} />
         ${by && html`<p>Its place has ${idOf(by)}.</p>`}
         ${rank !== undefined && html`<p>Without a limit its rank would be ${rank}.</p>`}
       </section>
