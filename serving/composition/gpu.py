@@ -111,7 +111,22 @@ def open_lists(device: str) -> LibraryOfGpu:
 
 
 def device_works(device: str) -> bool:
-    """Whether a device, as torch names it, still works after an error."""
-    from serving.gpu.networks.lost_device import works
+    """Synchronises with a device, and returns whether that succeeded.
 
-    return works(device)
+    The error itself does not say whether it is permanent. torch raises `AcceleratorError` for
+    CUDA errors and a plain `RuntimeError` for those of cuBLAS or cuDNN, and either may be
+    transient. After a permanent one (illegal address, kernel assertion, launch timeout,
+    uncorrectable memory error) every call fails, including this one.
+
+    Args:
+        device: As torch names it. A CPU always works.
+    """
+    if device.startswith("cpu"):
+        return True
+    import torch
+
+    try:
+        torch.accelerator.synchronize(torch.device(device))
+    except RuntimeError:
+        return False
+    return True

@@ -28,8 +28,6 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
-
 DEFAULT_MODEL = "minilm"
 """The encoder of a service that names none: `minilm` or `bge-small` (docs/encoder.md)."""
 
@@ -140,7 +138,7 @@ class EmbedderSettings(_Section):
         description="The torch device, such as `cuda`, of a model with weights for torch. An ONNX "
         "graph runs on the CPU.",
     )
-    precision: Precision | Literal["int8"] = Field(
+    precision: Literal["auto", "float32", "bfloat16", "float16", "int8"] = Field(
         default="auto",
         description="`auto` is int8 for `minilm` and `bge-small`, bfloat16 for a Qwen3 on an "
         "accelerator, else float32. An ONNX graph has `float32` and `int8`; torch has `float32`, "

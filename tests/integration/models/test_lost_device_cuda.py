@@ -27,13 +27,13 @@ def test_only_a_lasting_error_means_lost_device(fault: str, goes_on: bool) -> No
     script = textwrap.dedent(
         f"""
         import torch
-        from serving.gpu.networks.lost_device import works
+        from serving.composition.gpu import device_works
         torch.zeros(1, device="cuda").cpu()
-        assert works("cuda")
+        assert device_works("cuda")
         try:
             {fault}
         except RuntimeError:
-            print(works("cuda"))
+            print(device_works("cuda"))
         """
     )
 

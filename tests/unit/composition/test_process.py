@@ -9,8 +9,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from serving.composition.gpu import device_works
 from serving.composition.process import EXIT_CODE
-from serving.gpu.networks.lost_device import works
 
 
 def test_ended_process_logs_its_reason() -> None:
@@ -34,7 +34,7 @@ def test_ended_process_logs_its_reason() -> None:
 
 
 def test_a_cpu_always_works() -> None:
-    assert works("cpu")
+    assert device_works("cpu")
 
 
 def test_a_crash_leaves_no_core_dump(tmp_path: Path) -> None:
