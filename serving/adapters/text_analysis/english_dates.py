@@ -36,7 +36,7 @@ _EARLIEST = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _LATEST = re.compile(
-    rf"""\b most\s+recent(?:ly)?\b | \b (?:about\s+last|lately|recently|the\s+latest)\W*$
+    rf"""\b most\s+recent(?:ly)?\b | \b (?:(?<!the\s)last|lately|recently|the\s+latest)\W*$
       | \b (?:last|latest)\s+(?: {_SUBJECT} | time(?:\s+(?:that\s+)?we\s+{_TALKED})? ) \b
       | \b we\s+last\s+{_TALKED}\b""",
     re.IGNORECASE | re.VERBOSE,

@@ -21,7 +21,7 @@ Libraries that were tried read one instant each and not a span, take millisecond
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
@@ -81,6 +81,10 @@ class _Counted(NamedTuple):
 
     low: int
     high: int
+
+
+_Choice = Callable[[Recurring], Span | None]
+"""Chooses one of what comes again."""
 
 
 def sentences(text: str) -> Iterator[list[Token]]:
@@ -326,7 +330,15 @@ class Sentence:
             return None
         if first[0].begins > last[0].begins:
             # "From March to June" is one stretch: its first part is the one before its last.
-            first = self._time(at + 1, ranged=True, by=last[0].begins) or first
+            # What is soon ahead is ahead as a whole: "from Monday to Wednesday".
+            begins, ends = first[0].begins, last[0].begins
+            if self._is_future and begins - self._now < _LONGEST_MONTH:
+                last = (
+                    self._time(first[1] + 1, ranged=True, which=lambda it: it.beginning(begins))
+                    or last
+                )
+            else:
+                first = self._time(at + 1, ranged=True, which=lambda it: it.begun(ends)) or first
         if first[0].begins > last[0].begins:
             return None
         return Span(first[0].begins, last[0].ends), last[1]
@@ -367,17 +379,17 @@ class Sentence:
     # ---- times
 
     def _time(
-        self, at: int, *, ranged: bool = False, by: datetime | None = None
+        self, at: int, *, ranged: bool = False, which: _Choice | None = None
     ) -> tuple[Span, int] | None:
         if self._depth >= MAX_DEPTH:
             return None
         self._depth += 1
         try:
-            return self._any_time(at, ranged=ranged, by=by)
+            return self._any_time(at, ranged=ranged, which=which)
         finally:
             self._depth -= 1
 
-    def _any_time(self, at: int, *, ranged: bool, by: datetime | None) -> tuple[Span, int] | None:
+    def _any_time(self, at: int, *, ranged: bool, which: _Choice | None) -> tuple[Span, int] | None:
         read = (
             self._distance(at)
             or self._part(at)
@@ -386,7 +398,7 @@ class Sentence:
             or self._absolute(at)
             or self._relative(at)
             or self._counted(at)
-            or self._recurring_time(at, ranged=ranged, by=by)
+            or self._recurring_time(at, ranged=ranged, which=which)
             or self._year(at, ranged=ranged)
         )
         return read and self._narrowed(*read)
@@ -476,7 +488,9 @@ class Sentence:
             if place == start + 1 and not is_adjective:
                 return None
             read = self._time(place, ranged=True) or self._current(place)
-            return read and (read[0].part(third, 3), read[1])
+            # "Late last night", "early yesterday": of a day there are no parts of whole days.
+            is_day = read is not None and read[0].length <= _DAY
+            return read if read is None or is_day else (read[0].part(third, 3), read[1])
         number = words.NUMBER_OF_PART(self._word(start))
         if number is None:
             return None
@@ -569,7 +583,7 @@ class Sentence:
                 return today.moved(-2 * _DAY), start + 3
             case ("day", "after", "tomorrow"):
                 return today.moved(2 * _DAY), start + 3
-            case ("other", "day", _) if start > at:
+            case ("other", "day" | "night" | "morning" | "afternoon" | "evening", _) if start > at:
                 return Span(today.begins - 7 * _DAY, today.begins), start + 2
             case ("night", "before", "last"):
                 return calendar.hours_of(
@@ -702,20 +716,20 @@ class Sentence:
         counted = self._count_and_unit(at)
         if counted is not None:
             (low, high), unit, behind = counted
-            if (
-                self._is(behind, "and")
-                and self._is(behind + 1, "a")
-                and self._is(behind + 2, "half")
-            ):
+            if self._words[behind : behind + 3] == ["and", "a", "half"]:
                 behind += 3
+                if unit is Unit.YEAR:
+                    low, high, unit = 12 * low + 6, 12 * high + 6, Unit.MONTH
             if self._is(behind, "ago", "back") or (
                 self._is(behind, "earlier") and behind == len(self._tokens) - 1
             ):
                 begins = unit.around(self._now - high * unit.value).begins
                 span = Span(begins, unit.around(self._now - low * unit.value).ends)
                 return span.widened(_LEEWAY.get(unit, timedelta())), behind + 1
+            # "In three weeks' time"
+            is_time = self._is(self._behind(behind, "'"), "time")
             is_ahead = self._is(at - 1, "in") and (
-                self._tense is Tense.FUTURE or self._usual is Tense.FUTURE
+                is_time or self._tense is Tense.FUTURE or self._usual is Tense.FUTURE
             )
             if is_ahead and self._tense is not Tense.PAST:
                 begins = unit.around(self._now + low * unit.value).begins
@@ -735,23 +749,23 @@ class Sentence:
     # ---- what comes again
 
     def _recurring_time(
-        self, at: int, *, ranged: bool = False, by: datetime | None = None
+        self, at: int, *, ranged: bool = False, which: _Choice | None = None
     ) -> tuple[Span, int] | None:
         start = self._behind(at, "the")
         read = self._recurring(start, led=ranged or self._is_led(at))
         if read is None:
             return None
-        return self._occurrence(*read, by=by)
+        return self._occurrence(*read, which=which)
 
     def _occurrence(
-        self, thing: Recurring, behind: int, *, by: datetime | None = None
+        self, thing: Recurring, behind: int, *, which: _Choice | None = None
     ) -> tuple[Span, int] | None:
         """Reads which one of what comes again is meant; without a word, by the tense."""
         longer = self._longer(behind)
         if longer is not None and (inside := thing.within(longer[0])):
             return inside[-1], longer[1]
-        if by is not None:
-            found = thing.begun(by)
+        if which is not None:
+            found = which(thing)
         elif self._is_future:
             found = next((each for each in thing.near(self._now) if each.ends > self._now), None)
             if found and self._is_weekday(behind - 1) and found.begins <= self._now:
@@ -828,8 +842,13 @@ class Sentence:
             return calendar.on(number, dated[0]), dated[1]
         if self._is_repeated(behind):
             return None
-        is_led = self._is_led(at) or self._is(
-            at - 1, "last", "next", "this", "past", "coming", "and", "or"
+        following = self._word(behind)
+        if following == "week" or (following[-1:] == "s" and following[:-1] in words.PARTS_OF_DAY):
+            return None  # "on Monday week", "on Friday evenings"
+        is_led = (
+            self._is_led(at)
+            or self._is(at - 1, "on", "last", "next", "this", "past", "coming", "and", "or")
+            or (self._is(at - 1, "the") and self._is(at - 2, "on"))
         )
         if is_short and not (self._is_capital(at) and is_led):
             return None

@@ -206,16 +206,17 @@ FUTURE = _set(
 )
 PAST = _set(
     """
-    ago asked ate been began bought broke brought built came chose did drank drove fell felt
-    forgot found gave got had heard held kept knew left lent lost made met paid ran rang read
-    said sang sat saw sent slept sold spent spoke stood taught thought told took wanted was
-    went were woke won wore wrote yesterday
+    ago asked ate been began bought brought broke built came caught chose did drank drew drove fell
+    felt flew forgot fought found gave got grew had heard held hung kept knew left lent lost made
+    met paid ran rang read rode said sang sat saw sent slept sold spent spoke stole stood stuck
+    swam swore taught thought threw told took wanted was went were woke won wore wrote yesterday
     """
 )
 ARRANGING = _set(
     """
-    agreed appointed arranged booked delayed due expected invited moved noted offered planned
-    postponed promised put reserved scheduled set
+    agreed appointed arranged booked bumped delayed due expected invited moved noted offered
+    pencilled planned postponed promised pushed put rearranged rescheduled reserved scheduled set
+    shifted switched
     """
 )
 """Verbs whose past is about the future: "booked for Friday"."""
@@ -239,6 +240,7 @@ SPECIFIC = _set("how which who whom whose why")
 
 NUMBER_OF_PART: Callable[[str], int | None] = {
     "first": 0, "second": 1, "third": 2, "fourth": 3, "fifth": 4, "last": -1,
+    "1st": 0, "2nd": 1, "3rd": 2, "4th": 3, "5th": 4,
 }.get  # fmt: skip
 
 

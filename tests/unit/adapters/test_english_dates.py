@@ -82,6 +82,12 @@ def test_phrase_is_read_at_three_dates(dates: EnglishDates, row: str) -> None:
         ("Who has called since Friday?", "2023-11-10..2023-11-16"),
         ("What did we do last weekend?", "2023-11-11..2023-11-13"),
         ("Where was he last year?", "2022-01-01..2023-01-01"),
+        ("Who called late last night?", "2023-11-14T18:00..2023-11-15T06:00"),
+        ("Who called early yesterday morning?", "2023-11-14T04:00..2023-11-14T12:00"),
+        ("What did I say the other night?", "2023-11-08..2023-11-15"),
+        ("What did I say on Sat?", "2023-11-11..2023-11-12"),
+        ("What did we do a year and a half ago?", "2022-05-01..2022-06-01"),
+        ("Who came in the 2nd week of May?", "2023-05-08..2023-05-15"),
     ],
 )
 def test_a_date_is_read_with_how_long_it_lasts(
@@ -187,6 +193,15 @@ def test_question_about_the_future_names_the_next(
         ("I will be away the week after next.", "2023-11-27..2023-12-04"),
         ("The form is due by Friday.", "2023-11-17..2023-11-18"),
         ("I may stay until the twenty-fifth.", "2023-11-25..2023-11-26"),
+        ("My shift on Sunday starts at six.", "2023-11-19..2023-11-20"),
+        ("We flew home on Friday.", "2023-11-10..2023-11-11"),
+        ("They rescheduled it to Monday the 20th.", "2023-11-20..2023-11-21"),
+        ("The recital got pushed to Friday.", "2023-11-17..2023-11-18"),
+        ("The lease ends in three weeks' time.", "2023-12-04..2023-12-11"),
+        ("We fly out late tomorrow night.", "2023-11-16T18:00..2023-11-17T06:00"),
+        ("I'm in Bonn from Monday to Wednesday.", "2023-11-20..2023-11-23"),
+        ("I was in Bonn from Monday to Friday.", "2023-11-06..2023-11-11"),
+        ("We're away from the 28th to the 2nd.", "2023-11-28..2023-12-03"),
     ],
 )
 def test_turn_speaks_of_the_days_it_names(dates: EnglishDates, text: str, period: str) -> None:
@@ -201,6 +216,8 @@ def test_turn_speaks_of_the_days_it_names(dates: EnglishDates, text: str, period
         "The rings were in his coat until Easter.",
         "I feel inspired by autumn.",
         "On Mondays we close at six.",
+        "On Friday evenings I play chess.",
+        "The course starts on Monday week.",
         "A box of vegetables comes every Thursday.",
         "We meet every other Friday, and each weekend.",
         "Rent is due on the first of every month.",
@@ -276,6 +293,7 @@ def test_question_that_names_only_a_time_is_noticed(
         ("What have I been up to lately?", False),
         ("What did we most recently talk about?", False),
         ("What was the last thing I told you?", False),
+        ("What did I tell you last?", False),
     ],
 )
 def test_first_and_last_thing_have_all_time(
