@@ -115,7 +115,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class TenantCounts:
-    """The row counts of a tenant. `text_search_config` is empty for an unknown tenant."""
+    """The row counts of a tenant. Both texts are empty for an unknown tenant."""
 
     segments: int
     sensitive_segments: int
@@ -123,6 +123,7 @@ class TenantCounts:
     embedded: int
     embeddable: int
     text_search_config: str
+    time_zone: str
 
 
 class MemoryStore(Protocol):

@@ -167,6 +167,7 @@ def _tenant_stats(counts: TenantCounts, entities: int) -> catalog_pb.TenantStats
         embedded_count=counts.embedded,
         embeddable_count=counts.embeddable,
         text_search_config=counts.text_search_config,
+        time_zone=counts.time_zone,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -146,6 +147,7 @@ async def test_a_tenant_is_counted(stored: Stored) -> None:
                 fact("secret", "x", "y", "z", sensitive=True),
             ],
             "simple",
+            time_zone=ZoneInfo("Asia/Kolkata"),
         )
     )
 
@@ -153,11 +155,12 @@ async def test_a_tenant_is_counted(stored: Stored) -> None:
 
     assert (counts.segments, counts.sensitive_segments, counts.facts) == (2, 1, 3)
     assert (counts.embeddable, counts.embedded) == (2, 0)
-    assert counts.text_search_config == "simple"
+    assert (counts.text_search_config, counts.time_zone) == ("simple", "Asia/Kolkata")
 
 
 async def test_an_unknown_tenant_has_no_counts(stored: Stored) -> None:
     counts = await stored.catalog.tenant_counts(TENANT, None)
 
-    assert (counts.segments, counts.facts, counts.text_search_config) == (0, 0, "")
+    assert (counts.segments, counts.facts) == (0, 0)
+    assert (counts.text_search_config, counts.time_zone) == ("", "")
     assert await stored.catalog.dead_letters(TENANT, 10) == []

@@ -191,7 +191,7 @@ class InMemoryStore:
         self._check_available()
         found = self._tenants.get(tenant)
         if found is None:
-            return TenantCounts(0, 0, 0, 0, 0, "")
+            return TenantCounts(0, 0, 0, 0, 0, "", "")
         items = [row.item for row in found.rows.values()]
         segments = [item for item in items if isinstance(item, Segment)]
         sensitive = {segment.id for segment in segments if segment.sensitive}
@@ -204,6 +204,7 @@ class InMemoryStore:
             embedded=0,
             embeddable=len(segments) - len(sensitive) + len(visible),
             text_search_config=found.text_search_config,
+            time_zone=str(found.time_zone),
         )
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:

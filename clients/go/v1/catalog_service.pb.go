@@ -770,8 +770,11 @@ type TenantStats struct {
 	EmbeddableCount int64 `protobuf:"varint,6,opt,name=embeddable_count,json=embeddableCount,proto3" json:"embeddable_count,omitempty"`
 	// The language of its words; empty for an unknown tenant.
 	TextSearchConfig string `protobuf:"bytes,7,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Whose days are meant by requests that name no time zone: an IANA name or an
+	// offset; empty for an unknown tenant.
+	TimeZone      string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TenantStats) Reset() {
@@ -849,6 +852,13 @@ func (x *TenantStats) GetEmbeddableCount() int64 {
 func (x *TenantStats) GetTextSearchConfig() string {
 	if x != nil {
 		return x.TextSearchConfig
+	}
+	return ""
+}
+
+func (x *TenantStats) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
 	}
 	return ""
 }
@@ -1344,7 +1354,7 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"\ffailed_count\x18\x04 \x01(\x05R\vfailedCount\x12#\n" +
 	"\rskipped_count\x18\x05 \x01(\x05R\fskippedCount\x12+\n" +
 	"\x03p50\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
-	"\x03p95\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03p95\"\xc2\x02\n" +
+	"\x03p95\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03p95\"\xdf\x02\n" +
 	"\vTenantStats\x12#\n" +
 	"\rsegment_count\x18\x01 \x01(\x03R\fsegmentCount\x126\n" +
 	"\x17sensitive_segment_count\x18\x02 \x01(\x03R\x15sensitiveSegmentCount\x12\x1d\n" +
@@ -1353,7 +1363,8 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"\fentity_count\x18\x04 \x01(\x03H\x00R\ventityCount\x88\x01\x01\x12%\n" +
 	"\x0eembedded_count\x18\x05 \x01(\x03R\rembeddedCount\x12)\n" +
 	"\x10embeddable_count\x18\x06 \x01(\x03R\x0fembeddableCount\x12,\n" +
-	"\x12text_search_config\x18\a \x01(\tR\x10textSearchConfigB\x0f\n" +
+	"\x12text_search_config\x18\a \x01(\tR\x10textSearchConfig\x12\x1b\n" +
+	"\ttime_zone\x18\b \x01(\tR\btimeZoneB\x0f\n" +
 	"\r_entity_count\"\xaf\x01\n" +
 	"\x0fProjectionStats\x12\x1e\n" +
 	"\n" +

@@ -662,6 +662,7 @@ class TenantStats:
     embedded_count: int
     embeddable_count: int
     text_search_config: str
+    time_zone: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -690,7 +690,9 @@ def test_stats_are_shown(run: Run, fake_service: FakeService) -> None:
     fake_service.will_answer(
         "GetStats",
         GetStatsResponse(
-            tenant=TenantStats(segment_count=163, embedded_count=225, embeddable_count=226),
+            tenant=TenantStats(
+                segment_count=163, embedded_count=225, embeddable_count=226, time_zone="Asia/Tokyo"
+            ),
             projections=[ProjectionStats(projection="embedding", pending_count=4)],
             index=IndexStats(reason="loading"),
             dead_letters=[
@@ -703,7 +705,10 @@ def test_stats_are_shown(run: Run, fake_service: FakeService) -> None:
     result = run("stats")
 
     assert result.exit_code == 0
-    for part in ("163 (0 sensitive)", "225 of 226", "not ready: loading", "embedding", "too long"):
+    for part in (
+        *("163 (0 sensitive)", "225 of 226", "Asia/Tokyo"),
+        *("not ready: loading", "embedding", "too long"),
+    ):
         assert part in result.stdout
     (leg,) = [line.split() for line in result.stdout.splitlines() if "dense" in line]
     assert leg == ["dense", "41", "0", "0", "0", "4.2", "ms", "0.0", "ms"]

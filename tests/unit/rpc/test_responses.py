@@ -59,7 +59,7 @@ def overview(index: IndexStatus) -> Overview:
             ingress="direct",
             started_at=datetime(2026, 1, 1, tzinfo=UTC),
         ),
-        tenant=TenantCounts(0, 0, 0, 0, 0, ""),
+        tenant=TenantCounts(0, 0, 0, 0, 0, "", ""),
         projections=[],
         dead_letters=[],
         index=index,

@@ -240,6 +240,7 @@ def _counts(tenant: TenantStats | None) -> dict[str, object]:
         "entities": "unknown: the graph is unreachable" if unreachable else tenant.entity_count,
         "embedded": f"{tenant.embedded_count} of {tenant.embeddable_count}",
         "text search": tenant.text_search_config or "no such tenant",
+        "time zone": tenant.time_zone or "unknown",
     }
 
 

@@ -457,6 +457,7 @@ def _tenant_stats(stats: catalog_service_pb2.TenantStats) -> values.TenantStats:
         embedded_count=stats.embedded_count,
         embeddable_count=stats.embeddable_count,
         text_search_config=stats.text_search_config,
+        time_zone=stats.time_zone,
     )
 
 

@@ -16,6 +16,7 @@ from serving.domain.consistency import NOTHING_SEEN
 from serving.domain.items.records import Fact, ItemKind, Segment, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.questions.query import Filter
+from serving.domain.questions.time_zones import parse_time_zone
 from serving.ports.change_log import DeadLetter
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.memory_store import TenantCounts
@@ -84,8 +85,8 @@ class PostgresCatalog:
             cursor = await connection.execute(_COUNTS, values)
             row = await cursor.fetchone()
         if row is None:
-            return TenantCounts(0, 0, 0, 0, 0, "")
-        config, segments, sensitive_segments, facts, hidden_facts, lacking = row
+            return TenantCounts(0, 0, 0, 0, 0, "", "")
+        config, time_zone, segments, sensitive_segments, facts, hidden_facts, lacking = row
         embeddable = segments - sensitive_segments + facts - hidden_facts
         return TenantCounts(
             segments=segments,
@@ -94,6 +95,7 @@ class PostgresCatalog:
             embedded=embeddable - lacking,
             embeddable=embeddable,
             text_search_config=config,
+            time_zone=str(parse_time_zone(time_zone)),
         )
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
@@ -134,7 +136,7 @@ WITH unfinished AS (
   SELECT key FROM dead_letter
    WHERE projection = 'embedding' AND tenant_id = {TENANT_ID} -- tenant filter
 )
-SELECT tenant.text_search_config,
+SELECT tenant.text_search_config, tenant.time_zone,
        (SELECT count(*) FROM segment WHERE tenant_id = tenant.id), -- tenant filter
        (SELECT count(*) FROM segment WHERE tenant_id = tenant.id AND sensitive), -- tenant filter
        (SELECT count(*) FROM fact WHERE tenant_id = tenant.id), -- tenant filter

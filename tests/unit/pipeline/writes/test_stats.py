@@ -21,7 +21,7 @@ from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import FixedIndex
 from tests.support.builders import TENANT
 
-COUNTS = TenantCounts(3, 0, 1, 2, 3, "english")
+COUNTS = TenantCounts(3, 0, 1, 2, 3, "english", "UTC")
 
 
 async def hangs(*_: object) -> Any:
