@@ -14,7 +14,6 @@ from serving.domain.errors import DependencyError
 
 EXTRAS = {
     "models": ("torch", "transformers", "sentence_transformers"),
-    "gpu": ("cuvs", "cupy"),
     "traces": ("opentelemetry.exporter.otlp.proto.http",),
     "rerank": (published_rerankers.PACKAGE,),
 }
