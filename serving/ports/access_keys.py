@@ -11,22 +11,10 @@ class AccessKeys(Protocol):
     """Stores keys; only their hashes."""
 
     async def add(self, key: AccessKey) -> None:
-        """Stores a new key.
-
-        Raises:
-            StoreUnavailableError: PostgreSQL cannot be reached.
-        """
+        """Stores a new key."""
 
     async def revoke(self, key_id: str) -> bool:
-        """Revokes a key; False if there is none with this id. Idempotent.
-
-        Raises:
-            StoreUnavailableError: PostgreSQL cannot be reached.
-        """
+        """Revokes a key; False if there is none with this id. Idempotent."""
 
     async def all(self) -> list[AccessKey]:
-        """All keys, also expired and revoked ones, in the order of their creation.
-
-        Raises:
-            StoreUnavailableError: PostgreSQL cannot be reached.
-        """
+        """Returns all keys, also expired and revoked ones, in the order of their creation."""

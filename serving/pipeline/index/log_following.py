@@ -154,14 +154,7 @@ class LogFollowingIndex:
     async def search(
         self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        """Finds the wanted neighbours of a vector; scores are cosines.
-
-        Waits for the token until shortly before the deadline, then answers with `stale` set.
-
-        Raises:
-            ValueError: `vector` has another dimension than the index.
-            NotReadyError: The index is being filled, or its vectors are being made.
-        """
+        """Finds neighbours; raises `NotReadyError` while it is filled or its vectors are made."""
         stale = await self._is_stale(wanted.token, deadline)
         filled = self._require_ready()
         found = await self._found(filled.engine, vector, wanted, deadline)
@@ -190,14 +183,7 @@ class LogFollowingIndex:
     async def related(
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> IndexAnswer:
-        """Finds segments that share mentions with the seeds; the index must hold all rows.
-
-        Waits for the token as `search` does.
-
-        Raises:
-            NotReadyError: The index is being filled, or its vectors are being made.
-            TimeoutError: The deadline passed.
-        """
+        """Finds related segments, as `search` finds neighbours; it must hold all rows."""
         stale = await self._is_stale(query.token, deadline)
         filled = self._require_ready()
         if deadline.passed:
@@ -222,21 +208,13 @@ class LogFollowingIndex:
             return use(*args, **kwargs)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        """Returns how many of the items it still holds.
-
-        Raises:
-            NotReadyError: The index is being filled.
-        """
+        """Counts items; raises `NotReadyError` before it is filled."""
         if self._filled is None:
             raise NotReadyError("index", self._reason)
         return self._filled.engine.count(tenant, items)
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        """Waits until the index has seen the write; False if the deadline passes first.
-
-        A token of another epoch is of another database (such as before a restore), and is not
-        waited for.
-        """
+        """Waits, but not for a token of another epoch, which is of another database."""
         if self._filled is not None and self._filled.position.epoch != token.epoch:
             return False
         return await self._wait_for(lambda: self._has_seen(token), deadline)

@@ -104,13 +104,7 @@ class BatchedEmbedder:
         return self._model
 
     async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
-        """Embeds a question; it waits for one batch of bulk work at most.
-
-        Raises:
-            OverloadedError: The queue is full.
-            TimeoutError: The deadline passed first.
-            DependencyError: The embedder is closed.
-        """
+        """Embeds a question; raises `DependencyError` when the embedder is closed."""
         question = Question(text, deadline)
         with self._worker.changing():
             self._admit(self._questions.waiting, 1, self._limits.waiting_queries)
@@ -124,13 +118,7 @@ class BatchedEmbedder:
             raise
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
-        """Embeds texts as bulk work; a text longer than the model's window has a row per window.
-
-        Raises:
-            OverloadedError: The queue is full. A call larger than the queue is admitted when the
-                queue is empty.
-            DependencyError: The embedder is closed.
-        """
+        """Embeds texts; a call larger than the queue is admitted when the queue is empty."""
         if not texts:
             return []
         documents = Documents(tuple(texts))

@@ -85,15 +85,7 @@ class QueuedReranker:
         return self._queue.is_loading
 
     async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
-        """Returns the raw logit of each text's relevance, in order; higher is better.
-
-        Raises:
-            NotReadyError: The model is not loaded; `why` says why.
-            DependencyError: The model failed, or the reranker is closed.
-            OverloadedError: The queue is full.
-            TooSlowError: It would take longer than until the deadline.
-            TimeoutError: The deadline passed first.
-        """
+        """Returns the logits; raises `DependencyError` when the reranker is closed."""
         if not texts:
             return []
         call = Call(query, tuple(texts), deadline)

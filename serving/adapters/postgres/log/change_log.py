@@ -115,11 +115,7 @@ class PostgresChangeLog:
         self._notifications.announce(Channel.CHANGES)
 
     async def graph_changes(self, changes: Sequence[Change]) -> GraphChanges:
-        """The state that the changed items should have in the graph now.
-
-        Looked up by name: an id that was erased and written again is another row, but the same
-        node.
-        """
+        """Looks items up by name: an id that was written again is another row of the same node."""
         names = list(dict.fromkeys((change.tenant, change.item) for change in changes))
         async with self._database.snapshot() as connection:
             return await read_graph_changes(connection, names)
@@ -167,10 +163,7 @@ class PostgresChangeLog:
         await self._changes.wait(timeout_s)
 
     async def status(self, model: EmbeddingModel | None) -> list[ProjectionStatus]:
-        """The progress of each projection; that of embeddings only if a model is given.
-
-        That of the extraction only if it ever ran.
-        """
+        """The progress of each projection; that of embeddings only if a model is given."""
         async with self._database.snapshot() as connection:
             statuses = [await _status(connection, "graph", NO_MODEL)]
             if await _ever_ran(connection, "extraction"):
@@ -181,10 +174,7 @@ class PostgresChangeLog:
         return statuses
 
     async def has_pending(self, count: int) -> bool:
-        """Returns whether `count` rows or more wait; of embeddings for the model in use.
-
-        Reads at most as many entries of an index as `count` for each projection.
-        """
+        """Reads at most `count` entries of an index for each projection, in the model in use."""
         async with self._database.work() as connection:
             (pending,) = await fetch_row(
                 connection, _HAS_PENDING, {"count": count, "nothing": str(NOTHING_SEEN)}

@@ -38,10 +38,7 @@ class PostgresConsistency:
         self._count_at = 0.0
 
     async def graph_has_seen(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        """Waits until the graph holds the write; False if the deadline passes first.
-
-        A token of another epoch refers to another log: False at once.
-        """
+        """Waits, but not for a token of another epoch, which refers to another log."""
         channels = (Channel.PROGRESS,)
         while not deadline.passed:
             received = self._notifications.received(channels)

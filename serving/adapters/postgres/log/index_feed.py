@@ -93,10 +93,7 @@ class PostgresIndexFeed:
         return {"model_id": model_id, "shard": shard.number, "shards": shard.count}
 
     async def lag_s(self, position: FeedPosition) -> float:
-        """The age in seconds of the oldest change since; 0 if there is none.
-
-        Reads the first change alone, in the order of transactions.
-        """
+        """Reads the first change alone, in the order of transactions."""
         async with self._database.work() as connection:
             (lag_s,) = await fetch_row(connection, _LAG, {"position": str(position.log)})
         return float(lag_s)

@@ -53,10 +53,7 @@ class PostgresCatalog:
         after: str,
         limit: int,
     ) -> list[Fact]:
-        """The facts whose id follows `after`, by id.
-
-        With `valid_at`: those valid at that time and never retracted.
-        """
+        """With `valid_at`, those valid at that time and never retracted."""
         about = "AND entity_keys && %(entities)s::text[]" if entities else ""
         valid = "" if valid_at is None else _VALID
         async with self._database.work() as connection:
