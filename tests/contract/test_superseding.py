@@ -92,12 +92,6 @@ async def test_history_of_single_value_ignores_order_of_arrival(
     assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
 
 
-async def test_history_of_a_batch_equals_single_writes(stored: Stored) -> None:
-    await stored.store.write(batch_of(OSLO, GOA, ROME))
-
-    assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
-
-
 async def test_fact_arriving_after_its_closer_is_closed(stored: Stored) -> None:
     await stored.store.write(batch_of(LEFT, ROME))
     await stored.store.write(batch_of(PLAIN, home("bern", "Bern", -1, single_valued=False)))
@@ -108,6 +102,7 @@ async def test_fact_arriving_after_its_closer_is_closed(stored: Stored) -> None:
 async def test_the_history_tells_what_was_valid_when(stored: Stored) -> None:
     await stored.store.write(batch_of(OSLO, GOA, ROME))
 
+    assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
     assert await stored.valid_at(NOON) == "goa"
     assert await stored.valid_at(NOON + days(1)) == "rome"
     assert await stored.valid_at(NOON + days(9)) == "oslo"

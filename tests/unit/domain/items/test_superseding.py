@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -60,13 +59,6 @@ def test_fact_without_start_closes_from_its_record_time() -> None:
     new = fact("new", "Ann", "left", "Goa", closes=("old",), recorded_at=NOON + days(1))
 
     assert ended(closed(old, new)["old"]) == NOON + days(1)
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_single_value_closes_the_previous_in_any_order(order: tuple[int, ...]) -> None:
-    homes = [home("c", "Goa", 0), home("a", "Rome", 1), home("b", "Oslo", 2)]
-
-    assert closers(*(homes[place] for place in order)) == {"c": "a", "a": "b", "b": ""}
 
 
 @pytest.mark.parametrize(

@@ -27,20 +27,13 @@ from serving.rpc.identity.rules import RULES
 from serving.rpc.identity.web_tokens import WebTokens, read_key_set
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
+from tests.support.stepped_clock import SteppedClock
 from tests.unit.rpc.identity import callers
 from tests.unit.rpc.identity.callers import NOW, OURS, Call, FakeAccessKeys, Issuer, bearer, door
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
 REVOKED_WITHIN_S = 5.0
 """As docs/operating.md promises."""
-
-
-class SteppedClock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def test_without_authentication_anyone_may_do_everything() -> None:
@@ -111,9 +104,9 @@ async def test_keys_unread_for_too_long_are_not_trusted() -> None:
     await ring.refresh()
     keys.failing = StoreUnavailableError("down")
 
-    clock.seconds += STALE_S
+    clock.now += STALE_S
     assert ring.verify(str(text)).name == f"key {text.id}"
-    clock.seconds += 0.1
+    clock.now += 0.1
     with pytest.raises(StoreUnavailableError):
         ring.verify(str(text))
 
@@ -125,7 +118,7 @@ async def test_revoked_key_is_rejected_despite_slow_reading() -> None:
         async def all(self) -> list[AccessKey]:
             found = await super().all()
             self.stored[0] = replace(found[0], revoked_at=NOW)
-            clock.seconds += REVOKED_WITHIN_S
+            clock.now += REVOKED_WITHIN_S
             return found
 
     keys = SlowlyRead()
@@ -133,7 +126,7 @@ async def test_revoked_key_is_rejected_despite_slow_reading() -> None:
     ring = KeyRing(keys, monotonic=clock, now=lambda: NOW)
 
     await ring.refresh()
-    clock.seconds += 0.1
+    clock.now += 0.1
 
     with pytest.raises(StoreUnavailableError):
         ring.verify(str(text))
