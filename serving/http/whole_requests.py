@@ -20,11 +20,12 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.domain.errors import UnauthenticatedError
+from serving.domain.errors import TriviumError
 from serving.http.calls import ARRIVED, HttpCall
-from serving.http.failures import HTTP_STATUS, RefusedRequestError, response_of
+from serving.http.failures import CODES, HTTP_STATUS, RefusedRequestError, response_of
 from serving.rpc.identity.access import Access
 from serving.rpc.pending import PENDING_CALLS
+from serving.rpc.status import to_status
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_BYTES_WITHOUT_CREDENTIALS = 64 * 1024
@@ -148,8 +149,9 @@ class WholeRequests:
     def _require_credentials(self, scope: Scope) -> None:
         try:
             self._access.authenticated(HttpCall(Request(scope)))
-        except UnauthenticatedError as error:
-            raise RefusedRequestError(401, "unauthenticated", str(error), CLOSING) from None
+        except TriviumError as error:
+            code = CODES[to_status(error).code]
+            raise RefusedRequestError(HTTP_STATUS[code], code, str(error), CLOSING) from None
 
     @contextmanager
     def _held(self, scope: Scope, body: bytearray) -> Iterator[_Memory]:

@@ -10,6 +10,8 @@ import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from serving.domain.errors import PermissionDeniedError, StoreUnavailableError, TriviumError
+from serving.domain.identity import Caller
 from serving.http import whole_requests
 from serving.http.calls import ARRIVED
 from serving.http.whole_requests import WholeRequests
@@ -129,6 +131,29 @@ async def test_large_request_without_credentials_is_refused_unread(by_its_length
 
     assert client.status == 401
     assert behind.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(PermissionDeniedError("names no tenant"), 403), (StoreUnavailableError("no keys"), 503)],
+)
+async def test_credentials_that_cannot_be_used_are_no_failure(
+    error: TriviumError, status: int
+) -> None:
+    def fail(_: str) -> Caller:
+        raise error
+
+    access = Access(keys=fail)
+    size = whole_requests.MAX_BYTES_WITHOUT_CREDENTIALS + 1
+    behind, small, large = Behind(), Client(part(b"ab"), ENDED), Client(part(b"x" * size), ENDED)
+
+    for client in (small, large):
+        scope = scope_of(authorization="Bearer trv_any")
+        await WholeRequests(behind, access)(scope, client.receive, client.send)
+
+    # A small one is answered by the application behind.
+    assert (small.status, large.status) == (200, status)
+    assert behind.bodies == [b"ab"]
 
 
 async def test_slow_request_is_refused_without_taking_a_place(
