@@ -39,7 +39,7 @@ function placed(distance, edges) {
       const at = (2 * Math.PI * (number + 0.5 * (hop - 1))) / names.length;
       const [x, y] = RINGS[hop];
       // At one height, neighbouring names would overlap.
-      const height = hop === 2 && number % 2 ? 0.88 * y : y;
+      const height = hop === 2 && number % 2 === 0 ? 0.88 * y : y;
       places.set(name, { hop, angle: at, x: WIDTH / 2 + x * Math.cos(at), y: HEIGHT / 2 + height * Math.sin(at) });
     });
   }
