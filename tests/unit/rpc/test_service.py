@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2
 
 from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
 from serving.config.profiles import ProfileBook
@@ -14,6 +15,7 @@ from serving.domain.errors import DependencyError
 from serving.domain.items.records import segment_id
 from serving.pipeline.writes.ingest import Ingestor
 from serving.ports.embedding import EmbeddingModel
+from serving.rpc import service as rpc_service
 from serving.rpc.service import TriviumService
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.pipeline import FixedLeg, RecordingAccess
@@ -193,3 +195,16 @@ async def test_an_invalid_page_of_profiles_is_rejected(service: TriviumService) 
     await service.ListProfiles(retrieval_service_pb2.ListProfilesRequest(page_size=-1), context)
 
     assert context.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_watch_of_health_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc_service, "WATCH_S", 0.01)
+    monkeypatch.setattr(rpc_service, "HEALTH_POLL_S", 0.0)
+    use_cases: Any = SimpleNamespace(store=InMemoryStore())
+    watch = TriviumService(use_cases, ProfileBook.load()).Watch(
+        health_pb2.HealthCheckRequest(), cast(Any, None)
+    )
+
+    seen = [response.status async for response in watch]
+
+    assert seen == [health_pb2.HealthCheckResponse.SERVING]
