@@ -1,8 +1,9 @@
-"""Connections that send no whole header, at HAProxy; the service does not see them."""
+"""Connections that callers hold open without a call, at HAProxy; the service does not see them."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,12 @@ def in_a_hurry(config: str) -> str:
 
 async def closed(port: int, sent: bytes, tls: ssl.SSLContext | None = None) -> None:
     """Returns when the other side has closed a connection that says no more than this."""
-    reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=tls)
-    writer.write(sent)
-    while await reader.read(1024):
-        pass
-    writer.close()
+    with contextlib.suppress(ConnectionError):
+        reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=tls)
+        writer.write(sent)
+        while await reader.read(1024):
+            pass
+        writer.close()
 
 
 async def used(channel: grpc.aio.Channel) -> None:
@@ -77,3 +79,16 @@ async def test_half_sent_headers_are_ended_behind_tls(
             port = int(address.rpartition(":")[2])
             await asyncio.gather(*(closed(port, sent, tls) for sent in SENT))
             assert idle.get_state() is READY
+
+
+async def test_address_cannot_hold_all_connections(tmp_path: Path, encryption: Encryption) -> None:
+    config = tmp_path / "haproxy.cfg"
+    of_one = TLS_CONFIG.read_text().replace("conn_cur gt 256", "conn_cur gt 1")
+    config.write_text(of_one.replace("client 2m", "client 1h"))
+
+    with tls_proxy(encryption.pem_file, f"{LOOPBACK}:{free_ports(1)}", config) as address:
+        port = int(address.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        await closed(port, b"")
+        assert not reader.at_eof()
+        writer.close()
