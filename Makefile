@@ -202,6 +202,10 @@ docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchm
 screenshots: $(VENV)/.browser ## Photograph the page /ui of a running `make demo`, for the documentation
 	@cd $(BROWSER) && node screenshots.mjs
 
+.PHONY: screenshots-dashboard
+screenshots-dashboard: $(VENV)/.browser ## Photograph Ray's dashboard of a running `make demo`, for the documentation
+	@cd $(BROWSER) && node dashboard.mjs
+
 # ---- develop
 
 .PHONY: hooks
