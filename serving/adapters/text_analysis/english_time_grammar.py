@@ -182,6 +182,10 @@ class Sentence:
     def _is_capital(self, at: int) -> bool:
         return at > 0 and self._tokens[at].written[:1].isupper()
 
+    def _is_being(self, at: int) -> bool:
+        """Whether "is", "was" or a word with "'s" stands here."""
+        return self._is(at, "is", "was") or (at >= 0 and self._tokens[at].possessive)
+
     def _ends_before(self, at: int) -> bool:
         """Whether what stands here can follow a time, and is not what a number counts."""
         if at >= len(self._tokens):
@@ -887,6 +891,8 @@ class Sentence:
             is_definite = self._is(at - 1, "the") or self._is_weekday(at - 1)
             listed = self._is(at - 2, "and", "or") and self._day_number(at - 3)
             led = led or self._word(at - 2) in words.LEADING_TO_DAYS or bool(listed and listed[2])
+            # "Her last day is the 27th"; "the first" may be of anything.
+            led = led or (self._tokens[at].kind == "number" and self._is_being(at - 2))
             if self._is_repeated(behind):
                 return None
             if is_ordinal and is_definite and led and self._ends_before(behind):
