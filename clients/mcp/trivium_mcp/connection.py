@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 from trivium import TLS, AsyncClient
+from trivium.wire.requests import zone_of
 
 DEFAULT_ADDRESS = "127.0.0.1:9000"
 DEFAULT_TIMEOUT_S = 5.0
@@ -39,6 +41,15 @@ class Connection:
     tls: TLS | None = None
     token_without_tls: bool = False
     time_zone: str = ""
+
+    @property
+    def zone(self) -> tzinfo:
+        """Whose days the shown ones are: those of `time_zone`, else UTC.
+
+        Raises:
+            ValueError: There is no such zone.
+        """
+        return zone_of(self.time_zone)
 
     def open(self) -> AsyncClient:
         """Opens a client with the credentials of the current request.

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from importlib.metadata import PackageNotFoundError, version
 from inspect import getdoc
 from typing import Annotated, Literal
@@ -133,7 +133,7 @@ class Tools:
                 as_of=as_of,
                 consistency_token=self._last_write,
             )
-        return _recalled(found)
+            return _recalled(found, self._connection.zone)
 
     async def remember(
         self,
@@ -201,7 +201,10 @@ class Tools:
                 return "Nothing is stored under these ids."
             caller = self._caller
             if not confirmation:
-                return _to_confirm(items, ids, self._confirmations.issue(caller, items))
+                lines = [item_line(each, self._connection.zone) for each in items]
+                known = {each.id for each in items}
+                unknown = [each for each in ids if each not in known]
+                return _to_confirm(lines, unknown, self._confirmations.issue(caller, items))
             if not self._confirmations.confirms(confirmation, caller, items):
                 raise ToolError(
                     "nothing was erased: the code is not for these items as they are now, or "
@@ -272,10 +275,11 @@ class Tools:
             raise ToolError(str(error)) from error
 
 
-def _recalled(found: Retrieval) -> str:
+def _recalled(found: Retrieval, zone: tzinfo) -> str:
     if not found.hits:
         return "Nothing relevant is remembered." + _missing(found)
-    return fenced(item_line(hit.item) for hit in found.hits) + _missing(found)
+    lines = (item_line(hit.item, zone, outdated=hit.outdated_by is not None) for hit in found.hits)
+    return fenced(lines) + _missing(found)
 
 
 def _missing(found: Retrieval) -> str:
@@ -333,13 +337,12 @@ def _id_of(*parts: str) -> str:
     return f"mcp-{digest[:32]}"
 
 
-def _to_confirm(items: Sequence[Item], ids: Sequence[str], code: str) -> str:
-    known = {each.id for each in items}
-    unknown = ", ".join(inert(each) for each in ids if each not in known)
+def _to_confirm(lines: Sequence[str], unknown: Sequence[str], code: str) -> str:
+    missing = ", ".join(map(inert, unknown))
     return (
-        f"Nothing is erased yet. These {len(items)} items would be erased for good, with "
-        f"the facts of which they are the only evidence:\n{fenced(map(item_line, items))}\n"
-        f"{f'Nothing is stored under: {unknown}. ' if unknown else ''}"
+        f"Nothing is erased yet. These {len(lines)} items would be erased for good, with "
+        f"the facts of which they are the only evidence:\n{fenced(lines)}\n"
+        f"{f'Nothing is stored under: {missing}. ' if missing else ''}"
         f"If the user agrees, call again with the same ids and confirmation={code}."
     )
 

@@ -57,6 +57,7 @@ def recalled(prompt: str) -> str:
         "tenant": settings.get("TRIVIUM_TENANT", ""),
         "query": prompt,
         "time_budget": f"{TIMEOUT_S * 0.9}s",
+        "time_zone": settings.get("TRIVIUM_TIME_ZONE", ""),
         "briefing": {},
     }
     status, body = post(scheme, authority, "/v1/retrieve", json.dumps(question).encode(), token)

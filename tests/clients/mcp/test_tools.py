@@ -446,6 +446,25 @@ async def test_recalled_fact_says_when_it_holds(fake_service: FakeService) -> No
     assert "- [f1] fact since 2026-01-01 until 2026-05-01: Ana works at Siemens" in text
 
 
+async def test_recalled_days_are_those_of_the_zone(fake_service: FakeService) -> None:
+    late = Segment(id="t1", text="The key is gone.", event_time={"seconds": 1_767_218_400})
+    hits = [
+        Hit(segment=late, rank=1),  # 31 December 2025, 22:00 UTC
+        Hit(
+            segment=Segment(id="t2", text="Here is the key."),
+            rank=2,
+            outdated_by={"segment_id": "t1"},
+        ),
+    ]
+    fake_service.will_answer("Retrieve", RetrieveResponse(hits=hits))
+    connection = Connection(address=fake_service.address, time_zone="Asia/Tokyo")
+    async with Client(build_server(connection)) as client:
+        text = await call(client, "recall", query="Where is the key?")
+
+    assert "- [t1] 2026-01-01 The key is gone." in text
+    assert "- [t2] earlier: Here is the key." in text
+
+
 async def test_the_briefing_is_a_resource(fake_service: FakeService) -> None:
     fake_service.will_answer("Retrieve", RetrieveResponse(briefing="<memory>Goa</memory>"))
     async with client_of(fake_service) as client:

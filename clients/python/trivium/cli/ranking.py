@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import click
+
+from trivium.wire.requests import zone_of
 
 profile_option = click.option(
     "--profile", default="", metavar="NAME", help="The ranking profile.  [default: default]"
@@ -41,17 +42,10 @@ class Time(click.ParamType[datetime]):
         if instant.tzinfo is None:
             named = ctx.find_root().params.get("time_zone") if ctx else ""
             try:
-                return instant.replace(tzinfo=_zone_of(named or "UTC"))
-            except (ValueError, KeyError, OSError):  # `ZoneInfo` raises each for some names
-                self.fail(f"{named!r} is no time zone, such as Europe/Lisbon", param, ctx)
+                return instant.replace(tzinfo=zone_of(named or ""))
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
         return instant
-
-
-def _zone_of(name: str) -> tzinfo:
-    """The zone of an IANA name, or of an offset such as "-08:00"."""
-    if name[0] in "+-":
-        return datetime.strptime(name, "%z").tzinfo or UTC
-    return ZoneInfo(name)
 
 
 as_of_option = click.option(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, TypedDict
+from zoneinfo import ZoneInfo
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import ParseDict
@@ -152,6 +153,20 @@ def time_zone_of(instant: datetime | None) -> str:
     offset = f"{instant:%z}"
     name = getattr(instant.tzinfo, "key", None) or f"{offset[:3]}:{offset[3:5]}"
     return "" if name in ("UTC", "+00:00") else name
+
+
+def zone_of(name: str) -> tzinfo:
+    """The zone of an IANA name, or of an offset such as "-08:00"; UTC for none.
+
+    Raises:
+        ValueError: There is no such zone.
+    """
+    try:
+        if name[:1] in ("+", "-"):
+            return datetime.strptime(name, "%z").tzinfo or UTC
+        return ZoneInfo(name) if name else UTC
+    except (ValueError, KeyError, OSError) as error:  # `ZoneInfo` raises each for some names
+        raise ValueError(f"{name!r} is no time zone, such as Europe/Lisbon") from error
 
 
 def warm(tenant: str, profile: str, *, timeout: float) -> retrieval_service_pb2.WarmRequest:

@@ -59,12 +59,14 @@ def run(given: bytes, port: int, host: str = "127.0.0.1", **more: str) -> tuple[
 def test_the_hook_prints_what_helps_with_a_prompt(listening: Listening) -> None:
     given = json.dumps({"prompt": "Where did we sail?"}).encode()
 
-    printed = run(given, listening.server_port, TRIVIUM_TOKEN="trv_key")
+    of_alice = {"TRIVIUM_TOKEN": "trv_key", "TRIVIUM_TIME_ZONE": "Asia/Tokyo"}
+    printed = run(given, listening.server_port, **of_alice)
 
     assert printed == ("We sailed to Goa “once”.\n", "")
     ((path, authorization, body),) = listening.requests
     assert (path, authorization) == ("/v1/retrieve", "Bearer trv_key")
     assert (body["tenant"], body["query"]) == ("acme", "Where did we sail?")
+    assert body["time_zone"] == "Asia/Tokyo"
 
 
 @pytest.mark.parametrize(
