@@ -195,7 +195,7 @@ def test_question_about_the_future_names_the_next(
         ("I may stay until the twenty-fifth.", "2023-11-25..2023-11-26"),
         ("My shift on Sunday starts at six.", "2023-11-19..2023-11-20"),
         ("Bea quit, her last day is the 27th.", "2023-11-27..2023-11-28"),
-        ("It is now the 3rd.", "2023-12-03..2023-12-04"),
+        ("Her birthday is the 3rd.", "2023-12-03..2023-12-04"),
         ("We flew home on Friday.", "2023-11-10..2023-11-11"),
         ("They rescheduled it to Monday the 20th.", "2023-11-20..2023-11-21"),
         ("The recital got pushed to Friday.", "2023-11-17..2023-11-18"),
