@@ -460,9 +460,9 @@ def _stem(word: str, language: str) -> str:
 
 
 def _stems_of(words: Iterable[str], language: Language) -> frozenset[str]:
-    return frozenset(
-        _stem(word, language.name) for word in words if word not in language.stop_words
-    )
+    # The function words have the "s" of "Bea's", which is no word that two statements share.
+    nothing = language.stop_words | language.function_words
+    return frozenset(_stem(word, language.name) for word in words if word not in nothing)
 
 
 def _codes_of(text: str, language: Language) -> frozenset[str]:

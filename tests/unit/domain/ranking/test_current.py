@@ -243,6 +243,15 @@ def test_question_for_who_holds_an_office_has_its_value(
     assert current_first(question, said((older, 1.0), (newer, 0.8))).order == [1, 0]
 
 
+def test_possessive_is_no_word_that_two_statements_share() -> None:
+    older = "Bea quit. Her last day is the 27th."
+    newer = "Freya's first day. She gets the 5:20 bus."
+
+    order = current_first("When is Bea's last day?", said((older, 1.0), (newer, 0.8))).order
+
+    assert order == [0, 1]
+
+
 def test_change_without_words_of_the_question_outdates_nothing() -> None:
     older = "Mr Brand says that the heating must not be turned off at night."
     newer = "Mr Brand has sold the house, and the rent goes to Mrs Ash from now on."
