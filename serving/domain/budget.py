@@ -80,8 +80,9 @@ RERANKED_ORDER = Split(min_s=0.003)
 GRAPH_WALK = Split(share=0.5)
 """Walking the graph, after waiting for a write: a stale answer has to fit."""
 
-VECTOR_SEARCH = Split(share=0.5, max_s=0.020)
-"""Searching the index, after waiting for a write."""
+VECTOR_SEARCH = Split(share=0.05, min_s=0.020, max_s=0.200, max_share=0.5)
+"""Searching the index, after waiting for a write. Who has seconds loses little by a longer reserve,
+and on a busy machine has a stale answer, and not none."""
 
 MERGING = Split(share=0.1, max_s=0.050)
 """Merging the answers of shards. A shard that hangs must not make those of the others late."""

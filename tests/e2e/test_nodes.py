@@ -29,7 +29,7 @@ REPLICA = "ray::ServeReplica:trivium:"
 def nodes(
     wheel_python: Path, empty_stores: dict[str, str]
 ) -> Iterator[tuple[Cluster, list[psutil.Process]]]:
-    """A cluster, and the two nodes beside its first one."""
+    """A cluster, and its two nodes that are not the first."""
     with ExitStack() as ends:
         cluster = ends.enter_context(started_cluster(wheel_python, empty_stores, []))
         yield cluster, [ends.enter_context(added_node(cluster)) for _ in range(2)]

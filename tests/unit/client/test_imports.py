@@ -11,7 +11,9 @@ import importlib.abc, sys
 class Refuse(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top not in sys.stdlib_module_names and top not in {ALLOWED!r}:
+        # The standard library has one more, which is named after the platform.
+        standard = top in sys.stdlib_module_names or top.startswith("_sysconfigdata_")
+        if not standard and top not in {ALLOWED!r}:
             raise ModuleNotFoundError(f"{{name}} is refused", name=name)
 
 sys.meta_path.insert(0, Refuse())

@@ -26,6 +26,7 @@ def within(seconds: float) -> Deadline:
         (RERANKED_ORDER, 0.001, 0.001),
         (VECTOR_SEARCH, 0.030, 0.015),
         (VECTOR_SEARCH, 0.300, 0.020),
+        (VECTOR_SEARCH, 8.0, 0.200),
     ],
 )
 def test_split_is_a_share_within_bounds(split: Split, left_s: float, expected_s: float) -> None:
