@@ -56,7 +56,7 @@ def test_readme_commands_store_two_turns_and_get_a_block(service: Service) -> No
         "ITEM_STATE_CREATED",
         "ITEM_STATE_UNCHANGED",
     }
-    assert '- Mara said: "We moved to Lisbon in May."' in found["context"]
+    assert 'Mara said: "We moved to Lisbon in May."' in found["context"]
     assert found["context"].startswith("<memory>")
 
 

@@ -14,6 +14,7 @@ import grpc.aio
 from serving.desk.ray_environment import LOOPBACK, free_ports
 from tests.fixtures.cluster import Encryption
 from tests.support.haproxy import PORTS, TLS_CONFIG, running, tls_proxy, write_config
+from tests.support.waiting import until_async
 
 SETTINGS = bytes.fromhex("000000040000000000")
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS
@@ -83,12 +84,22 @@ async def test_half_sent_headers_are_ended_behind_tls(
 
 async def test_address_cannot_hold_all_connections(tmp_path: Path, encryption: Encryption) -> None:
     config = tmp_path / "haproxy.cfg"
-    of_one = TLS_CONFIG.read_text().replace("conn_cur gt 256", "conn_cur gt 1")
-    config.write_text(of_one.replace("client 2m", "client 1h"))
+    config.write_text(TLS_CONFIG.read_text().replace("conn_cur gt 256", "conn_cur gt 1"))
 
     with tls_proxy(encryption.pem_file, f"{LOOPBACK}:{free_ports(1)}", config) as address:
         port = int(address.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        tls = ssl.create_default_context(cafile=encryption.tls().ca)
+        held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+        async def one_is_held() -> bool:
+            """False while the connection that waited for HAProxy counts: no handshake succeeds."""
+            with contextlib.suppress(ConnectionError):
+                held.append(await asyncio.open_connection("localhost", port, ssl=tls))
+            return bool(held)
+
+        await until_async(one_is_held)
         await closed(port, b"")
+
+        [(reader, writer)] = held
         assert not reader.at_eof()
         writer.close()
