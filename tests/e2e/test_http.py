@@ -56,7 +56,8 @@ def test_readme_commands_store_two_turns_and_get_a_block(service: Service) -> No
         "ITEM_STATE_CREATED",
         "ITEM_STATE_UNCHANGED",
     }
-    assert 'Mara said: "We moved to Lisbon in May."' in found["context"]
+    line = r'\n- \w{3} \d+ \w+ \d{4}, Mara said: "We moved to Lisbon in May\."\n'
+    assert re.search(line, found["context"])
     assert found["context"].startswith("<memory>")
 
 

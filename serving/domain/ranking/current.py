@@ -233,10 +233,9 @@ class Question:
         if newer.tells_of_change:
             # "Who is Clara's teacher?" is not answered by "Clara's school starts at 8:15 now", and
             # "Can I turn off the heating at night?" by nothing that has none of its words.
-            if of_newer < of_older and not self._has_value(newer):
-                lacks = bool(self._values) if of_newer else len(of_older) >= MISSING_WORDS
-                if lacks:
-                    return True
+            lacks_words = self._values if of_newer else len(of_older) >= MISSING_WORDS
+            if lacks_words and of_newer < of_older and not self._has_value(newer):
+                return True
             return not self._asks_whether and self._contrasts(older, newer)
         if older.is_near and not newer.is_near:
             return True
