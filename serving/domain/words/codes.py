@@ -1,7 +1,8 @@
 r"""Codes and numbers: each has the spellings that share a token with another way to write it.
 
 `MER-0014` has `mer`, `0014` and `mer0014`, and so has a token of "mer 0014", of "MER0014" and of
-"0014". `0171-555-0142` has `01715550142`, and its last digits.
+"0014". `0171-555-0142` has `01715550142`, and its last digits. Groups that each have letters and
+digits, as those of a postcode, are also one code: `SW1A 2AA` has `sw1a2aa`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _IN_THOUSANDS = re.compile(
 )
 _FRACTION = re.compile(r"[.,]([0-9]{1,2})\Z")
 _NUMBER = re.compile(r"[0-9]+(?:[ \-./()+]{1,3}[0-9]+)+(?!\w)")
+_MIXED = r"(?=[0-9]*[a-z])(?=[a-z]*[0-9])[0-9a-z]{2,8}(?!\w)"
+_GROUPS = re.compile(rf"(?<!\w){_MIXED}(?: {_MIXED})+")
 _COUNTRY_OF_IBAN = re.compile(r"(?<!\w)[a-z]{2}\Z")
 _AMOUNT = re.compile(
     r"[0-9](?<![\w.,][0-9])(?<![0-9] [0-9])"
@@ -81,6 +84,10 @@ def codes_in(text: str) -> Iterator[tuple[int, str]]:
         country = _COUNTRY_OF_IBAN.search(text, start - 2, start) if start > 1 else None
         if MIN_NUMBER <= len(digits) <= MAX_NUMBER:
             yield start, (country[0] if country else "") + digits
+    for found in _GROUPS.finditer(text):
+        code = _joined(found[0])
+        if len(code) <= MAX_NUMBER:
+            yield found.start(), code
     for found in _AMOUNT.finditer(text):
         whole, _, fraction = _plain(found[0]).partition(".")
         fraction = fraction.rstrip("0")

@@ -107,16 +107,39 @@ async def test_an_older_program_writes_words_until_they_are_rewritten(dsn: str) 
         assert await found(postgres, "drove") == ["plain"]
 
 
-async def test_only_texts_with_changed_function_words_are_rewritten(empty_dsn: str) -> None:
+FUNCTION_WORDS = {
+    "name": "My cousin Will sails.",
+    "abbreviation": "I work in the IT department.",
+    "question": "¿Quién es Ana?",
+    "verb": "I will sail to Goa.",
+    "plain": "We sailed to Goa.",
+}
+GROUPS = {
+    "groups": "We moved to SW1A 2AA.",
+    "lines": "The key is x9z\n33k.",
+    "joined": "We moved to SW1A2AA.",
+    "number": "Bus 12 leaves at 7.",
+}
+
+
+@pytest.mark.parametrize(
+    ("within", "texts", "changed", "asked", "expected"),
+    [
+        ("quién", FUNCTION_WORDS, {"name", "abbreviation", "question"}, "Is it Will?", ["name"]),
+        ("SW1A", GROUPS, {"groups", "lines"}, "x9z33k", ["lines"]),
+    ],
+    ids=["function words", "groups of a code"],
+)
+async def test_only_texts_with_changed_words_are_rewritten(
+    empty_dsn: str,
+    within: str,
+    texts: dict[str, str],
+    changed: set[str],
+    asked: str,
+    expected: list[str],
+) -> None:
     await migrate(empty_dsn)
-    script = next(script for script in SCRIPTS if "quién" in script)
-    texts = {
-        "name": "My cousin Will sails.",
-        "abbreviation": "I work in the IT department.",
-        "question": "¿Quién es Ana?",
-        "verb": "I will sail to Goa.",
-        "plain": "We sailed to Goa.",
-    }
+    script = next(script for script in SCRIPTS if within in script)
     async with Postgres(empty_dsn) as postgres:
         await postgres.store.write(batch_of(*(segment(name, texts[name]) for name in texts)))
         async with postgres.database.work() as connection:
@@ -125,15 +148,10 @@ async def test_only_texts_with_changed_function_words_are_rewritten(empty_dsn: s
             cursor = await connection.execute(
                 "SELECT id FROM segment JOIN outdated_words USING (key)"
             )
-            assert {name for (name,) in await cursor.fetchall()} == {
-                "name",
-                "abbreviation",
-                "question",
-            }
+            assert {name for (name,) in await cursor.fetchall()} == changed
             await connection.execute("UPDATE segment SET tsv = '', dl = 0")
         await rewrite_outdated_words(empty_dsn)
-        assert await found(postgres, "Where is Will?") == ["name"]
-        assert await found(postgres, "sail") == ["name"]
+        assert await found(postgres, asked) == expected
 
 
 _OLDER_WRITE = """
