@@ -184,6 +184,8 @@ class CuvsLibrary:
         ListsError: cuVS is not installed.
     """
 
+    holds_searches = True  # each call has the interpreter's lock
+
     def __init__(self, device: torch.device) -> None:
         try:
             import rmm

@@ -58,6 +58,8 @@ class HostLists:
 class HostLibrary:
     """A `ListsLibrary` of `HostLists`."""
 
+    holds_searches = False
+
     def __init__(self, library: ListsLibrary, device: str) -> None:
         self._library = library
         self._device = device

@@ -68,6 +68,7 @@ class WatchedLibrary:
 
     Attributes:
         made: The trained lists, which this keeps in memory.
+        holds_searches: Whether it says that no search runs while rows are added.
         ignores_masks: Whether searches return rows that their mask excludes.
         on_train: Called before lists are trained; may raise.
         on_extend: Called before rows are added; may raise.
@@ -80,6 +81,7 @@ class WatchedLibrary:
         self._library = library or CpuLibrary()
         self.max_probes = max_probes
         self.made: list[WatchedLists] = []
+        self.holds_searches = False
         self.ignores_masks = False
         self.on_train: Callable[[], None] = lambda: None
         self.on_extend: Callable[[], None] = lambda: None

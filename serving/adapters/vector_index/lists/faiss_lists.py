@@ -127,6 +127,8 @@ class FaissLists:
 class FaissLibrary:
     """A `ListsLibrary` of `FaissLists`."""
 
+    holds_searches = False
+
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
 

@@ -99,6 +99,9 @@ class InvertedLists(Protocol):
 class ListsLibrary(Protocol):
     """Trains inverted lists on one device."""
 
+    holds_searches: bool
+    """Whether no search runs in this process while rows are added."""
+
     def train(self, sample: Array, n_lists: int) -> InvertedLists:
         """Trains centroids and returns empty lists.
 

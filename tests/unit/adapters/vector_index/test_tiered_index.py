@@ -6,12 +6,13 @@ import gc
 import weakref
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex
+from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex, rebuild
 from serving.adapters.vector_index.lists.inverted_lists import OutOfMemoryError
 from serving.adapters.vector_index.rebuild import RebuildProgress
 from serving.domain.items.records import ItemKind, TenantName, segment_id
@@ -390,6 +391,46 @@ def test_a_rebuild_reports_its_progress() -> None:
     assert seen == ["training 0 %", "filling 0 %"]
     assert tiered.tier.rebuilding == ""
     assert str(RebuildProgress("filling", 0.5)) == "filling 50 %"
+
+
+class FakeDevice:
+    """A clock that goes on only while rows are added, and while the rebuild sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.held: list[tuple[float, float]] = []
+
+    def add_rows(self) -> None:
+        since, self.now_s = self.now_s, self.now_s + 0.02
+        self.held.append((since, self.now_s))
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def waits_ms(self) -> list[float]:
+        """What searches wait that arrive each millisecond."""
+        arrivals = np.arange(0.0, self.now_s, 0.001)
+        ends = [next((end for since, end in self.held if since <= at < end), at) for at in arrivals]
+        return [1e3 * wait for wait in (np.array(ends) - arrivals).tolist()]
+
+
+@pytest.mark.parametrize(("holds", "most_ms"), [(True, 0.0), (False, 20.0)])
+def test_one_search_in_a_hundred_waits_for_rows_that_hold_all(
+    monkeypatch: pytest.MonkeyPatch, holds: bool, most_ms: float
+) -> None:
+    device = FakeDevice()
+    clock = SimpleNamespace(sleep=device.sleep, perf_counter=lambda: device.now_s)
+    monkeypatch.setattr(rebuild, "time", clock)
+    monkeypatch.setattr(rebuild, "FILLED_AT_ONCE", 8)
+    tiered = Tiered()
+    tiered.library.holds_searches = holds
+    tiered.library.on_extend = device.add_rows
+    tiered.put(range(80))
+
+    tiered.engine.maintain()
+
+    assert len(device.held) == 10
+    assert np.percentile(device.waits_ms(), 99) == pytest.approx(most_ms, abs=1)
 
 
 # ---------------------------------------------------------------- memory
