@@ -64,6 +64,9 @@ class Split:
         return Deadline.after(self.seconds(deadline), deadline.clock)
 
 
+MIN_ANSWER_S = 0.002
+"""No answer takes less. A query with less left is late and not refused: to retry would not help."""
+
 RESPONSE = Split(share=0.1)
 """Sending the response, of what remains of the gRPC call."""
 

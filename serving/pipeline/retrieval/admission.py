@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from serving.domain.budget import Deadline
+from serving.domain.budget import MIN_ANSWER_S, Deadline
 from serving.domain.errors import BudgetExhaustedError, OverloadedError, TooSlowError
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import Profile
@@ -39,9 +39,6 @@ IDLE_TENANT_RESERVE = 0.25
 
 EWMA_DECAY = 0.95
 """The weight of the past in a service time at each sample: about the last twenty count."""
-
-MIN_ANSWER_S = 0.002
-"""No answer takes less. A query with less left is late and not refused: to retry would not help."""
 
 INITIAL_SERVICE_TIMES_S = (0.010, 0.0, 0.0)
 """Of a whole query, one without reranking, and one without sheddable legs; 0 is not measured."""

@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from serving.domain.budget import Deadline
+from serving.domain.budget import MIN_ANSWER_S, Deadline
 from serving.domain.errors import (
     AllLegsFailedError,
     BudgetExhaustedError,
@@ -20,7 +20,6 @@ from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, Rerank
 from serving.pipeline.retrieval.admission import (
     IDLE_TENANT_RESERVE,
-    MIN_ANSWER_S,
     MIN_CONCURRENCY,
     MIN_RETRY_S,
     RECENT_TENANT_S,
