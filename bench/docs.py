@@ -27,6 +27,7 @@ from bench.reports.report import (
     value,
     writing_table,
 )
+from bench.scale import growth_table
 from bench.speed.cpu.figures import cpu_table
 from bench.speed.faults.figures import faults_table
 from bench.speed.ghz import ghz_table
@@ -178,6 +179,7 @@ TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "faults": faults_table,
     "fuzz": fuzz_table,
     "ghz": ghz_table,
+    "growth": growth_table,
     "gpu-index": gpu_index_table,
     "gpu-networks": gpu_networks_table,
     "index": index_table,
