@@ -29,14 +29,13 @@ from serving.config.settings import (
 )
 from serving.desk.console import Console
 from serving.desk.interruption import Interruption
-from serving.desk.leftovers import clear_dead_desks, in_use
+from serving.desk.leftovers import clear_dead_desks, new_temp_dir
 from serving.desk.ray_environment import (
     TEMPORARY_FILES,
     DeskAddresses,
     DeskEndedError,
     DeskStartError,
     desk_environment,
-    new_temp_dir,
 )
 
 if TYPE_CHECKING:
@@ -264,7 +263,7 @@ def _desk(settings: Settings, interruption: Interruption) -> Iterator[Desk]:
     try:
         report = Console(sys.stderr, NAME)
         clear_dead_desks(report)
-        with new_temp_dir() as temp_dir, in_use(temp_dir.parent):
+        with new_temp_dir() as temp_dir:
             variables = desk_environment(temp_dir)
             set_process_environment(variables, replaced={TEMPORARY_FILES})
             # Imported here, because Ray reads its environment at import.

@@ -1,4 +1,4 @@
-"""What a desk that was killed leaves: processes of Ray, and its temporary folder."""
+"""The temporary folder of a desk, and what one that was killed leaves: it, and processes of Ray."""
 
 from __future__ import annotations
 
@@ -12,12 +12,40 @@ from pathlib import Path
 
 import psutil
 
-from serving.desk.ray_environment import RAY_FOLDER, TEMP_DIR_PREFIX, TEMPORARY_FILES
+from serving.desk.ray_environment import (
+    LONGEST_TEMP_DIR,
+    RAY_FOLDER,
+    TEMP_DIR_PREFIX,
+    TEMPORARY_FILES,
+)
 
 LOCK = "lock"
 """A file in the folder of a desk, which the kernel unlocks when the desk has ended."""
 GONE_TIMEOUT_S = 5.0
+REMOVALS = 3
+"""How often a folder is removed in which a process still writes."""
 TITLE_OF_RAY = "ray::"
+
+
+@contextlib.contextmanager
+def new_temp_dir() -> Iterator[Path]:
+    """Creates a temporary folder with a short path, in the default location or in /tmp.
+
+    Ray makes its folder writable for every account, so it is inside one that only the owner can
+    enter. The next start removes what cannot be removed at the end.
+    """
+    usual = tempfile.gettempdir()
+    random_part = 8
+    longest = LONGEST_TEMP_DIR - len(f"/{TEMP_DIR_PREFIX}/{RAY_FOLDER}") - random_part
+    parent = usual if len(os.fsencode(usual)) <= longest else "/tmp"
+    private = Path(tempfile.mkdtemp(prefix=TEMP_DIR_PREFIX, dir=parent))
+    try:
+        with in_use(private):
+            folder = private / RAY_FOLDER
+            folder.mkdir()
+            yield folder
+    finally:
+        _remove(private)
 
 
 @contextlib.contextmanager
@@ -46,7 +74,18 @@ def clear_dead_desks(report: Callable[[str], None]) -> None:
                 left = left_by_ray(folder / RAY_FOLDER)
                 report(f"a desk was killed: removing {folder}, and {len(left)} of its processes")
                 kill_all(left)
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Removes the folder of a desk that has ended, its lock last: without one it would stay."""
+    of_ray = folder / RAY_FOLDER
+    for _ in range(REMOVALS):
+        shutil.rmtree(of_ray, ignore_errors=True)
+        if not of_ray.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        kill_all(left_by_ray(of_ray))
 
 
 @contextlib.contextmanager

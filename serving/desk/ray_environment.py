@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import random
 import secrets
 import socket
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -110,26 +107,6 @@ class DeskAddresses:
     dashboard: str
     metrics: str
     token_file: Path
-
-
-@contextlib.contextmanager
-def new_temp_dir() -> Iterator[Path]:
-    """Creates a temporary folder with a short path, in the default location or in /tmp.
-
-    Ray makes its folder writable for every account, so it is inside one that only the owner can
-    enter. Errors during its removal are ignored: processes of Ray may still write to it.
-    """
-    usual = tempfile.gettempdir()
-    random_part = 8
-    longest = LONGEST_TEMP_DIR - len(f"/{TEMP_DIR_PREFIX}/{RAY_FOLDER}") - random_part
-    with tempfile.TemporaryDirectory(
-        prefix=TEMP_DIR_PREFIX,
-        dir=usual if len(os.fsencode(usual)) <= longest else "/tmp",
-        ignore_cleanup_errors=True,
-    ) as private:
-        folder = Path(private) / RAY_FOLDER
-        folder.mkdir()
-        yield folder
 
 
 def desk_environment(temp_dir: Path) -> dict[str, str]:

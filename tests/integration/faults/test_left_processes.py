@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from serving.desk import leftovers
-from serving.desk.leftovers import clear_dead_desks, end_all, left_by_ray
+from serving.desk.leftovers import clear_dead_desks, end_all, left_by_ray, new_temp_dir
 from serving.desk.ray_environment import RAY_FOLDER, TEMP_DIR_PREFIX
 from tests.support.processes import is_alive
 from tests.support.waiting import until
@@ -127,3 +128,23 @@ def test_folder_of_a_killed_desk_is_cleared(desk: subprocess.Popen[str], tmp_pat
         assert [str(folder) in line for line in said] == [True]
         assert not folder.exists()
         assert not any(map(is_alive, found))
+
+
+def test_next_start_clears_a_folder_still_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rmtree = shutil.rmtree
+
+    def remove(folder: Path, **_: bool) -> None:
+        """As if a process wrote again whenever all has been removed."""
+        rmtree(folder)
+        folder.mkdir()
+
+    with monkeypatch.context() as written, new_temp_dir() as folder:
+        written.setattr(shutil, "rmtree", remove)
+    assert folder.exists()
+
+    clear_dead_desks(lambda _: None)
+
+    assert [*tmp_path.iterdir()] == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from serving.config.settings import ServeSettings, set_process_environment
+from serving.desk.leftovers import new_temp_dir
 from serving.desk.ray_environment import (
     CLUSTER_PORTS,
     LONGEST_TEMP_DIR,
@@ -20,7 +21,6 @@ from serving.desk.ray_environment import (
     choose_ports,
     desk_environment,
     free_ports,
-    new_temp_dir,
 )
 
 
