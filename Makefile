@@ -175,6 +175,10 @@ bench-gpu: $(VENV)/.dev ## Measure models and index on a GPU within MINUTES=30; 
 	  timeout $(or $(MINUTES),30)m $(BIN)/python -m $$module $(if $(DRY),--device cpu --tiny) || exit 1; \
 	done
 
+.PHONY: gpu-e2e
+gpu-e2e: $(VENV)/.dev ## Measure the service with its models on a GPU within MINUTES=4; DRY=1 runs it on the CPU
+	@timeout $(or $(MINUTES),4)m $(BIN)/python -m bench.gpu.end_to_end $(if $(DRY),--device cpu --tiny --seconds 1)
+
 .PHONY: quality
 quality: $(VENV)/.dev ## Measure the quality of answers; DATA="DIR DIR" names sets (default: the shipped slices)
 	@$(BIN)/python -m bench.quality $(DATA)

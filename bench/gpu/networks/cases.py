@@ -85,15 +85,15 @@ CASES = (
     _embedder("Qwen3-Embedding-8B", PUBLISHED["8B"], *QUESTIONS),
 )
 
-_TINY_BERT = BertShape(
+TINY_BERT = BertShape(
     layers=2, hidden=64, feed_forward=128, heads=4, vocabulary=300, positions=WINDOW + 2
 )
 _FEW = (Batch(1, QUESTION), Batch(4, QUESTION), Batch(4, QUESTION, ragged=True))
 
 TINY_CASES = (
     _embedder("tiny Qwen3 embedder", TINY_QWEN3, *_FEW),
-    _reranker("tiny BERT reranker", _TINY_BERT, *_FEW),
-    _reranker("tiny XLM-R reranker", replace(_TINY_BERT, is_roberta=True), *_FEW),
+    _reranker("tiny BERT reranker", TINY_BERT, *_FEW),
+    _reranker("tiny XLM-R reranker", replace(TINY_BERT, is_roberta=True), *_FEW),
     _reranker("tiny Qwen3 reranker", TINY_QWEN3, *_FEW),
 )
 """The same ways through networks of no size, which prove the script on a CPU."""

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from transformers import AutoModelForSequenceClassification
 
+from bench.gpu import end_to_end
 from bench.gpu.__main__ import main
+from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
 from bench.gpu.networks.cases import TINY_CASES, Case
 from bench.gpu.networks.contenders import random_windows
 from bench.harness.results import read_records
+from serving.adapters.encoder.checkpoint import open_checkpoint
+from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
 
 CPU = torch.device("cpu")
 
@@ -37,3 +42,28 @@ def test_dry_run_measures_every_network(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     results = read_records(tmp_path)
     assert len(results) == sum(2 * len(case.batches) for case in TINY_CASES)
+
+
+def test_random_checkpoints_are_read_as_published_ones(tmp_path: Path) -> None:
+    texts = ["We sailed to Goa.", "Is the balcony painted?"]
+    save_qwen3_embedder(tmp_path / "embedder", texts, tiny=True)
+    save_bert_reranker(tmp_path / "reranker", texts, tiny=True)
+
+    checkpoint = open_checkpoint(str(tmp_path / "embedder"))
+    assert checkpoint.model.dimension == 64
+    Qwen3Encoder(checkpoint)
+    reranker = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reranker")
+    assert reranker.config.num_labels == 1
+
+
+@pytest.mark.release
+def test_dry_run_measures_the_service(tmp_path: Path) -> None:
+    options = ["--device", "cpu", "--tiny", "--seconds", "0.2", "--out", str(tmp_path)]
+
+    done = CliRunner().invoke(end_to_end.main, options)
+
+    assert done.exit_code == 0, done.output
+    [folder] = tmp_path.iterdir()
+    loads = [each for each in read_records(folder) if each["scenario"] == "load"]
+    assert len(loads) == 10
+    assert all(each["throughput_per_s"] for each in loads)

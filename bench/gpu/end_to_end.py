@@ -1,0 +1,152 @@
+"""The command `python -m bench.gpu.end_to_end`: the whole service with its models on a GPU.
+
+The models have their published sizes and random weights, so that nothing is downloaded: answers are
+not good, and take as long. Without the jars of Neo4j the graph leg is FAILED.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import cycle, takewhile
+from pathlib import Path
+
+import click
+
+from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
+from bench.harness.collection import Query
+from bench.harness.connections import MAX_CONNECTIONS, Connections, connected
+from bench.harness.load import (
+    Run,
+    closed_loop,
+    leg_faults,
+    open_loop,
+    poisson_arrivals,
+    silent,
+    split,
+)
+from bench.harness.options import HELP, out_option
+from bench.harness.results import Record, Result, select, table
+from bench.harness.sample import multiplied_sample
+from bench.harness.service import fresh_data, started
+from bench.harness.writing import BatchLoader, measure_projection
+from bench.reports.recording import recorded
+from bench.reports.report import Column, counts, head, latency, parameter, table_of, value
+from trivium.values import Retrieval
+
+PROFILES = ("default", "two_stage")
+CALLERS = (1, 16, 64)
+RATES_PER_S = (100, 300)
+TENANTS, TINY_TENANTS = 36, 2
+
+Take = Callable[[Result], None]
+
+
+@click.command(context_settings=HELP)
+@click.option("--device", default="cuda", show_default=True, help="As torch names it.")
+@click.option("--tiny", is_flag=True, help="Networks of no size: proves the script, no speed.")
+@click.option("--seconds", default=8.0, show_default=True, help="Of each load.")
+@out_option
+def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
+    """Measure the service in placement `gpu`, with random weights of published sizes."""
+    collection = multiplied_sample(TINY_TENANTS if tiny else TENANTS)
+    texts = [each.text for its in collection.memories.values() for each in its.segments]
+
+    async def run(folder: Path, take: Take) -> None:
+        async with started(folder, environment(folder, device)) as target:
+            take(Result(scenario="healthy", n=1, measured={"seconds": target.healthy_after_s}))
+            async with connected(target.address, MAX_CONNECTIONS) as connections:
+                loader, since = BatchLoader(connections, lambda _: None), time.perf_counter()
+                for result in await loader.load(collection):
+                    take(result)
+                take(await measure_projection(connections, collection, loader.tokens, since))
+                for profile in PROFILES:
+                    await measure(connections, collection.queries, profile, seconds, take)
+
+    with recorded("gpu-service", collection, out, summary) as take, fresh_data() as folder:
+        save_qwen3_embedder(folder / "embedder", texts, tiny=tiny)
+        save_bert_reranker(folder / "reranker", texts, tiny=tiny)
+        asyncio.run(run(folder, take))
+
+
+def environment(folder: Path, device: str) -> Mapping[str, str]:
+    """The settings of the service: the models of a folder, all on one device."""
+    settings = {
+        "SERVE__PLACEMENT": "gpu",
+        "EMBEDDER__MODEL": str(folder / "embedder"),
+        "EMBEDDER__DEVICE": device,
+        "RERANKER__MODEL": str(folder / "reranker"),
+        "RERANKER__DEVICE": device,
+        "INDEX__DEVICE": device,
+    }
+    if device != "cpu":
+        settings |= {"SERVE__GPUS__EMBEDDER": "0.5", "SERVE__GPUS__RERANKER": "0.2"}
+    return {f"TRIVIUM_{name}": given for name, given in settings.items()}
+
+
+async def measure(
+    connections: Connections, queries: Sequence[Query], profile: str, seconds: float, take: Take
+) -> None:
+    """Loads the service with one profile, by callers who wait and by arrivals."""
+    ask = partial(connections.ask, profile=profile, timeout=1.0)
+    await closed_loop(ask, lasting(queries, seconds / 4), CALLERS[-1], silent)
+    for callers in CALLERS:
+        run = await closed_loop(ask, lasting(queries, seconds), callers, silent)
+        take(result(profile, f"{callers} callers", run))
+    for rate in RATES_PER_S:
+        arrivals = poisson_arrivals(rate, int(rate * seconds))
+        run = await open_loop(ask, cycle(queries), arrivals, silent)
+        take(result(profile, f"{rate}/s", run))
+
+
+def lasting(queries: Iterable[Query], seconds: float) -> Iterator[Query]:
+    """The questions, again and again for a time."""
+    end = time.perf_counter() + seconds
+    return takewhile(lambda _: time.perf_counter() < end, cycle(queries))
+
+
+def result(profile: str, load: str, run: Run[Retrieval]) -> Result:
+    """A load: its latency, faults of its legs, and how its answers were reranked."""
+    answers = [answer for _, answer in run.answered]
+    stages = [answer.rerank.stage.value for answer in answers if answer.rerank]
+    return Result(
+        scenario="load",
+        parameters={"profile": profile, "load": load},
+        n=len(run.calls),
+        throughput_per_s=run.throughput_per_s,
+        latency=run.latency,
+        errors=run.errors,
+        measured={
+            "split": split(run),
+            "leg_faults": leg_faults(answers),
+            "reranked": {stage: stages.count(stage) for stage in dict.fromkeys(stages)},
+        },
+    )
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The results as Markdown: times of the start and of writing, then a line for each load."""
+    columns: dict[str, Column] = {
+        "profile": parameter("profile"),
+        "load": parameter("load"),
+        **latency("p50", "p95", "p99"),
+        "a second": value("throughput_per_s"),
+        "reranked": lambda load: counts(table(load, "measured", "reranked")),
+        "faults": lambda load: counts(table(load, "measured", "leg_faults")),
+        "errors": lambda load: counts(table(load, "errors")),
+    }
+    took = {
+        "scenario": lambda each: str(each["scenario"]),
+        "seconds": value("measured", "seconds"),
+        "a second": value("throughput_per_s"),
+    }
+    others = [each for each in records if each["scenario"] != "load"]
+    return "\n\n".join(
+        (head(records[0]), table_of(others, took), table_of(select(records, "load"), columns))
+    )
+
+
+if __name__ == "__main__":
+    main()
