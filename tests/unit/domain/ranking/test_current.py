@@ -27,6 +27,22 @@ def test_newer_statement_takes_the_place_of_the_older() -> None:
     assert (arranged.order, arranged.outdated_by) == ([1, 0], {0: 1})
 
 
+@pytest.mark.parametrize(
+    "newer",
+    [
+        "The van was 420 in the end.",
+        "Scratch that, it is 420 for the van.",
+        "On second thought the van is 420.",
+        "As of Monday the van is 420.",
+        "The van has been bumped up to 420.",
+    ],
+)
+def test_words_of_change_need_less_of_the_score(newer: str) -> None:
+    found = said(("The van is 380 euros.", 1.0), (newer, 0.3))
+
+    assert current_first("How much is the van?", found).order == [1, 0]
+
+
 def test_newest_of_several_statements_comes_first() -> None:
     newest = "The dentist called again, make it Friday at ten."
 
