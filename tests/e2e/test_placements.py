@@ -198,6 +198,11 @@ class Changed:
     @classmethod
     def under(cls, service: Service) -> Self:
         memory = service.client(tenant="tiny")
+        # Up means ready: the index may still be filled, which is no failure.
+        [dense] = [
+            each for each in memory.retrieve(QUESTIONS[0]).leg_reports if each.leg == "dense"
+        ]
+        assert dense.state is not LegState.FAILED, dense
         until(lambda: memory.stats().index.ready)
         return cls(
             answers={question: reranked(memory, question) for question in QUESTIONS},
