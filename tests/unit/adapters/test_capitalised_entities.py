@@ -60,6 +60,7 @@ def test_unusual_word_at_the_start_is_a_name(text: str, names: list[str]) -> Non
         "Sailing was fun. Cooking too! Then? Nothing.",
         "I am here, and I'm fine; Thanks!",
         "see you on Monday in March or next Summer",
+        "open on Saturdays and never on Mondays",
         "Will you come? May I?",
         "I AM SO HAPPY ABOUT THIS",
         "“Nice” (Really) nice",
