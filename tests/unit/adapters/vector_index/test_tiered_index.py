@@ -415,7 +415,7 @@ class FakeDevice:
 
 
 @pytest.mark.parametrize(("holds", "most_ms"), [(True, 0.0), (False, 20.0)])
-def test_one_search_in_a_hundred_waits_for_rows_that_hold_all(
+def test_rebuild_rests_after_steps_that_hold_searches(
     monkeypatch: pytest.MonkeyPatch, holds: bool, most_ms: float
 ) -> None:
     device = FakeDevice()
