@@ -208,8 +208,9 @@ def doctor() -> None:
 
     settings = _settings()
     findings = examine(settings)
+    width = max(len(finding.part) for finding in findings)
     for finding in findings:
-        click.echo(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.part:<12} {finding.text}")
+        click.echo(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.part:<{width}} {finding.text}")
     sys.exit(0 if all(finding.ok for finding in findings) else EXIT_FAILED)
 
 

@@ -92,12 +92,15 @@ def _running_neo4j(root: Path) -> CheckResult | None:
 
 
 def _ports(settings: Settings) -> Iterator[CheckResult]:
+    """Whether a start finds its ports free, or they are in use because the desk runs."""
+    runs = running_address(settings.data_dir / "neo4j") is not None
     for name in PORTS:
         port = getattr(settings.serve, name)
         try:
             require_free(port, f"TRIVIUM_SERVE__{name.upper()}")
         except DeskStartError as error:
-            yield CheckResult(name, False, str(error))
+            text = f"{port} in use, as a desk runs on {settings.data_dir}" if runs else str(error)
+            yield CheckResult(name, runs, text)
         else:
             yield CheckResult(name, True, f"{port} free")
 

@@ -6,6 +6,7 @@ import { launched } from "./page.mjs";
 
 const [address = "http://localhost:8265", tokenFile = newestToken(), folder = "../../docs/dashboard"] = process.argv.slice(2);
 const QUALITY = 70;
+const [WIDTH, HEIGHT] = [1280, 500];
 const WAIT_MS = 60_000;
 
 /** The token of the desk that started last. */
@@ -16,7 +17,7 @@ function newestToken() {
 }
 
 const browser = await launched();
-const context = await browser.newContext({ viewport: { width: 1280, height: 500 }, timezoneId: "UTC" });
+const context = await browser.newContext({ timezoneId: "UTC" });
 context.setDefaultTimeout(WAIT_MS);
 await context.addCookies([{ name: "ray-authentication-token", value: readFileSync(tokenFile, "utf-8").trim(), url: address }]);
 const page = await context.newPage();
@@ -24,7 +25,8 @@ const session = await context.newCDPSession(page);
 mkdirSync(folder, { recursive: true });
 
 /** Photographs a page around a text, as soon as the text is there. */
-async function photograph(name, path, text) {
+async function photograph(name, path, text, height = HEIGHT) {
+  await page.setViewportSize({ width: WIDTH, height });
   await page.goto(`${address}/#/${path}`);
   const shown = page.getByText(text).first();
   await shown.waitFor();
@@ -33,7 +35,7 @@ async function photograph(name, path, text) {
   writeFileSync(`${folder}/${name}.webp`, Buffer.from(data, "base64"));
 }
 
-await photograph("serve", "serve", "Fusion");
+await photograph("serve", "serve", "RUNNING", 590); // without the logs below, which a second desk does not have
 await photograph("deployment", "serve/applications/trivium/Fusion", "RUNNING");
 await photograph("cluster", "cluster", "ServeReplica");
 await browser.close();

@@ -47,7 +47,9 @@ async def converse(address: str, tenant: str, user: str) -> None:
     """Runs the conversation until the input ends."""
     async with AsyncClient(address, tenant=tenant) as client:
         memory = TriviumMemory(client, session=f"session-{uuid.uuid4()}", user=user)
-        session: AgentSession[None] = AgentSession(llm=Model(), vad=None)
+        session: AgentSession[None] = AgentSession(
+            llm=Model(), vad=None, turn_handling={"turn_detection": None}
+        )
         memory.attach(session)
         await session.start(TriviumAgent(memory=memory, instructions="You are warm and brief."))
         while line := (await asyncio.to_thread(sys.stdin.readline)).strip():

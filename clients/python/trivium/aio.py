@@ -237,7 +237,7 @@ class AsyncClient:
         try:
             return await self.briefing(query, timeout=timeout, **options)
         except TriviumError as error:
-            logger.warning("starting without memory", extra={"reason": str(error)})
+            logger.warning("starting without memory: %s", error)
             return ""
 
     async def retrieve_stream(

@@ -238,7 +238,7 @@ class Client:
         try:
             return self.briefing(query, timeout=timeout, **options)
         except TriviumError as error:
-            logger.warning("starting without memory", extra={"reason": str(error)})
+            logger.warning("starting without memory: %s", error)
             return ""
 
     def retrieve_stream(

@@ -238,11 +238,11 @@ class Recall:
         try:
             parts = await self._client.warm(profile=self._options.get("profile", ""))
         except TriviumError as error:
-            logger.warning("not warm", extra={"reason": str(error)})
+            logger.warning("not warm: %s", error)
         else:
             for part in parts:
                 if not part.warm:
-                    logger.info("not warm", extra={"part": part.part, "reason": part.reason})
+                    logger.info("not warm: %s: %s", part.part, part.reason)
 
     def heard(self, partial: str) -> None:
         """Takes an interim transcript: what was said so far of the current turn.
@@ -363,7 +363,7 @@ class Recall:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("a stream failed", extra={"reason": str(error)})
+            logger.warning("a stream failed: %s", error)
 
     def _end(self, retrieval: Retrieval) -> TurnEnd:
         if not retrieval.hits:
@@ -506,7 +506,7 @@ class _Writer:
             self._writing.cancel()
             await asyncio.wait(unfinished)
             self._counts.write_failures += 1 + self._waiting.qsize()
-            logger.warning("turns are not stored", extra={"reason": "the time to close ran out"})
+            logger.warning("turns are not stored: the time to close ran out")
 
     async def _write(self) -> None:
         while not self._waiting.empty():
@@ -535,4 +535,4 @@ class _Writer:
 
     def _fail(self, reason: str) -> None:
         self._counts.write_failures += 1
-        logger.warning("a turn is not stored", extra={"reason": reason})
+        logger.warning("a turn is not stored: %s", reason)

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import http from "node:http";
 import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
@@ -10,6 +11,8 @@ import { promisify } from "node:util";
 
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { generateText, stepCountIs } from "ai";
+import { MockLanguageModelV3 } from "ai/test";
 
 import { NOTHING, recallTool, UNAVAILABLE } from "../src/ai.js";
 import type { IngestRequest } from "../src/gen/trivium/v1/ingest_service_pb.js";
@@ -143,8 +146,7 @@ test("times are dates, also within filters", async () => {
 test("the tool tells a bad question from a service that is down", async () => {
   const memory = client();
   const recall = recallTool(memory, { limit: 3 });
-  const call = (question: string) =>
-    recall.execute!({ question }, { toolCallId: "1", messages: [] }) as Promise<string>;
+  const call = (question: string) => recall.execute({ question });
   assert.equal(await call("Who sails?"), "<memory>Who sails?</memory>");
   assert.equal(asked[0]!.limit, 3);
   answer = async () => "";
@@ -157,6 +159,51 @@ test("the tool tells a bad question from a service that is down", async () => {
     throw new ConnectError("down", Code.Unavailable);
   };
   assert.equal(await call("x"), UNAVAILABLE);
+});
+
+const USAGE = {
+  inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+  outputTokens: { total: 1, text: 1, reasoning: 0 },
+};
+
+test("the AI SDK calls the tool, and gives the model its schema and its block", async () => {
+  const input = JSON.stringify({ question: "Who sails?" });
+  const model = new MockLanguageModelV3({
+    doGenerate: [
+      {
+        content: [{ type: "tool-call", toolCallId: "1", toolName: "recall", input }],
+        finishReason: { unified: "tool-calls", raw: undefined },
+        usage: USAGE,
+        warnings: [],
+      },
+      {
+        content: [{ type: "text", text: "Mara." }],
+        finishReason: { unified: "stop", raw: undefined },
+        usage: USAGE,
+        warnings: [],
+      },
+    ],
+  });
+  const tools = { recall: recallTool(client()) };
+  const { text } = await generateText({ model, tools, stopWhen: stepCountIs(2), prompt: "Who?" });
+
+  assert.equal(text, "Mara.");
+  const [first, second] = model.doGenerateCalls;
+  assert.match(JSON.stringify(first!.tools), /"required":\["question"\]/);
+  assert.match(JSON.stringify(second!.prompt), /<memory>Who sails\?<\/memory>/);
+});
+
+test("the tool is typed without a version of the AI SDK", async () => {
+  for (const file of ["ai.js", "ai.d.ts"]) {
+    const built = await readFile(new URL(`../src/${file}`, import.meta.url), "utf-8");
+    assert.doesNotMatch(built, /["']ai["']/);
+  }
+});
+
+test("the tool refuses what is no question", () => {
+  const { validate } = recallTool(client()).inputSchema["~standard"];
+  for (const value of [null, {}, { question: 7 }]) assert.ok("issues" in validate(value));
+  assert.deepEqual(validate({ question: "Who?" }), { value: { question: "Who?" } });
 });
 
 const IN_A_BROWSER = `

@@ -311,5 +311,6 @@ async def test_the_example_runs(fake_service: RecallingService) -> None:
     )
 
     assert done.returncode == 0, done.stderr
+    assert done.stderr == b""  # nothing that a reader of the example would have to understand
     assert f"developer: {WEDDING}" in done.stdout.decode()
     assert len(fake_service.written()) == 4

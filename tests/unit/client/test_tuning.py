@@ -230,9 +230,12 @@ def test_without_the_service_a_bot_starts_without_memory(
     assert client.load_context() == ""
 
 
-async def test_bot_starts_without_memory_if_nothing_listens() -> None:
+async def test_bot_starts_without_memory_if_nothing_listens(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with AsyncClient("127.0.0.1:1", tenant="acme") as nobody:
         assert await nobody.load_context() == ""
+    assert "starting without memory: " in caplog.text
 
 
 # ---------------------------------------------------------------- the command line

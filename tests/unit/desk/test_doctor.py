@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,26 @@ def test_a_precision_that_the_model_does_not_have_is_found(tiny_qwen3: EncoderCh
     finding = of_model(model=str(tiny_qwen3.folder), precision="int8")
     assert not finding.ok
     assert finding.text == "precision int8 is for an ONNX graph, and this model is run by qwen3"
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_port_in_use_is_a_fault_unless_the_desk_runs(
+    runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "bolt://127.0.0.1:1" if runs else None
+    monkeypatch.setattr("serving.desk.doctor.running_address", lambda _: address)
+    monkeypatch.setattr("serving.desk.doctor.error_of_transaction", lambda _: None)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        settings = load_settings({"data_dir": tmp_path, "serve": {"grpc_port": port}})
+        [finding] = [each for each in examine(settings, Gpus()) if each.part == "grpc_port"]
+
+    assert finding.ok == runs
+    shown = f"as a desk runs on {tmp_path}" if runs else "stop the process"
+    assert f"{port} " in finding.text
+    assert shown in finding.text
 
 
 H200 = Gpus(driver=True, torch="2.15.0+cu132", devices=("NVIDIA H200",))

@@ -15,7 +15,8 @@ from tests.support import settings_page
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
     str(page.relative_to(ROOT))
-    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"))
+    for pattern in ("*.md", "docs/**/*.md", "bench/*.md", "clients/*/README.md")
+    for page in ROOT.glob(pattern)
 )
 FOLDERS = "bench|clients|deploy|docs|protos|requirements|serving|tests"
 PATH = re.compile(rf"`(?P<path>(?:{FOLDERS})/[\w./*-]*)(?:::(?P<test>\w+))?`")

@@ -129,7 +129,7 @@ def test_missing_block_has_a_reason(memory: FakeMemory, outcome: str, counts: Co
     assert conversed(memory, talk) == counts
 
 
-def test_unavailable_service_fails_turns_without_raising() -> None:
+def test_unavailable_service_fails_turns_without_raising(caplog: pytest.LogCaptureFixture) -> None:
     memory = FakeMemory(opening=deque([unavailable()] * 9))
 
     async def talk(recall: Recall) -> None:
@@ -141,6 +141,7 @@ def test_unavailable_service_fails_turns_without_raising() -> None:
         assert await recall.turn("when is it") == ""
 
     assert conversed(memory, talk) == Counts(failed=1, sent=2)
+    assert f"a stream failed: {unavailable()}" in caplog.text
 
 
 def test_a_stream_that_broke_is_opened_again_for_the_turn() -> None:
