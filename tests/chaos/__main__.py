@@ -1,7 +1,8 @@
 """`python -m tests.chaos --rounds 100`: faults in a desk under load (`make chaos`).
 
 Prints what happens and what was found, and writes both below `bench/results`. Ends with 1 if an
-acknowledged write was lost, or anything else is wrong (`tests/chaos/checker.py`).
+acknowledged write was lost, or anything else is wrong (`tests/chaos/checker.py`). The data and
+logs of a desk in which something was found, or whose run broke off, are copied there too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+from pathlib import Path
 
 import click
 
@@ -34,23 +36,28 @@ def main(rounds: int, placements: str, seed: int) -> None:
     unknown = set(names) - FAULTS.keys()
     if unknown:
         raise click.BadParameter(f"expected some of {', '.join(FAULTS)}, got {placements}")
-    outcomes = [
-        _run(name, rounds // len(names) + (number < rounds % len(names)), seed)
-        for number, name in enumerate(names)
-    ]
     folder = run_folder("chaos")
-    write_results(folder, outcomes)
-    for outcome in outcomes:
-        click.echo(f"\n{table(outcome)}")
-    click.echo(f"\nresults: {folder}")
+    outcomes = []
+    for number, name in enumerate(names):
+        share = rounds // len(names) + (number < rounds % len(names))
+        outcomes.append(outcome := _run(name, share, seed, folder))
+        write_results(folder, outcome)
+        click.echo(f"\n{table(outcome)}\n")
+    click.echo(f"results: {folder}")
     sys.exit(any(outcome.findings for outcome in outcomes))
 
 
-def _run(placement: str, rounds: int, seed: int) -> Outcome:
+def _run(placement: str, rounds: int, seed: int, folder: Path) -> Outcome:
     click.echo(f"starting the desk, placement {placement}")
     with running_desk(placement) as desk:
         faults = drawn(random.Random(seed), placement, rounds)
-        return asyncio.run(run(desk, faults, placement, seed, click.echo))
+        outcome = None
+        try:
+            outcome = asyncio.run(run(desk, faults, placement, seed, click.echo))
+        finally:
+            if outcome is None or outcome.findings:
+                desk.keep(folder / f"{placement}-desk")
+    return outcome
 
 
 if __name__ == "__main__":

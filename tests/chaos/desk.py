@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,6 +121,17 @@ class Desk:
         for process in filter(is_alive, tree):
             process.kill()
         self._forget_process()
+
+    def keep(self, folder: Path) -> None:
+        """Copies its data and its temporary files, with the logs of Ray, and stops it.
+
+        Sockets, and what goes away meanwhile, are left out.
+        """
+        with contextlib.suppress(shutil.Error):
+            shutil.copytree(self._temporary, folder / "temporary", symlinks=True)
+        self.stop()
+        with contextlib.suppress(shutil.Error):
+            shutil.copytree(self._data_dir, folder / "data", symlinks=True)
 
     def processes(self, role: str) -> list[psutil.Process]:
         """Its processes of a role (`role_of`), or whose name begins so, the oldest first."""

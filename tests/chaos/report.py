@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from bench.harness.results import Result, append_record
@@ -51,22 +50,19 @@ def table(outcome: Outcome) -> str:
     )
 
 
-def write_results(folder: Path, outcomes: Sequence[Outcome]) -> None:
-    """Writes the figures, and every write with its attempts, into a new folder."""
-    folder.mkdir(parents=True)
-    environment = describe()
-    for outcome in outcomes:
-        append_record(folder, result_of(outcome).as_record(environment))
-        with (folder / f"{outcome.placement}-{LOG}").open("w", encoding="utf-8") as log:
-            for write in outcome.writes:
-                ended = write.ended if write.acknowledged else None
-                line = {
-                    "tenant": write.group.tenant,
-                    "group": write.group.name,
-                    "version": write.version,
-                    "started": write.started,
-                    "ended": ended,
-                    "token": write.token,
-                    "attempts": write.attempts,
-                }
-                log.write(json.dumps(line) + "\n")
+def write_results(folder: Path, outcome: Outcome) -> None:
+    """Adds the figures, and every write with its attempts, to the folder of a run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    append_record(folder, result_of(outcome).as_record(describe()))
+    with (folder / f"{outcome.placement}-{LOG}").open("w", encoding="utf-8") as log:
+        for write in outcome.writes:
+            line = {
+                "tenant": write.group.tenant,
+                "group": write.group.name,
+                "version": write.version,
+                "started": write.started,
+                "ended": write.ended if write.acknowledged else None,
+                "token": write.token,
+                "attempts": write.attempts,
+            }
+            log.write(json.dumps(line) + "\n")
