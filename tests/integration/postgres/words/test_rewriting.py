@@ -125,7 +125,7 @@ GROUPS = {
 @pytest.mark.parametrize(
     ("within", "texts", "changed", "asked", "expected"),
     [
-        ("quién", FUNCTION_WORDS, {"name", "abbreviation", "question"}, "Is it Will?", ["name"]),
+        ("quién", FUNCTION_WORDS, {"name", "abbreviation", "question"}, "Where is Will?", ["name"]),
         ("SW1A", GROUPS, {"groups", "lines"}, "x9z33k", ["lines"]),
     ],
     ids=["function words", "groups of a code"],
