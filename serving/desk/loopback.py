@@ -3,10 +3,11 @@
 Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics and stats pages
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
 whoever reaches it can send the calls of the service's port elsewhere. HAProxy answers NOT_FOUND
-while it knows no application, as if it would never know one, and waits for ever for the rest of a
-header; on a cluster, `deploy/haproxy` mends both. Every Ray worker of the desk runs
-`bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test compares the listening ports
-with the list in docs/operating.md, so it fails when a new version of Ray moves these calls.
+while it knows no application, as if it would never know one, and UNKNOWN when the server of a call
+ends, and waits for ever for the rest of a header; on a cluster, `deploy/haproxy` mends these. Every
+Ray worker of the desk runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test
+compares the listening ports with the list in docs/operating.md, so it fails when a new version of
+Ray moves these calls.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _WHOLE_HEADERS = {
         "\n    timeout http-keep-alive 1h\n    http-request reject unless HTTP_2.0\n    mode http\n"
     ),
 }
+_OWN_STATUS = {"    errorfile 50": "    # errorfile 50"}
+"""Ray sends 500 for HAProxy's 502, 503 and 504. To a caller of gRPC that is UNKNOWN, and those are
+UNAVAILABLE."""
+
 _NO_APPLICATION = (
     'hdr grpc-status 5 hdr grpc-message "Application metadata not set. Ping '
     '/ray.serve.RayServeAPIService/ListApplications for available applications."'
@@ -47,13 +52,16 @@ def bind_to_loopback() -> None:
     """Makes the gRPC servers of this process and HAProxy's pages listen on loopback only.
 
     HAProxy's admin socket then belongs to the owner alone. HAProxy answers UNAVAILABLE while there
-    is no application, and closes a connection whose header is not complete within 10 s.
+    is no application or no server, and closes a connection whose header is not complete within
+    10 s.
 
     Raises:
         RuntimeError: This version of Ray is not supported; the desk must not start.
     """
     _bind_grpc_servers()
-    _replace_in_haproxy_template({**_OPEN_TO_OTHERS, **_WHOLE_HEADERS, **starting_answers()})
+    _replace_in_haproxy_template(
+        {**_OPEN_TO_OTHERS, **_WHOLE_HEADERS, **_OWN_STATUS, **starting_answers()}
+    )
 
 
 def starting_answers() -> dict[str, str]:

@@ -28,6 +28,7 @@ config = HAProxyConfig(
     metrics_port=port + 2,
     stats_port=port + 3,
     socket_path=file + ".admin",
+    error_file_path=file + ".500",
 )
 HAProxyApi(config, config_file_path=file)._generate_config_file_internal()
 """

@@ -46,6 +46,14 @@ def test_haproxy_without_application_answers_that_it_starts(on_desk: list[str]) 
     assert not any("return status 404" in line for line in on_desk)
 
 
+def test_haproxy_without_server_keeps_its_own_status(
+    on_desk: list[str],
+) -> None:
+    statuses_replaced_by_500 = [line for line in on_desk if line.startswith("errorfile")]
+
+    assert statuses_replaced_by_500 == []
+
+
 def test_haproxy_of_a_cluster_is_as_on_desk(on_desk: list[str], folder: Path) -> None:
     config = folder / "cluster.cfg"
     write_config(config, PORT, on_desk=False)
