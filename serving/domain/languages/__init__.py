@@ -27,6 +27,7 @@ ENGLISH = _read("english")
 _LANGUAGES = {"english": ENGLISH} | {name: _read(name) for name in _NAMES if name != "english"}
 
 _WITH_CHANGES = [each for each in _LANGUAGES.values() if each.changes is not NEVER]
+_WORDS_OF_THESE = frozenset[str]().union(*(each.function_words for each in _WITH_CHANGES))
 
 
 def language_of_words(
@@ -39,9 +40,11 @@ def language_of_words(
         usual: The language unless another one has more of the words.
         lead: How many more. A single word may be a name: "Mia" is Italian for "my".
     """
-    best = max(_WITH_CHANGES, key=lambda language: len(words & language.function_words))
-    more = len(words & best.function_words) - len(words & usual.function_words)
-    return best if more >= lead else usual
+    found, of_usual = words & _WORDS_OF_THESE, len(words & usual.function_words)
+    if len(found) - of_usual < lead:
+        return usual  # as no language has more than all of them
+    best = max(_WITH_CHANGES, key=lambda language: len(found & language.function_words))
+    return best if len(found & best.function_words) - of_usual >= lead else usual
 
 
 FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _LANGUAGES.values()))

@@ -14,10 +14,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import Match, SequenceMatcher
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain, pairwise
 
-from serving.domain.languages import ENGLISH, Language, language_of_words, stemmer_of
+from serving.domain.languages import (
+    ENGLISH,
+    Language,
+    language_of,
+    language_of_words,
+    stemmer_of,
+)
 from serving.domain.ranking.diversity import jaccard, words_of
 from serving.domain.words.tokens import tokens
 
@@ -459,9 +465,15 @@ def _stem(word: str, language: str) -> str:
 
 
 def _stems_of(words: Iterable[str], language: Language) -> frozenset[str]:
+    ignored, name = _ignored_words(language.name), language.name
+    return frozenset(_stem(word, name) for word in words if word not in ignored)
+
+
+@cache
+def _ignored_words(name: str) -> frozenset[str]:
     # The function words have the "s" of "Bea's", which is no word that two statements share.
-    nothing = language.stop_words | language.function_words
-    return frozenset(_stem(word, language.name) for word in words if word not in nothing)
+    language = language_of(name)
+    return language.stop_words | language.function_words
 
 
 def _codes_of(text: str, language: Language) -> frozenset[str]:
