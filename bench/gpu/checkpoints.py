@@ -9,16 +9,10 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3Model,
-)
+from transformers import PreTrainedTokenizerFast, Qwen3Model
 
 from bench.gpu.networks.cases import TINY_BERT, WINDOW
-from bench.gpu.networks.contenders import PUBLISHED_BERTS
+from bench.gpu.networks.contenders import PUBLISHED_BERTS, library_bert, qwen3_config
 from bench.gpu.networks.random_weights import PUBLISHED, TINY_QWEN3
 
 VOCABULARY = 8192
@@ -36,18 +30,6 @@ _BERT_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 def save_qwen3_embedder(folder: Path, texts: Iterable[str], *, tiny: bool) -> None:
     """Writes Qwen3-Embedding-0.6B, or one of no size, with a tokenizer trained on texts."""
     its = replace(TINY_QWEN3 if tiny else PUBLISHED["0.6B"], vocabulary=VOCABULARY)
-    config = Qwen3Config(
-        vocab_size=its.vocabulary,
-        hidden_size=its.hidden,
-        intermediate_size=its.feed_forward,
-        num_hidden_layers=its.layers,
-        num_attention_heads=its.heads,
-        num_key_value_heads=its.key_value_heads,
-        head_dim=its.head_dimension,
-        max_position_embeddings=32_768,
-        rope_parameters={"rope_type": "default", "rope_theta": its.rope_theta},
-        tie_word_embeddings=True,
-    )
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.train_from_iterator(
@@ -63,7 +45,7 @@ def save_qwen3_embedder(folder: Path, texts: Iterable[str], *, tiny: bool) -> No
         single=f"$A {_END}", special_tokens=[(_END, tokenizer.token_to_id(_END))]
     )
     torch.manual_seed(0)
-    Qwen3Model(config).bfloat16().save_pretrained(folder)
+    Qwen3Model(qwen3_config(its)).bfloat16().save_pretrained(folder)
     _save_tokenizer(folder, tokenizer, {"pad_token": _END, "padding_side": "left"})
     names = ("Transformer", "Pooling", "Normalize")
     modules = [
@@ -80,16 +62,8 @@ def save_qwen3_embedder(folder: Path, texts: Iterable[str], *, tiny: bool) -> No
 
 def save_bert_reranker(folder: Path, texts: Iterable[str], *, tiny: bool) -> None:
     """Writes ms-marco-MiniLM-L6-v2, or one of no size, with a tokenizer trained on texts."""
-    its = TINY_BERT if tiny else PUBLISHED_BERTS["ms-marco-MiniLM-L6-v2"]
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=its.hidden,
-        intermediate_size=its.feed_forward,
-        num_hidden_layers=its.layers,
-        num_attention_heads=its.heads,
-        max_position_embeddings=its.positions,
-        id2label={0: "LABEL_0"},
-    )
+    published = TINY_BERT if tiny else PUBLISHED_BERTS["ms-marco-MiniLM-L6-v2"]
+    its = replace(published, vocabulary=VOCABULARY)
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
@@ -104,8 +78,7 @@ def save_bert_reranker(folder: Path, texts: Iterable[str], *, tiny: bool) -> Non
     named = {f"{name.strip('[]').lower()}_token": name for name in _BERT_TOKENS}
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     about = {**named, "model_max_length": WINDOW, "model_input_names": inputs}
-    torch.manual_seed(0)
-    BertForSequenceClassification(config).bfloat16().save_pretrained(folder)
+    library_bert(its, torch.device("cpu")).bfloat16().save_pretrained(folder)
     _save_tokenizer(folder, tokenizer, about)
 
 

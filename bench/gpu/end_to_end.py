@@ -21,11 +21,10 @@ from bench.harness.connections import MAX_CONNECTIONS, Connections, connected
 from bench.harness.load import (
     Run,
     closed_loop,
-    leg_faults,
+    load_result,
     open_loop,
     poisson_arrivals,
     silent,
-    split,
 )
 from bench.harness.options import HELP, out_option
 from bench.harness.results import Record, Result, select, table
@@ -109,21 +108,9 @@ def lasting(queries: Iterable[Query], seconds: float) -> Iterator[Query]:
 
 def result(profile: str, load: str, run: Run[Retrieval]) -> Result:
     """A load: its latency, faults of its legs, and how its answers were reranked."""
-    answers = [answer for _, answer in run.answered]
-    stages = [answer.rerank.stage.value for answer in answers if answer.rerank]
-    return Result(
-        scenario="load",
-        parameters={"profile": profile, "load": load},
-        n=len(run.calls),
-        throughput_per_s=run.throughput_per_s,
-        latency=run.latency,
-        errors=run.errors,
-        measured={
-            "split": split(run),
-            "leg_faults": leg_faults(answers),
-            "reranked": {stage: stages.count(stage) for stage in dict.fromkeys(stages)},
-        },
-    )
+    stages = [answer.rerank.stage.value for _, answer in run.answered if answer.rerank]
+    reranked = {stage: stages.count(stage) for stage in dict.fromkeys(stages)}
+    return load_result({"profile": profile, "load": load}, run, reranked=reranked)
 
 
 def summary(records: Sequence[Record]) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
 from bench.harness.latency import Latency, median_ms
-from bench.harness.results import Json
+from bench.harness.results import Json, Result
 from serving.domain import errors as in_process
 from trivium.errors import TriviumError
 from trivium.values import LegState, Retrieval
@@ -166,6 +166,23 @@ def split(run: Run[Retrieval]) -> dict[str, Json]:
         "server_ms": median_ms([each.total.total_seconds() for each in statistics]),
         "network_ms": median_ms(network),
     }
+
+
+def load_result(parameters: Mapping[str, Json], run: Run[Retrieval], **measured: Json) -> Result:
+    """The result of a load, with the time of its parts and the faults of its legs."""
+    return Result(
+        scenario="load",
+        parameters=parameters,
+        n=len(run.calls),
+        throughput_per_s=run.throughput_per_s,
+        latency=run.latency,
+        errors=run.errors,
+        measured={
+            "split": split(run),
+            "leg_faults": leg_faults(retrieval for _, retrieval in run.answered),
+            **measured,
+        },
+    )
 
 
 def _leg_medians(retrievals: Iterable[Retrieval]) -> Mapping[str, float]:

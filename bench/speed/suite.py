@@ -21,12 +21,11 @@ from bench.harness.latency import curve_ms
 from bench.harness.load import (
     Run,
     closed_loop,
-    leg_faults,
+    load_result,
     open_loop,
     poisson_arrivals,
     repeated,
     silent,
-    split,
 )
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Result
@@ -166,17 +165,9 @@ class Suite:
     def _load_result(
         self, parameters: dict[str, Json], run: Run[Retrieval], use: CpuUse | None
     ) -> Result:
-        return Result(
-            scenario="load",
-            parameters={**parameters, "limit": LIMIT},
-            n=len(run.calls),
-            throughput_per_s=run.throughput_per_s,
-            latency=run.latency,
-            errors=run.errors,
-            measured={
-                "split": split(run),
-                "leg_faults": leg_faults(retrieval for _, retrieval in run.answered),
-                "cpu": None if use is None else per_request(use, self._idle, len(run.calls)),
-                "curve_ms": curve_ms([seconds for seconds, _ in run.answered]),
-            },
+        return load_result(
+            {**parameters, "limit": LIMIT},
+            run,
+            cpu=None if use is None else per_request(use, self._idle, len(run.calls)),
+            curve_ms=curve_ms([seconds for seconds, _ in run.answered]),
         )

@@ -123,7 +123,7 @@ def bert_reranker(
     its: BertShape, device: torch.device, precision: Precision, window: int
 ) -> Network:
     """A BERT or an XLM-R with one output: the network of transformers, recorded."""
-    model = _library_bert(its, device).to(getattr(torch, precision)).eval()
+    model = library_bert(its, device).to(getattr(torch, precision)).eval()
     run = to_host(passes_of(forward_of(model, None), device, window).run)
 
     def logits(inputs: Mapping[str, Tensor]) -> Tensor:
@@ -159,12 +159,11 @@ def _on(device: torch.device, forward: Callable[[Mapping[str, Tensor]], Tensor])
     return run
 
 
-def _library_qwen3(its: Qwen3Architecture, weights: Qwen3Weights) -> Any:
-    """Transformers' own network over the same memory."""
-    from transformers import Qwen3Config, Qwen3Model
-    from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+def qwen3_config(its: Qwen3Architecture) -> Any:
+    """The configuration of transformers' own network."""
+    from transformers import Qwen3Config
 
-    config = Qwen3Config(
+    return Qwen3Config(
         vocab_size=its.vocabulary,
         hidden_size=its.hidden,
         intermediate_size=its.feed_forward,
@@ -176,6 +175,14 @@ def _library_qwen3(its: Qwen3Architecture, weights: Qwen3Weights) -> Any:
         rope_parameters={"rope_type": "default", "rope_theta": its.rope_theta},
         use_cache=False,
     )
+
+
+def _library_qwen3(its: Qwen3Architecture, weights: Qwen3Weights) -> Any:
+    """Transformers' own network over the same memory."""
+    from transformers import Qwen3Model
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+
+    config = qwen3_config(its)
     with torch.device("meta"):
         model: Any = Qwen3Model(config).requires_grad_(False)
     model.load_state_dict(dict(weights.parts(its)), assign=True)
@@ -185,7 +192,7 @@ def _library_qwen3(its: Qwen3Architecture, weights: Qwen3Weights) -> Any:
     return model.eval()
 
 
-def _library_bert(its: BertShape, device: torch.device) -> Any:
+def library_bert(its: BertShape, device: torch.device) -> Any:
     """Transformers' classifier with one output, made on the device."""
     from transformers import (
         BertConfig,

@@ -26,7 +26,7 @@ SPARE = 8
 PAUSE_S = 0.0005
 """Without a sleep, a Python loop holds the GIL for up to 5 ms at a time."""
 
-FREE_SHARE = 150
+REST_FACTOR = 150
 """How many times as long as searches were held they run freely after that, if a library holds them
 while it adds rows: fewer than one in a hundred waits, so that p99 stays."""
 
@@ -53,7 +53,7 @@ class RebuildProgress:
             StoppedError: The rebuild was stopped.
         """
         self._check()
-        time.sleep(max(PAUSE_S, FREE_SHARE * held_s))
+        time.sleep(max(PAUSE_S, REST_FACTOR * held_s))
 
     def enter(self, phase: str) -> None:
         """Begins the next phase.

@@ -27,7 +27,9 @@ ENGLISH = _read("english")
 _LANGUAGES = {"english": ENGLISH} | {name: _read(name) for name in _NAMES if name != "english"}
 
 _WITH_CHANGES = [each for each in _LANGUAGES.values() if each.changes is not NEVER]
-_WORDS_OF_THESE = frozenset[str]().union(*(each.function_words for each in _WITH_CHANGES))
+_THEIR_FUNCTION_WORDS = frozenset[str]().union(
+    *(each.function_words for each in _WITH_CHANGES)
+)
 
 
 def language_of_words(
@@ -40,7 +42,7 @@ def language_of_words(
         usual: The language unless another one has more of the words.
         lead: How many more. A single word may be a name: "Mia" is Italian for "my".
     """
-    found, of_usual = words & _WORDS_OF_THESE, len(words & usual.function_words)
+    found, of_usual = words & _THEIR_FUNCTION_WORDS, len(words & usual.function_words)
     if len(found) - of_usual < lead:
         return usual  # as no language has more than all of them
     best = max(_WITH_CHANGES, key=lambda language: len(found & language.function_words))

@@ -46,9 +46,7 @@ def test_haproxy_without_application_answers_that_it_starts(on_desk: list[str]) 
     assert not any("return status 404" in line for line in on_desk)
 
 
-def test_haproxy_without_server_keeps_its_own_status(
-    on_desk: list[str],
-) -> None:
+def test_haproxy_without_server_keeps_its_own_status(on_desk: list[str]) -> None:
     statuses_replaced_by_500 = [line for line in on_desk if line.startswith("errorfile")]
 
     assert statuses_replaced_by_500 == []
