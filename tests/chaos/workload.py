@@ -32,8 +32,7 @@ TIMEOUTS_S = (1.0, 3.0, 20.0)
 QUESTION_TIMEOUT_S = 2.0
 PAUSES_S = (0.05, 0.5)
 """Before another attempt, unless the error says how long to wait."""
-PATIENCE_S = 600.0
-"""Two starts of a desk on a busy machine; only what never comes about takes so long."""
+PATIENCE_S = 180.0
 RECONNECTING = (("grpc.max_reconnect_backoff_ms", 1000),)
 """gRPC waits up to two minutes by default, in which a caller would meet no further fault."""
 
