@@ -27,9 +27,7 @@ ENGLISH = _read("english")
 _LANGUAGES = {"english": ENGLISH} | {name: _read(name) for name in _NAMES if name != "english"}
 
 _WITH_CHANGES = [each for each in _LANGUAGES.values() if each.changes is not NEVER]
-_THEIR_FUNCTION_WORDS = frozenset[str]().union(
-    *(each.function_words for each in _WITH_CHANGES)
-)
+_THEIR_FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _WITH_CHANGES))
 
 
 def language_of_words(
