@@ -7,8 +7,11 @@ not good, and take as long. Without the jars of Neo4j the graph leg is FAILED.
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
 from itertools import cycle, takewhile
 from pathlib import Path
@@ -17,7 +20,8 @@ import click
 
 from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
 from bench.harness.collection import Query
-from bench.harness.connections import MAX_CONNECTIONS, Connections, connected
+from bench.harness.connections import MAX_CONNECTIONS, connected
+from bench.harness.cpu import CpuMeter, CpuUse, per_request
 from bench.harness.load import (
     Run,
     closed_loop,
@@ -27,6 +31,7 @@ from bench.harness.load import (
     silent,
 )
 from bench.harness.options import HELP, out_option
+from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Record, Result, select, table
 from bench.harness.sample import multiplied_sample
 from bench.harness.service import fresh_data, started
@@ -39,6 +44,9 @@ PROFILES = ("default", "two_stage")
 CALLERS = (1, 16, 64)
 RATES_PER_S = (100, 300)
 TENANTS, TINY_TENANTS = 36, 2
+
+CLIENTS = max(1, (os.cpu_count() or 1) // 4)
+"""Processes that ask: one has no more than some 800 answers a second."""
 
 Take = Callable[[Result], None]
 
@@ -53,21 +61,35 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
     collection = multiplied_sample(TINY_TENANTS if tiny else TENANTS)
     texts = [each.text for its in collection.memories.values() for each in its.segments]
 
-    async def run(folder: Path, take: Take) -> None:
+    async def run(folder: Path, clients: Executor, take: Take) -> None:
         async with started(folder, environment(folder, device)) as target:
             take(Result(scenario="healthy", n=1, measured={"seconds": target.healthy_after_s}))
             async with connected(target.address, MAX_CONNECTIONS) as connections:
                 loader, since = BatchLoader(connections, lambda _: None), time.perf_counter()
                 for result in await loader.load(collection):
                     take(result)
-                take(await measure_projection(connections, collection, loader.tokens, since))
-                for profile in PROFILES:
-                    await measure(connections, collection.queries, profile, seconds, take)
+                projected = await measure_projection(
+                    connections, collection, loader.tokens, since, without_graph=True
+                )
+                take(projected)
+            assert target.pid is not None, "the service was started here"
+            meter = CpuMeter(ServiceProcesses(target.pid))
+            for profile in PROFILES:
+                load = partial(shared, clients, target.address, collection.queries, profile)
+                await load(seconds / 4, callers=CALLERS[-1])
+                for callers in CALLERS:
+                    measured = await meter.over(load(seconds, callers=callers))
+                    take(load_of(profile, f"{callers} callers", *measured))
+                for rate in RATES_PER_S:
+                    measured = await meter.over(load(seconds, rate=rate))
+                    take(load_of(profile, f"{rate}/s", *measured))
 
     with recorded("gpu-service", collection, out, summary) as take, fresh_data() as folder:
         save_qwen3_embedder(folder / "embedder", texts, tiny=tiny)
         save_bert_reranker(folder / "reranker", texts, tiny=tiny)
-        asyncio.run(run(folder, take))
+        spawned = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(CLIENTS, mp_context=spawned) as clients:
+            asyncio.run(run(folder, clients, take))
 
 
 def environment(folder: Path, device: str) -> Mapping[str, str]:
@@ -85,19 +107,55 @@ def environment(folder: Path, device: str) -> Mapping[str, str]:
     return {f"TRIVIUM_{name}": given for name, given in settings.items()}
 
 
-async def measure(
-    connections: Connections, queries: Sequence[Query], profile: str, seconds: float, take: Take
-) -> None:
-    """Loads the service with one profile, by callers who wait and by arrivals."""
-    ask = partial(connections.ask, profile=profile, timeout=1.0)
-    await closed_loop(ask, lasting(queries, seconds / 4), CALLERS[-1], silent)
-    for callers in CALLERS:
-        run = await closed_loop(ask, lasting(queries, seconds), callers, silent)
-        take(result(profile, f"{callers} callers", run))
-    for rate in RATES_PER_S:
-        arrivals = poisson_arrivals(rate, int(rate * seconds))
-        run = await open_loop(ask, cycle(queries), arrivals, silent)
-        take(result(profile, f"{rate}/s", run))
+async def shared(
+    clients: Executor,
+    address: str,
+    queries: Sequence[Query],
+    profile: str,
+    seconds: float,
+    *,
+    callers: int = 0,
+    rate: float = 0,
+) -> Run[Retrieval]:
+    """Loads the service from several processes: by callers who wait, or by arrivals at a rate."""
+    shares = min(CLIENTS, callers) or CLIENTS
+    loop = asyncio.get_running_loop()
+    runs = await asyncio.gather(
+        *(
+            loop.run_in_executor(
+                clients,
+                partial(ask_for, address, queries, profile, seconds, seed=seed),
+                callers // shares,
+                rate / shares,
+            )
+            for seed in range(shares)
+        )
+    )
+    calls = [call for each in runs for call in each.calls]
+    return Run(calls, max(each.seconds for each in runs))
+
+
+def ask_for(
+    address: str,
+    queries: Sequence[Query],
+    profile: str,
+    seconds: float,
+    callers: int,
+    rate: float,
+    *,
+    seed: int,
+) -> Run[Retrieval]:
+    """The load of one process."""
+
+    async def run() -> Run[Retrieval]:
+        async with connected(address, MAX_CONNECTIONS) as connections:
+            ask = partial(connections.ask, profile=profile, timeout=1.0)
+            if callers:
+                return await closed_loop(ask, lasting(queries, seconds), callers, silent)
+            arrivals = poisson_arrivals(rate, int(rate * seconds), seed)
+            return await open_loop(ask, cycle(queries), arrivals, silent)
+
+    return asyncio.run(run())
 
 
 def lasting(queries: Iterable[Query], seconds: float) -> Iterator[Query]:
@@ -106,11 +164,12 @@ def lasting(queries: Iterable[Query], seconds: float) -> Iterator[Query]:
     return takewhile(lambda _: time.perf_counter() < end, cycle(queries))
 
 
-def result(profile: str, load: str, run: Run[Retrieval]) -> Result:
-    """A load: its latency, faults of its legs, and how its answers were reranked."""
+def load_of(profile: str, load: str, run: Run[Retrieval], use: CpuUse | None) -> Result:
+    """A load: its latency, CPU time, faults of its legs, and how its answers were reranked."""
     stages = [answer.rerank.stage.value for _, answer in run.answered if answer.rerank]
     reranked = {stage: stages.count(stage) for stage in dict.fromkeys(stages)}
-    return load_result({"profile": profile, "load": load}, run, reranked=reranked)
+    cpu = per_request(use, None, max(1, len(run.answered))) if use else None
+    return load_result({"profile": profile, "load": load}, run, reranked=reranked, cpu=cpu)
 
 
 def summary(records: Sequence[Record]) -> str:
@@ -120,6 +179,7 @@ def summary(records: Sequence[Record]) -> str:
         "load": parameter("load"),
         **latency("p50", "p95", "p99"),
         "a second": value("throughput_per_s"),
+        "CPU ms": value("measured", "cpu", "total_ms"),
         "reranked": lambda load: counts(table(load, "measured", "reranked")),
         "faults": lambda load: counts(table(load, "measured", "leg_faults")),
         "errors": lambda load: counts(table(load, "errors")),

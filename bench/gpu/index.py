@@ -1,8 +1,8 @@
 """Measures the vector index on a GPU: `python -m bench.gpu.index --help`.
 
 The index is the one that a replica serves. It is searched exactly and in lists, one question at a
-time, many at once, and by sixteen callers side by side. A plain matrix product over the same rows,
-and the time to read them once, are the measure of both.
+time, many at once, by sixteen callers side by side, and while the lists are rebuilt. A plain matrix
+product over the same rows, and the time to read them once, are the measure of both.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bench.index.searches import (
     Search,
     by_engine,
     fill,
+    rebuilt_under_load,
     recall,
     topic_mixture,
     true_nearest,
@@ -41,6 +42,8 @@ from serving.ports.index_engine import IndexEngine
 WARM_UPS = 5
 ROUNDS = 50
 AT_ONCE, CALLERS = 32, 16
+REBUILD_PER_S, QUIET_S = 100.0, 5.0
+"""Searches while lists are rebuilt, and for how long there are as many before."""
 FULL, TINY = ((100_000, 1_000_000), 1024), ((1_100,), 16)
 """Rows and dimension."""
 
@@ -104,6 +107,7 @@ def results(corpus: Corpus, device: torch.device, bytes_per_s: float) -> Iterato
     yield result("lists", by_engine(engine), build_s=round(time.perf_counter() - started, 2))
 
     yield from _together(engine, corpus, shape)
+    yield rebuilt_under_load(engine, corpus, REBUILD_PER_S, QUIET_S)
 
 
 def _together(engine: IndexEngine, corpus: Corpus, shape: dict[str, Json]) -> Iterator[Result]:
