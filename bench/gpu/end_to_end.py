@@ -84,7 +84,12 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
                     measured = await meter.over(load(seconds, rate=rate))
                     take(load_of(profile, f"{rate}/s", *measured))
 
-    with recorded("gpu-service", collection, out, summary) as take, fresh_data() as folder:
+    with recorded("gpu-service", collection, out, summary) as record, fresh_data() as folder:
+
+        def take(result: Result) -> None:
+            record(result)
+            click.echo(f"{result.scenario} {result.parameters} {result.latency}", err=True)
+
         save_qwen3_embedder(folder / "embedder", texts, tiny=tiny)
         save_bert_reranker(folder / "reranker", texts, tiny=tiny)
         spawned = multiprocessing.get_context("spawn")

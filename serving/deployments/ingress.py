@@ -14,7 +14,7 @@ from serving.composition.access import require_authentication
 from serving.composition.gpu_share import cap_gpu_memory, left_by_lists, resources
 from serving.composition.service import running_service
 from serving.config.settings import RayEnvironment
-from serving.deployments.handles import Remote, SpaceHandles, remote_space
+from serving.deployments.handles import Calls, Remote, SpaceHandles, remote_space
 from serving.deployments.http_server import read_whole_requests
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
@@ -98,7 +98,7 @@ class Fusion(Replica, TriviumService):
                 space=remote_space(space),
                 reranker=None
                 if reranker is None
-                else Remote[RerankerPort](reranker, "reranker").port,
+                else Remote[RerankerPort](Calls(reranker), "reranker").port,
                 projecting=projector is None,
             )
         )

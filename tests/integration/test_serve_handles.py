@@ -19,7 +19,7 @@ from ray import serve
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.reranker.checkpoint import open_checkpoint
-from serving.deployments.handles import Remote, RemoteEmbedder
+from serving.deployments.handles import Calls, Remote, RemoteEmbedder
 from serving.deployments.parts import Embedder, Reranker
 from serving.domain.budget import Deadline
 from serving.domain.errors import NotReadyError
@@ -91,7 +91,7 @@ async def test_logits_of_a_replica_are_those_of_transformers(
     forward = language_model_forward if kind == "qwen3" else classifier_forward
     logit = forward(open_checkpoint(str(folder)))
     handle = run(Reranker, {"reranker": {"model": str(folder)}})
-    reranker = Remote[RerankerPort](handle, "reranker").port
+    reranker = Remote[RerankerPort](Calls(handle), "reranker").port
 
     for texts in (TEXTS, TEXTS[::-1], TEXTS[:1]):
         made = await when_loaded(reranker, texts)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from serving.deployments.handles import Remote, RemoteEmbedder, SpaceHandles, remote_space
+from serving.deployments.handles import Calls, Remote, RemoteEmbedder, SpaceHandles, remote_space
 from serving.domain.breaker import FAILURES, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
@@ -31,7 +31,7 @@ WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 3)
 
 
 def remote_index(handle: Any) -> WholeIndex:
-    return Remote[WholeIndex](handle, "index").port
+    return Remote[WholeIndex](Calls(handle), "index").port
 
 
 class Shard:
@@ -165,6 +165,93 @@ async def test_an_error_crosses_as_its_class_and_text(error: Exception) -> None:
     with pytest.raises(type(error)) as raised:
         await index.search(unit(1), WANTED, soon())
     assert str(raised.value) == str(error)
+
+
+# ------------------------------------------------------------ calls that are made at once
+
+
+class CountingHandle(FakeHandle):
+    """Counts requests."""
+
+    requests = 0
+
+    async def remote(self, *arguments: Any, **named: Any) -> object:
+        self.requests += 1
+        return await super().remote(*arguments, **named)
+
+
+async def test_calls_made_at_once_are_one_request() -> None:
+    ports: dict[str, Any] = {"index": FixedIndex(), "text search": Shard("found")}
+    handle: Any = CountingHandle(**ports)
+    space = remote_space(SpaceHandles(handle, [handle], searches_text=True))
+    assert space.index is not None
+    assert space.text_search is not None
+
+    by_vector, by_text = await asyncio.gather(
+        space.index.search(unit(1), WANTED, soon()), space.text_search.search("?", WANTED, soon())
+    )
+    await space.text_search.search("?", WANTED, soon())
+
+    assert handle.requests == 2
+    assert by_vector.candidates == (await FixedIndex().search(unit(1), WANTED, soon())).candidates
+    assert [each.item.id for each in by_text.candidates] == ["found"]
+
+
+async def test_an_error_fails_only_its_own_call() -> None:
+    ports: dict[str, Any] = {"index": Shard("", lost=True), "text search": Shard("found")}
+    handle: Any = FakeHandle(**ports)
+    space = remote_space(SpaceHandles(handle, [handle], searches_text=True))
+    assert space.index is not None
+    assert space.text_search is not None
+
+    lost, found = await asyncio.gather(
+        space.index.search(unit(1), WANTED, soon()),
+        space.text_search.search("?", WANTED, soon()),
+        return_exceptions=True,
+    )
+
+    assert isinstance(lost, DependencyError)
+    assert isinstance(found, IndexAnswer)
+
+
+async def test_a_late_call_does_not_end_others() -> None:
+    answer = asyncio.Event()
+
+    async def search(*_: object) -> IndexAnswer:
+        await answer.wait()
+        return IndexAnswer([], epoch=1)
+
+    index = remote_index(FakeHandle(index=SimpleNamespace(search=search)))
+    past = Deadline(at=0.0, clock=lambda: 1.0)
+
+    late, other = (
+        asyncio.ensure_future(index.search(unit(1), WANTED, each)) for each in (past, soon())
+    )
+    with pytest.raises(TimeoutError):
+        await late
+    answer.set()
+
+    assert (await other).epoch == 1
+
+
+async def test_a_request_is_cancelled_when_nobody_waits() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def search(*_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    index = remote_index(calling(search))
+    calls = [asyncio.ensure_future(index.search(unit(1), WANTED, soon())) for _ in range(2)]
+    await begun.wait()
+    calls[0].cancel()
+    await asyncio.gather(calls[0], return_exceptions=True)
+    assert not ended.is_set()
+    calls[1].cancel()
+    await ended.wait()
 
 
 # ------------------------------------------------------------ replicas that are not there

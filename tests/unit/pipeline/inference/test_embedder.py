@@ -46,6 +46,10 @@ def first_words(batches: Sequence[Sequence[Sequence[int]]], words: str) -> list[
     return [word_of[batch[0][0]] for batch in batches]
 
 
+TURNS_TO_A_REPLICA = 8
+"""Of the event loop, until a call through a fake handle is in a queue; more do no harm."""
+
+
 def of_this_replica(embedder: Embedder) -> Embedder:
     """The embedder as the placement `single` calls it."""
     return embedder
@@ -127,6 +131,8 @@ async def test_documents_wait_for_all_questions_on_cpus(
         for number in range(4):
             await encoder.entered()  # each question comes while the one before is embedded
             questions.append(await begin(embedder.embed_query(f"q{number}", soon())))
+            for _ in range(TURNS_TO_A_REPLICA):
+                await asyncio.sleep(0)
             encoder.release()
         encoder.release(3)
         await asyncio.gather(*questions, bulk)
