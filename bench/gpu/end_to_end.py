@@ -18,7 +18,6 @@ from pathlib import Path
 
 import click
 
-from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
 from bench.harness.collection import Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
 from bench.harness.cpu import CpuMeter, CpuUse, per_request
@@ -58,6 +57,9 @@ Take = Callable[[Result], None]
 @out_option
 def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
     """Measure the service in placement `gpu`, with random weights of published sizes."""
+    # Not above: the processes that ask import this module too, and torch would delay them.
+    from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
+
     collection = multiplied_sample(TINY_TENANTS if tiny else TENANTS)
     texts = [each.text for its in collection.memories.values() for each in its.segments]
 
