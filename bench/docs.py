@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from bench.gpu.end_to_end import loads_table as gpu_service_table
 from bench.harness.results import Record, find, number, select, table
 from bench.peers.tables import summary as peers_table
 from bench.reports.baselines import baseline
@@ -182,6 +183,7 @@ TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "growth": growth_table,
     "gpu-index": gpu_index_table,
     "gpu-networks": gpu_networks_table,
+    "gpu-service": gpu_service_table,
     "index": index_table,
     "loads": loads_table,
     "neighbours": neighbours_table,
