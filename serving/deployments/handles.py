@@ -33,6 +33,8 @@ from serving.ports.vector_index import TextSearch, VectorIndex, WholeIndex
 
 logger = logging.getLogger(__name__)
 
+PICKLE = "pickle"
+
 STARTING = "starting"
 """Why a port is not ready whose deployment has had no replica yet."""
 
@@ -90,8 +92,10 @@ class Calls:
     """
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
+        # Ray's default pickles in Python, for classes that the other process cannot import.
+        plain: Any = handle.options(request_serialization=PICKLE, response_serialization=PICKLE)
         # This attribute connects the handle: its replicas are then known when calls come.
-        self._remote: Any = handle.call
+        self._remote: Any = plain.call
         self._open: _Request | None = None
 
     @property

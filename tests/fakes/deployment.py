@@ -27,6 +27,10 @@ class FakeHandle:
         self.started = started
         self._replica = FakeReplica(ports)
 
+    def options(self, **_: str) -> Self:
+        """The handle itself: arguments and answers are pickled in any case."""
+        return self
+
     @property
     def call(self) -> Self:
         """The remote method of the same name."""

@@ -268,7 +268,9 @@ async def cancelled_by_ray(*_: object) -> None:
 def calling(remote: Callable[..., Any]) -> Any:
     """A handle of a running deployment whose calls do this."""
     method = SimpleNamespace(remote=remote, running_replicas_populated=lambda: True)
-    return SimpleNamespace(call=method)
+    handle = SimpleNamespace(call=method)
+    handle.options = lambda **_: handle
+    return handle
 
 
 async def test_a_call_cancelled_by_ray_is_a_lost_replica() -> None:
