@@ -17,6 +17,8 @@ from contextvars import ContextVar
 from grpc._cython import cygrpc  # what grpcio-channelz parses into a message that is not needed
 
 READ_AGAIN_S = 0.050
+"""The least time between two readings."""
+
 READ_BACKLOG_AGAIN_S = 0.010
 """The same while more calls wait than are in a method: then the count decides what is shed."""
 

@@ -129,6 +129,9 @@ class LegRunner:
             AllLegsFailedError: Every leg that ran failed.
         """
         tasks: dict[str, asyncio.Task[LegResult]] = {}
+        if any(leg.needs_facts for spec in profile.legs if (leg := self._legs.get(spec.name))):
+            # Mostly known at once: then the legs that depend on it begin together with the others.
+            has_facts()
         for spec in profile.legs:
             request = LegRequest(
                 query=_with_lookback(query, spec),

@@ -21,6 +21,7 @@ class FactsLeg(Leg):
     options = frozenset({"floor", "yields"})
     projection = "embedding"
     dependency = "index"
+    needs_facts = True
 
     async def find(self, request: LegRequest) -> LegAnswer:
         """Finds the facts nearest to the question, or their evidence in the facts' order."""

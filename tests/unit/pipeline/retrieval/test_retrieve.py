@@ -27,7 +27,13 @@ from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
-from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP, Leg, LegSkippedError
+from serving.pipeline.retrieval.legs.leg import (
+    NOTHING_TO_LOOK_UP,
+    Leg,
+    LegAnswer,
+    LegRequest,
+    LegSkippedError,
+)
 from serving.ports.embedding import Vector
 from serving.ports.memory_store import Batch
 from tests.fakes.meaning import FakeEmbedder
@@ -531,3 +537,28 @@ async def test_unknown_presence_of_facts_searches_them() -> None:
     answer = await answering.retrieve(query("?"), WITH_GRAPH, soon())
 
     assert states(answer)["graph"] is LegState.OK
+
+
+class YieldingLeg(FixedLeg):
+    """Notes how many legs have begun once the event loop has served the others."""
+
+    def __init__(self, other: FixedLeg) -> None:
+        super().__init__("a")
+        self._other = other
+        self.others_begun = 0
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        await asyncio.sleep(0)
+        self.others_begun = len(self._other.requests)
+        return await super().find(request)
+
+
+async def test_legs_over_known_facts_begin_with_the_others() -> None:
+    over_facts = LegOverFacts("a")
+    first = YieldingLeg(over_facts)
+    store = await store_of(segment("a"), fact("f", "Ann", "sails", "Goa"))
+    answering = retriever(store, {"lexical": first, "graph": over_facts})
+
+    await answering.retrieve(query("?"), WITH_GRAPH, soon())
+
+    assert first.others_begun == 1
