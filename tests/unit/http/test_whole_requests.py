@@ -16,7 +16,8 @@ from serving.http import whole_requests
 from serving.http.calls import ARRIVED
 from serving.http.whole_requests import WholeRequests
 from serving.rpc.identity.access import ANYONE, OPEN, Access
-from serving.rpc.pending import PendingCalls
+from serving.rpc.pending import READ_AGAIN_S, PendingCalls
+from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import cancel
 
 ENDED: Message = {"type": "http.request", "body": b"", "more_body": False}
@@ -274,15 +275,21 @@ async def test_health_of_serve_is_passed_on() -> None:
 
 
 async def test_calls_that_wait_for_a_method_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    pending = PendingCalls(iter(range(1000, 2000)).__next__)
+    clock = SteppedClock()
+    pending = PendingCalls(clock)
     monkeypatch.setattr(whole_requests, "PENDING_CALLS", pending)
-    before = pending.count()
+
+    def count() -> int:
+        clock.now += READ_AGAIN_S
+        return pending.count()
+
+    before = count()
     counted: list[int] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        counted.append(pending.count())
+        counted.append(count())
         with pending.in_method():
-            counted.append(pending.count())
+            counted.append(count())
 
     client = Client(ENDED)
     await WholeRequests(app, OPEN)(scope_of(), client.receive, client.send)

@@ -9,10 +9,13 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import pytest
 
+from serving.rpc import pending
 from serving.rpc.boundary import rpc
 from serving.rpc.identity.access import OPEN
 from serving.rpc.pending import (
+    MAX_READING,
     PENDING_CALLS,
     READ_AGAIN_S,
     READ_BACKLOG_AGAIN_S,
@@ -146,6 +149,27 @@ async def test_backlog_is_read_again_sooner() -> None:
         with held.calls.opened():
             held.clock.now += READ_BACKLOG_AGAIN_S
             assert held.calls.count() == backlog + 1
+
+
+def test_slow_reading_pauses_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, readings = SteppedClock(), 0
+
+    def read() -> int:
+        nonlocal readings
+        readings += 1
+        clock.now += READ_AGAIN_S
+        return 0
+
+    monkeypatch.setattr(pending, "_open_calls", read)
+    calls = PendingCalls(clock)
+    calls.count()
+    clock.now += 0.9 * READ_AGAIN_S / MAX_READING
+    calls.count()
+    assert readings == 1
+
+    clock.now += 0.1 * READ_AGAIN_S / MAX_READING
+    calls.count()
+    assert readings == 2
 
 
 async def test_pending_count_is_never_negative() -> None:
