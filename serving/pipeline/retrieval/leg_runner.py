@@ -129,9 +129,6 @@ class LegRunner:
             AllLegsFailedError: Every leg that ran failed.
         """
         tasks: dict[str, asyncio.Task[LegResult]] = {}
-        if any(leg.needs_facts for spec in profile.legs if (leg := self._legs.get(spec.name))):
-            # Mostly known at once: then the legs that depend on it begin together with the others.
-            has_facts()
         for spec in profile.legs:
             request = LegRequest(
                 query=_with_lookback(query, spec),
@@ -144,9 +141,11 @@ class LegRunner:
                 has_facts=has_facts,
                 found_by={name: partial(_upstream_answer, tasks[name]) for name in spec.leans_on},
             )
-            tasks[spec.name] = asyncio.create_task(
-                self._run(request, profile, shed=spec.name in shed)
-            )
+            is_shed = spec.name in shed
+            if spec.weight and not is_shed and self._is_over_facts(request):
+                # Mostly known at once: then this leg begins together with the others.
+                has_facts()
+            tasks[spec.name] = asyncio.create_task(self._run(request, profile, shed=is_shed))
         counting = self._consistency.pending_counts(query.scope.tenant, deadline)
         pending, results = await asyncio.gather(counting, asyncio.gather(*tasks.values()))
         _require_postgres(results)
@@ -204,7 +203,7 @@ class LegRunner:
             raise LegSkippedError("the weight of the leg is 0")
         if shed:
             raise LegSkippedError(SHED_REASON)
-        if leg.needs_facts and _may_be_skipped(request) and not await request.has_facts():
+        if self._is_over_facts(request) and not await request.has_facts():
             raise LegSkippedError(NOTHING_TO_LOOK_UP)
 
         async def find(deadline: Deadline) -> LegAnswer:
@@ -215,6 +214,11 @@ class LegRunner:
             return await breaker.ask(request.lookup, request.deadline, find)
         async with asyncio.timeout(request.deadline.remaining()):
             return await leg.find(request)
+
+    def _is_over_facts(self, request: LegRequest) -> bool:
+        """Whether the leg is skipped in a memory without facts."""
+        leg = self._legs.get(request.spec.name)
+        return leg is not None and leg.needs_facts and _may_be_skipped(request)
 
     def _breaker_of(self, request: LegRequest) -> Breaker | None:
         """Returns the breaker of what the leg asks.

@@ -214,6 +214,21 @@ async def test_an_error_fails_only_its_own_call() -> None:
     assert isinstance(found, IndexAnswer)
 
 
+async def test_an_unexpected_error_is_logged_by_the_replica(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def search(*_: object) -> IndexAnswer:
+        raise KeyError("slot")
+
+    index = remote_index(FakeHandle(index=SimpleNamespace(search=search)))
+
+    with pytest.raises(KeyError, match="slot"):
+        await index.search(unit(1), WANTED, soon())
+    (logged,) = caplog.records
+    assert logged.exc_info is not None
+    assert logged.__dict__["method"] == "search"
+
+
 async def test_a_late_call_does_not_end_others() -> None:
     answer = asyncio.Event()
 
