@@ -37,6 +37,10 @@ WITHOUT_CODE_SHARE = 0.5
 """What the score of a statement counts that lacks the code in question, where another has it: a
 code is one word among others for the search by words, and none for the search by meaning."""
 
+SAID_SINCE_SHARE = 0.7
+"""What a statement loses of its score if all else that has as many words of the question was said
+since, and the question has one answer at a time."""
+
 MIN_CODE = 3
 """The characters of a code or a number that is asked for; a shorter one may be a count."""
 
@@ -115,13 +119,23 @@ class Statement:
         said: When.
         score: How well it answers.
         is_near: Whether it was found by its meaning.
+        is_turn: Whether somebody said it. The time of a document is often that of its import.
     """
 
-    def __init__(self, text: str, said: datetime, score: float, *, is_near: bool = True) -> None:
+    def __init__(
+        self,
+        text: str,
+        said: datetime,
+        score: float,
+        *,
+        is_near: bool = True,
+        is_turn: bool = True,
+    ) -> None:
         self.text = text
         self.said = said
         self.score = score
         self.is_near = is_near
+        self.is_turn = is_turn
         self.usual_language = ENGLISH
 
     @cached_property
@@ -181,8 +195,9 @@ class Question:
         self._codes = _codes_of(text, language)
         self._names = _NAME.findall(text)
         self.asks_for_past = language.past.search(text) is not None
-        self.is_about_either = not self.asks_for_past and language.was.search(text) is not None
-        self.asks_who = self._is_about_a_name(text)
+        is_about_either = not self.asks_for_past and language.was.search(text) is not None
+        self.may_be_any = is_about_either or self._is_about_a_name(text)
+        """Whether what was said later is no better an answer than what was said before."""
         self._asks_whether = language.whether.match(text) is not None
         self._has_one_answer = self._asks_whether or language.single.search(text) is not None
         self._values = [value for asks, value in language.values if asks.search(text)]
@@ -197,15 +212,45 @@ class Question:
         return name[:1].isupper() and name.casefold() not in self.language.calendar
 
     def worth_of(self, head: Sequence[Statement]) -> list[float]:
-        """The scores of statements, less for those that do not answer."""
+        """The scores of statements, less for those that do not answer or may not hold any more."""
         codes = [code for code in self._codes if len(code) >= MIN_CODE and not _YEAR.match(code)]
         has_code = [any(each.has_code(code) for code in codes) for each in head]
         lacking = WITHOUT_CODE_SHARE if any(has_code) else 1.0
+        asks = [self.is_asked_by(each) for each in head]
+        since = self._said_since(head, asks)
         return [
             each.score
-            * (QUESTION_SHARE if self.is_asked_by(each) else 1.0)
-            * (1.0 if has else lacking)
-            for each, has in zip(head, has_code, strict=True)
+            * (QUESTION_SHARE if asks[place] else 1.0)
+            * (1.0 if has_code[place] else lacking)
+            * (1.0 - SAID_SINCE_SHARE * since[place])
+            for place, each in enumerate(head)
+        ]
+
+    def _said_since(self, head: Sequence[Statement], asks: Sequence[bool]) -> list[float]:
+        """How much of what has words of the question was said after each turn, in [0, 1].
+
+        What has fewer of them than the turn, or only asks, does not count. If the question asks for
+        the past, what was said before counts. 0 if it may have several answers, or says with a code
+        which one it is about.
+        """
+        common = [
+            self.common_with(each) if each.is_turn and not only_asks else 0.0
+            for each, only_asks in zip(head, asks, strict=True)
+        ]
+        whole = sum(common)
+        has_one_answer = self._has_one_answer or self.asks_for_past
+        if self.may_be_any or self._codes or not has_one_answer or not whole:
+            return [0.0] * len(head)
+        towards = -1 if self.asks_for_past else 1
+        said = [
+            (towards * each.said.timestamp(), share)
+            for each, share in zip(head, common, strict=True)
+        ]
+        return [
+            sum(other for later, other in said if later > time and other >= share) / whole
+            if each.is_turn
+            else 0.0
+            for each, (time, share) in zip(head, said, strict=True)
         ]
 
     def is_asked_by(self, stored: Statement) -> bool:
@@ -367,7 +412,7 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
     for each in head:
         each.usual_language = asked.language
     scores = asked.worth_of(head)
-    if asked.is_about_either or asked.asks_who:
+    if asked.may_be_any:
         return Arranged(sorted(range(len(head)), key=lambda place: -scores[place]))
     likeness = Likeness(asked, head)
     places, lifted = list(scores), set[int]()

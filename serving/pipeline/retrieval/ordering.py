@@ -302,7 +302,13 @@ def _current_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
     # A hit that was not reranked follows those that were, whatever its score.
     scores = accumulate((hit.score for hit in hits[:HEAD]), min)
     statements = [
-        Statement(_text(hit.item), time_of(hit.item), score, is_near=_is_near(hit.ledger))
+        Statement(
+            _text(hit.item),
+            time_of(hit.item),
+            score,
+            is_near=_is_near(hit.ledger),
+            is_turn=isinstance(hit.item, Segment) and hit.item.speaker != "",
+        )
         for hit, score in zip(hits, scores, strict=False)
     ]
     arranged = current_first(question, statements)
