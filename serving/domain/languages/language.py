@@ -41,6 +41,7 @@ class Language:
         past: Finds words of a question that asks for what once held.
         was: Finds words of a question that may ask for what once held, or for what holds.
         single: Finds words of a question that one value answers, the present one.
+        several: Finds words of a question that several values answer, unless it asks for `values`.
         who: Finds the start of a question for who or which of several somebody is, with the name.
         whether: Finds the first word of a question for yes or no.
         values: For a question that asks for a value of a kind, and a text that has one.
@@ -67,6 +68,7 @@ class Language:
     past: re.Pattern[str] = NEVER
     was: re.Pattern[str] = NEVER
     single: re.Pattern[str] = NEVER
+    several: re.Pattern[str] = NEVER
     who: re.Pattern[str] = NEVER
     whether: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
@@ -116,6 +118,7 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
         past=_pattern(ANY_OF, given["past"]),
         was=_pattern(ANY_OF, given["was"]),
         single=_pattern(ANY_OF, given["single"]),
+        several=_pattern(ANY_OF, given["several"]),
         who=_pattern(ANY_OF, given["who"]),
         whether=_pattern(ANY_OF, given["whether"]),
         values=tuple(

@@ -38,8 +38,8 @@ WITHOUT_CODE_SHARE = 0.5
 code is one word among others for the search by words, and none for the search by meaning."""
 
 SAID_SINCE_SHARE = 0.7
-"""What a statement loses of its score if all else that has as many words of the question was said
-since, and the question has one answer at a time."""
+"""What a turn loses of its score if all else that has as many words of the question was said since,
+and the question has one answer at a time."""
 
 MIN_CODE = 3
 """The characters of a code or a number that is asked for; a shorter one may be a count."""
@@ -197,10 +197,15 @@ class Question:
         self.asks_for_past = language.past.search(text) is not None
         is_about_either = not self.asks_for_past and language.was.search(text) is not None
         self.may_be_any = is_about_either or self._is_about_a_name(text)
-        """Whether what was said later is no better an answer than what was said before."""
         self._asks_whether = language.whether.match(text) is not None
         self._has_one_answer = self._asks_whether or language.single.search(text) is not None
         self._values = [value for asks, value in language.values if asks.search(text)]
+        several = not self._values and language.several.search(text) is not None
+        self._answer_ages = (
+            not self.may_be_any
+            and not self._codes
+            and (self.asks_for_past or (self._has_one_answer and not several))
+        )
 
     def _is_about_a_name(self, text: str) -> bool:
         """Whether it asks who somebody is ("Which Rose is it?"), and not for a value of something.
@@ -230,16 +235,14 @@ class Question:
         """How much of what has words of the question was said after each turn, in [0, 1].
 
         What has fewer of them than the turn, or only asks, does not count. If the question asks for
-        the past, what was said before counts. 0 if it may have several answers, or says with a code
-        which one it is about.
+        the past, what was said before counts.
         """
         common = [
             self.common_with(each) if each.is_turn and not only_asks else 0.0
             for each, only_asks in zip(head, asks, strict=True)
         ]
         whole = sum(common)
-        has_one_answer = self._has_one_answer or self.asks_for_past
-        if self.may_be_any or self._codes or not has_one_answer or not whole:
+        if not self._answer_ages or not whole:
             return [0.0] * len(head)
         towards = -1 if self.asks_for_past else 1
         said = [

@@ -55,6 +55,9 @@ BAKERIES = [
         ("When does the bakery close?", [1, 0]),
         ("When does the bakery in Mill Street close?", [0, 1]),  # the newer has fewer of its words
         ("Tell me about the bakery.", [0, 1]),  # has several answers
+        ("What is a bakery?", [0, 1]),
+        ("What rolls does our bakery like?", [0, 1]),
+        ("When does Ana like the bakery to close?", [1, 0]),  # asks for one day or hour
         ("When did the bakery close?", [0, 1]),  # may ask for either
         ("Which bakery closes at 5:00?", [0, 1]),  # says which it is about
     ],
