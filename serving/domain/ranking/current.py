@@ -202,9 +202,11 @@ class Question:
         self._values = [value for asks, value in language.values if asks.search(text)]
         several = not self._values and language.several.search(text) is not None
         self._answer_ages = (
-            not self.may_be_any
+            self._has_one_answer
+            and not several
+            and not self.asks_for_past
+            and not self.may_be_any
             and not self._codes
-            and (self.asks_for_past or (self._has_one_answer and not several))
         )
 
     def _is_about_a_name(self, text: str) -> bool:
@@ -234,8 +236,7 @@ class Question:
     def _said_since(self, head: Sequence[Statement], asks: Sequence[bool]) -> list[float]:
         """How much of what has words of the question was said after each turn, in [0, 1].
 
-        What has fewer of them than the turn, or only asks, does not count. If the question asks for
-        the past, what was said before counts.
+        What has fewer of them than the turn, or only asks, does not count.
         """
         common = [
             self.common_with(each) if each.is_turn and not only_asks else 0.0
@@ -244,16 +245,12 @@ class Question:
         whole = sum(common)
         if not self._answer_ages or not whole:
             return [0.0] * len(head)
-        towards = -1 if self.asks_for_past else 1
-        said = [
-            (towards * each.said.timestamp(), share)
-            for each, share in zip(head, common, strict=True)
-        ]
+        said = [(each.said, share) for each, share in zip(head, common, strict=True)]
         return [
-            sum(other for later, other in said if later > time and other >= share) / whole
+            sum(other for later, other in said if later > each.said and other >= share) / whole
             if each.is_turn
             else 0.0
-            for each, (time, share) in zip(head, said, strict=True)
+            for each, share in zip(head, common, strict=True)
         ]
 
     def is_asked_by(self, stored: Statement) -> bool:
