@@ -42,6 +42,10 @@ _PADDING = 16
 MAX_DEPTH = 4
 """The times within a time: "the Friday after the first week of last May" has three."""
 
+MAX_RANK_IN_DIGITS = 3
+MAX_RANK_IN_WORDS = 10
+"""An ordinal up to this may be that of anything: "the 2nd, please", "she was the fourth"."""
+
 _DIGITS = frozenset("0123456789q")
 _END = frozenset(".!?;\n")
 
@@ -891,8 +895,10 @@ class Sentence:
             is_definite = self._is(at - 1, "the") or self._is_weekday(at - 1)
             listed = self._is(at - 2, "and", "or") and self._day_number(at - 3)
             led = led or self._word(at - 2) in words.LEADING_TO_DAYS or bool(listed and listed[2])
-            # "Her last day is the 27th"; "the first" may be of anything.
-            led = led or (self._tokens[at].kind == "number" and self._is_being(at - 2))
+            # "Her last day is the 3rd", "make it the 17th"; "the first" may be of anything.
+            in_digits = self._tokens[at].kind == "number"
+            led = led or (in_digits and self._is_being(at - 2))
+            led = led or number > (MAX_RANK_IN_DIGITS if in_digits else MAX_RANK_IN_WORDS)
             if self._is_repeated(behind):
                 return None
             if is_ordinal and is_definite and led and self._ends_before(behind):
@@ -901,7 +907,8 @@ class Sentence:
         month = self._month_number(at)
         if month is None:
             return None
-        day = self._day_number(self._behind(at + 1, "the"))
+        is_apart = self._is(at + 1, ",") and self._is(at + 2, "the")  # "July, the twelfth"
+        day = self._day_number(at + 3 if is_apart else self._behind(at + 1, "the"))
         if day is None:
             return None
         number, behind, is_ordinal = day

@@ -214,7 +214,7 @@ PAST = _set(
 )
 ARRANGING = _set(
     """
-    agreed appointed arranged booked bumped delayed due expected invited moved noted offered
+    agreed appointed arranged booked bumped delayed due expected granted invited moved noted offered
     pencilled planned postponed promised pushed put rearranged rescheduled reserved scheduled set
     shifted switched
     """
