@@ -10,7 +10,6 @@ from google.protobuf.json_format import ParseDict
 from serving.config.profiles import ProfileBook
 from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.items.records import Segment, time_of
-from serving.domain.ranking.comparison import compare
 from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm, worth
 from serving.domain.ranking.reachability import notes
 from serving.domain.ranking.signals import SIGNALS
@@ -117,18 +116,21 @@ def from_comparison(
     call: CompareCall, retrieved: Retrieval, against: Retrieval
 ) -> retrieval_pb.CompareResponse:
     """Writes the results of one query under two profiles."""
-    comparison = compare(
-        [hit.item.item for hit in retrieved.hits], [hit.item.item for hit in against.hits]
-    )
+    ranks = {hit.item.item: rank for rank, hit in enumerate(retrieved.hits, start=1)}
+    against_ranks = {hit.item.item: rank for rank, hit in enumerate(against.hits, start=1)}
+    items = dict.fromkeys([*ranks, *against_ranks])
+    shared = ranks.keys() & against_ranks.keys()
     return retrieval_pb.CompareResponse(
         retrieved=from_retrieval(call.retrieve, retrieved),
         against=from_retrieval(call.against, against),
-        overlap=comparison.overlap,
+        overlap=len(shared) / len(items) if items else 1.0,
         rank_changes=[
             retrieval_pb.RankChange(
-                item=from_reference(change.item), rank=change.left, against_rank=change.right
+                item=from_reference(item),
+                rank=ranks.get(item),
+                against_rank=against_ranks.get(item),
             )
-            for change in comparison.changes
+            for item in items
         ],
     )
 

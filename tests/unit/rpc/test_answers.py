@@ -25,9 +25,10 @@ from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.name_correction import NameCorrection
 from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
 from serving.pipeline.retrieval.steps import Retrieval, Timings
-from serving.rpc.answers import from_absence, from_retrieval
-from serving.rpc.questions import Coercion, RetrieveCall
-from tests.support.builders import NOON, days, fact, query, ranked, segment
+from serving.rpc.answers import from_absence, from_comparison, from_retrieval
+from serving.rpc.items import from_reference
+from serving.rpc.questions import Coercion, CompareCall, RetrieveCall
+from tests.support.builders import NOON, days, fact, ids, query, ranked, segment
 from trivium import Absence as AbsenceRead
 from trivium import DiversityTerm, ItemKind, ItemRef
 from trivium import Retrieval as RetrievalRead
@@ -35,6 +36,18 @@ from trivium.v1 import retrieval_service_pb2
 from trivium.wire import responses
 
 Drawn = TypeVar("Drawn")
+NOTHING_FOUND = Retrieval(
+    profile="any",
+    time_zone=UTC,
+    hits=(),
+    reports=(),
+    rerank=None,
+    timings=Timings(total_s=0, embedding_s=0, loading_s=0, reranking_s=0, ranking_s=0),
+    candidates=0,
+    folded=0,
+    vanished=0,
+    index_epoch=1,
+)
 
 
 def read(
@@ -55,17 +68,11 @@ def read(
         briefing=briefing,
         coercions=coercions,
     )
-    retrieval = Retrieval(
-        profile=profile.name,
-        time_zone=UTC,
+    retrieval = replace(
+        NOTHING_FOUND,
         hits=tuple(hits),
         reports=reports,
-        rerank=None,
-        timings=Timings(total_s=0, embedding_s=0, loading_s=0, reranking_s=0, ranking_s=0),
         candidates=len(hits),
-        folded=0,
-        vanished=0,
-        index_epoch=1,
         name_corrections=name_corrections,
         unknown_seeds=unknown_seeds,
     )
@@ -257,6 +264,36 @@ def test_a_seed_that_was_ignored_is_coerced_to_nothing() -> None:
     assert [(each.field, each.given, each.used) for each in read_back.coercions] == [
         ("seed_ids", "nobody", "")
     ]
+
+
+def compared(left: str, right: str) -> retrieval_service_pb2.CompareResponse:
+    """The comparison of two answers with these segments."""
+    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
+    call = RetrieveCall(
+        query=query("?"), profile=profile, time_budget_s=1, explain=False, briefing=None
+    )
+    first, second = (
+        replace(
+            NOTHING_FOUND, hits=tuple(Hit(item=segment(name), ledger=A_LEDGER) for name in names)
+        )
+        for names in (left, right)
+    )
+    return from_comparison(CompareCall(retrieve=call, against=call), first, second)
+
+
+def test_item_has_its_rank_in_both_rankings() -> None:
+    changes = compared("ab", "ca").rank_changes
+
+    assert list(changes) == [
+        retrieval_service_pb2.RankChange(item=from_reference(item), rank=rank, against_rank=against)
+        for item, rank, against in zip(ids("a", "b", "c"), [1, 2, None], [2, None, 1], strict=True)
+    ]
+
+
+def test_overlap_is_the_shared_part_of_all_items() -> None:
+    assert compared("ab", "bc").overlap == 1 / 3
+    assert compared("ab", "ba").overlap == 1.0
+    assert compared("", "").overlap == 1.0
 
 
 def test_an_absence_crosses_the_wire_whole() -> None:
