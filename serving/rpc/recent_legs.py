@@ -6,24 +6,15 @@ import math
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
+from serving.rpc.items import duration
+from trivium.v1.catalog_service_pb2 import LegStats
 
 WITHIN_S = 300.0
 MAX_ANSWERS = 200
 """Of each leg; under load they are those of the last seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LegActivity:
-    """The answers of one leg: how many, and the latency of those that were not skipped."""
-
-    leg: str
-    states: Counter[LegState]
-    p50_s: float
-    p95_s: float
 
 
 class RecentLegs:
@@ -41,20 +32,24 @@ class RecentLegs:
         for report in reports:
             self._answers[report.leg].append((now, report.state, report.elapsed_s))
 
-    def activities(self) -> list[LegActivity]:
+    def activities(self) -> list[LegStats]:
         """The legs with an answer in the last `WITHIN_S`, by name."""
         since = self._clock() - WITHIN_S
         found = []
         for leg, kept in sorted(self._answers.items()):
             recent = [(state, elapsed_s) for at, state, elapsed_s in kept if at >= since]
             ran = sorted(elapsed_s for state, elapsed_s in recent if state != LegState.SKIPPED)
+            states = Counter(state for state, _ in recent)
             if recent:
                 found.append(
-                    LegActivity(
+                    LegStats(
                         leg=leg,
-                        states=Counter(state for state, _ in recent),
-                        p50_s=_percentile(ran, 0.5),
-                        p95_s=_percentile(ran, 0.95),
+                        answer_count=len(recent),
+                        timed_out_count=states[LegState.TIMED_OUT],
+                        failed_count=states[LegState.FAILED],
+                        skipped_count=states[LegState.SKIPPED],
+                        p50=duration(_percentile(ran, 0.5)),
+                        p95=duration(_percentile(ran, 0.95)),
                     )
                 )
         return found

@@ -8,7 +8,6 @@ from typing import get_args
 
 from serving.domain.errors import Violation
 from serving.domain.items.records import ItemId
-from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.writes.forget import Forgotten
 from serving.pipeline.writes.ingest import Ingested
 from serving.pipeline.writes.lookups import LookupKey
@@ -16,7 +15,6 @@ from serving.pipeline.writes.stats import Overview
 from serving.ports.memory_store import Outcome, Selected, TenantCounts
 from serving.ports.vector_index import IndexTier
 from serving.rpc.items import duration, from_reference, timestamp
-from serving.rpc.recent_legs import LegActivity
 from serving.rpc.requests import IngestCall
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import ingest_service_pb2 as ingest_pb
@@ -103,7 +101,7 @@ def from_selected(selected: Selected) -> ingest_pb.ForgetResponse:
 
 
 def from_overview(
-    overview: Overview, legs: Sequence[LegActivity] = ()
+    overview: Overview, legs: Sequence[catalog_pb.LegStats] = ()
 ) -> catalog_pb.GetStatsResponse:
     """Writes the state of the service, and how the legs of this replica have answered lately."""
     return catalog_pb.GetStatsResponse(
@@ -142,19 +140,7 @@ def from_overview(
             )
             for row in overview.dead_letters
         ],
-        legs=[_leg_stats(leg) for leg in legs],
-    )
-
-
-def _leg_stats(leg: LegActivity) -> catalog_pb.LegStats:
-    return catalog_pb.LegStats(
-        leg=leg.leg,
-        answer_count=leg.states.total(),
-        timed_out_count=leg.states[LegState.TIMED_OUT],
-        failed_count=leg.states[LegState.FAILED],
-        skipped_count=leg.states[LegState.SKIPPED],
-        p50=duration(leg.p50_s),
-        p95=duration(leg.p95_s),
+        legs=legs,
     )
 
 

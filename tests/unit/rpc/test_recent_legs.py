@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
+from serving.rpc.items import duration
 from serving.rpc.recent_legs import MAX_ANSWERS, WITHIN_S, RecentLegs
 from tests.support.stepped_clock import SteppedClock
+from trivium.v1.catalog_service_pb2 import LegStats
 
 
 def report(leg: str, elapsed_s: float, state: LegState = LegState.OK) -> LegReport:
@@ -21,9 +21,17 @@ def test_legs_have_states_and_latencies_of_answers() -> None:
 
     graph, lexical = recent.activities()
 
-    assert (lexical.leg, lexical.p50_s, lexical.p95_s) == ("lexical", 0.004, 0.009)
-    assert graph.states == Counter({LegState.TIMED_OUT: 1, LegState.SKIPPED: 1})
-    assert graph.p50_s == 0.1
+    assert lexical == LegStats(
+        leg="lexical", answer_count=3, p50=duration(0.004), p95=duration(0.009)
+    )
+    assert graph == LegStats(
+        leg="graph",
+        answer_count=2,
+        timed_out_count=1,
+        skipped_count=1,
+        p50=duration(0.1),
+        p95=duration(0.1),
+    )
 
 
 def test_answers_of_long_ago_are_left_out() -> None:
@@ -35,7 +43,7 @@ def test_answers_of_long_ago_are_left_out() -> None:
 
     (lexical,) = recent.activities()
 
-    assert (lexical.leg, lexical.p50_s, lexical.states.total()) == ("lexical", 0.2, 1)
+    assert (lexical.leg, lexical.p50, lexical.answer_count) == ("lexical", duration(0.2), 1)
 
 
 def test_memory_of_answers_is_bounded() -> None:
@@ -43,4 +51,4 @@ def test_memory_of_answers_is_bounded() -> None:
     for _ in range(MAX_ANSWERS + 5):
         recent.add([report("lexical", 0.1)])
 
-    assert recent.activities()[0].states.total() == MAX_ANSWERS
+    assert recent.activities()[0].answer_count == MAX_ANSWERS
