@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -16,7 +17,6 @@ from serving.domain.questions.query import Query
 from serving.domain.ranking.signals import Traits
 from serving.domain.words.normal_form import normal_form
 from serving.pipeline.index.merging import merged
-from serving.pipeline.index.vector_cache import VectorCache
 from serving.ports.embedding import Embedder, QuestionEmbedder, Vector, VectorLike
 from serving.ports.vector_index import (
     CandidateIndex,
@@ -29,6 +29,9 @@ from serving.ports.vector_index import (
 
 ItemTraits = Callable[[TenantName, Sequence[ItemId]], Mapping[ItemId, Traits]]
 """What signals ask of those of the items that are known."""
+
+MAX_VECTORS = 2000
+"""Of all tenants: about 5 MB at 384 dimensions, and 25 with the longest questions at 1024."""
 
 
 class _Question(NamedTuple):
@@ -55,15 +58,13 @@ class EmbeddedSearch:
     Args:
         embedder: Embeds the questions.
         index: Where their vectors are looked up.
-        cache: Where vectors are kept.
     """
 
-    def __init__(
-        self, embedder: QuestionEmbedder, index: VectorIndex, cache: VectorCache | None = None
-    ) -> None:
+    def __init__(self, embedder: QuestionEmbedder, index: VectorIndex) -> None:
         self._embedder = embedder
         self._index = index
-        self._cache = cache or VectorCache()
+        self._vectors: OrderedDict[_Question, VectorLike] = OrderedDict()
+        """Those that are kept, the least recently used first."""
         self._entries: dict[_Question, _Entry] = {}
 
     async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
@@ -83,8 +84,9 @@ class EmbeddedSearch:
             TimeoutError: The deadline passed first.
         """
         question = _Question(tenant, text)
-        if (cached := self._cache.get(*question)) is not None:
-            return cached
+        if (kept := self._vectors.get(question)) is not None:
+            self._vectors.move_to_end(question)
+            return kept
         while True:
             if (entry := self._entries.get(question)) is None:
                 entry = _Entry(asyncio.create_task(self._make(question, deadline)))
@@ -112,7 +114,10 @@ class EmbeddedSearch:
         finally:
             # An error is for the callers that wait now, and not for later ones.
             self._drop(question, asyncio.current_task())
-        self._cache.add(*question, vector)
+        # An encoder's array is a row of its batch, all of which would stay in memory.
+        self._vectors[question] = vector.copy() if isinstance(vector, np.ndarray) else vector
+        if len(self._vectors) > MAX_VECTORS:
+            self._vectors.popitem(last=False)
         return vector
 
     def _drop(self, question: _Question, task: asyncio.Task[VectorLike] | None) -> None:

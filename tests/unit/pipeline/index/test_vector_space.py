@@ -10,7 +10,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import ItemKind, TenantName
 from serving.domain.questions.query import Query
-from serving.pipeline.index.vector_cache import VectorCache
+from serving.pipeline.index import vector_space
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorLookup, VectorSpace
 from serving.ports.embedding import Vector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
@@ -148,15 +148,37 @@ async def test_error_reaches_only_the_waiting_callers() -> None:
     assert len(await search.vector_of(TENANT, GOA, soon()))
 
 
-async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
+async def test_the_last_questions_are_remembered_and_the_others_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vector_space, "MAX_VECTORS", 2)
     embedder = GatedEmbedder()
     embedder.gate.set()
-    search = EmbeddedSearch(embedder, FixedIndex(), VectorCache(max_vectors=2))
+    search = EmbeddedSearch(embedder, FixedIndex())
 
     for text in ["a", "b", "a", "c", "a", "b"]:
         await search.vector_of(TENANT, text, soon())
 
     assert embedder.asked == ["a", "b", "c", "b"]
+
+
+class BatchEmbedder(FakeEmbedder):
+    """Answers with a row of a batch, as an encoder does."""
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        row: Vector = np.tile(await super().embed_query(text, deadline), (50, 1))[7]
+        return row
+
+
+async def test_batch_of_a_remembered_row_is_released() -> None:
+    search = EmbeddedSearch(BatchEmbedder(), FixedIndex())
+    row = await search.vector_of(TENANT, GOA, soon())
+
+    kept = await search.vector_of(TENANT, GOA, soon())
+
+    assert isinstance(kept, np.ndarray)
+    assert kept.base is None
+    assert np.array_equal(kept, row)
 
 
 async def test_search_reports_the_time_of_embedding() -> None:
