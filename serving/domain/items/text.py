@@ -6,24 +6,17 @@ import re
 import unicodedata
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, groupby, pairwise
+from itertools import pairwise
 
 from serving.domain.items.records import Item, Segment
 from serving.domain.languages import ENGLISH
+from serving.domain.words.scripts import MARKS
 
 NAME_KEY_VERSION = 1
 """To be raised with each change of `name_key`: a migration then computes the stored keys anew."""
 
 
-def _marks() -> str:
-    """The combining marks and joiners, as a class of `re`, whose classes have none of them."""
-    codes = chain(range(0x300, 0x1F000), range(0xE0100, 0xE01F0))
-    marks = [code for code in codes if unicodedata.category(chr(code)).startswith("M")]
-    runs = [list(run) for _, run in groupby(enumerate(marks), lambda pair: pair[1] - pair[0])]
-    return "".join(f"{chr(run[0][1])}-{chr(run[-1][1])}" for run in runs) + "\u200c\u200d"
-
-
-WORD = re.compile(f"\\w[\\w{_marks()}]*")
+WORD = re.compile(f"\\w[\\w{MARKS}\U000e0100-\U000e01ef\u200c\u200d]*")
 """A word of any script: letters, digits and underscores, with the marks of its letters."""
 
 # Latin, full-width and Arabic question marks, unless a quotation ends right after them.
