@@ -171,6 +171,3 @@ class Consistency(Protocol):
 
         It may be a second old, and raises nothing: it is for reports.
         """
-
-    async def epoch(self) -> str:
-        """Returns the log's epoch."""

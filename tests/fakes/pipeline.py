@@ -187,9 +187,6 @@ class FixedConsistency:
     ) -> Mapping[Projection, int]:
         return self._pending
 
-    async def epoch(self) -> str:
-        return "epoch"
-
 
 class FixedNames:
     """Knows what these words are meant as; keeps what it was asked."""

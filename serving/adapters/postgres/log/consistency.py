@@ -95,8 +95,3 @@ class PostgresConsistency:
                 took_s = time.monotonic() - started
                 self._count_at = started + max(COUNT_EVERY_S, 10 * took_s)
         return self._counts.get(tenant, {})
-
-    async def epoch(self) -> str:
-        async with self._database.work() as connection:
-            (epoch,) = await fetch_row(connection, f"SELECT {LOG_EPOCH} FROM meta")
-        return str(epoch)
