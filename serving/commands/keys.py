@@ -13,7 +13,7 @@ from serving.commands.database import in_database
 from serving.config.settings import Settings
 from serving.domain.identity import AccessKey, KeyText, Role, hash_of_secret
 from serving.domain.items.records import TenantName
-from serving.ports.access_keys import AccessKeys
+from serving.ports.access import AccessKeys
 
 Result = TypeVar("Result")
 

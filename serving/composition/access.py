@@ -11,7 +11,7 @@ from jwt import PyJWK
 from serving.composition.background import repeated
 from serving.config.settings import Settings
 from serving.domain.errors import StoreUnavailableError
-from serving.ports.access_keys import AccessKeys
+from serving.ports.access import AccessKeys
 from serving.rpc.identity.access import Access
 from serving.rpc.identity.key_ring import REFRESH_S as KEYS_EVERY_S
 from serving.rpc.identity.key_ring import KeyRing

@@ -1,4 +1,4 @@
-"""The times of segments and of accesses to them."""
+"""The keys of callers, and the times of segments and of accesses to them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from serving.domain.budget import Deadline
+from serving.domain.identity import AccessKey
 from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.period import Period
 from serving.domain.questions.query import Scope
 from serving.domain.ranking.ranked_list import Candidate
+
+
+class AccessKeys(Protocol):
+    """Stores keys; only their hashes."""
+
+    async def add(self, key: AccessKey) -> None:
+        """Stores a new key."""
+
+    async def revoke(self, key_id: str) -> bool:
+        """Revokes a key; False if there is none with this id. Idempotent."""
+
+    async def all(self) -> list[AccessKey]:
+        """Returns all keys, also expired and revoked ones, in the order of their creation."""
 
 
 class AccessLog(Protocol):

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from serving.domain.errors import StoreUnavailableError, UnauthenticatedError
 from serving.domain.identity import AccessKey, Caller, KeyText
-from serving.ports.access_keys import AccessKeys
+from serving.ports.access import AccessKeys
 
 REFRESH_S = 2.0
 STALE_S = 5.0
