@@ -30,8 +30,8 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import UnsoundVectorError
 from serving.domain.soundness import sound_rows
 from serving.pipeline.inference.device_watch import Watch
-from serving.pipeline.inference.futures import deliver, fail
 from serving.pipeline.inference.latency_model import LatencyModel
+from serving.pipeline.inference.worker import deliver, fail
 from serving.ports.embedding import Device, TextEncoder, TokenIds, Vector, VectorLike, Vectors
 
 QueueName = Literal["query", "bulk"]

@@ -19,8 +19,8 @@ from contextlib import nullcontext
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, TooSlowError
 from serving.pipeline.inference.device_watch import Watch
-from serving.pipeline.inference.futures import deliver, fail
 from serving.pipeline.inference.latency_model import LatencyModel
+from serving.pipeline.inference.worker import deliver, fail
 from serving.ports.reranking import CrossEncoder, Pair
 
 logger = logging.getLogger(__name__)

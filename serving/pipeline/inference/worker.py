@@ -13,11 +13,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from serving.domain.errors import DependencyError
+
+Result = TypeVar("Result")
 
 MIN_STEP_S = 0.01
 """The least retry delay that a rejected caller is given."""
@@ -125,3 +128,15 @@ class Worker:
 def first_with_work(queues: Sequence[WorkQueue]) -> WorkQueue | None:
     """Returns the first queue that has work."""
     return next((queue for queue in queues if queue.has_work), None)
+
+
+def deliver(future: Future[Result], result: Result) -> None:
+    """Completes a future from a thread, unless it is cancelled or complete."""
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_result(result)
+
+
+def fail(future: Future[Result], error: Exception) -> None:
+    """Fails a future from a thread, unless it is cancelled or complete."""
+    if not future.done() and future.set_running_or_notify_cancel():
+        future.set_exception(error)

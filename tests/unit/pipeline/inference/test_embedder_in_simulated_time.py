@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.domain.budget import Deadline
+from serving.pipeline.inference.embedder import AlternatingSchedule
 from serving.pipeline.inference.embedding_queues import (
     MIN_ACCELERATED_TOKENS,
     BatchLimits,
@@ -26,7 +27,6 @@ from serving.pipeline.inference.embedding_queues import (
     QuestionQueue,
     QueueName,
 )
-from serving.pipeline.inference.scheduling import AlternatingSchedule
 from tests.fakes.simulation.simulated_device import Ran, SimulatedEncoder
 from tests.support.examples import examples
 from tests.support.stepped_clock import SteppedClock
