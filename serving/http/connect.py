@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from typing import Any
 
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
@@ -19,17 +20,22 @@ from starlette.routing import Route
 
 from serving.http.calls import answer
 from serving.http.failures import NOT_KEPT, RefusedRequestError, json_response
-from serving.http.hiding import hide_sensitive
 from serving.http.messages import converted, from_binary, from_json, to_json
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+from trivium.v1.fact_pb2 import Fact
+from trivium.v1.retrieval_service_pb2 import RetrieveResponse
+from trivium.v1.segment_pb2 import Segment
 
 JSON = "application/json"
 BINARY = "application/proto"
 VERSION = "connect-protocol-version"
 HIDE_SENSITIVE = "trivium-hide-sensitive"
 """The header of a caller that wants no sensitive text, as the page `/ui` until somebody clicks."""
+SHOWN_OF_SEGMENTS = {"id", "kind", "session", "event_time", "created_at", "updated_at", "sensitive"}
+SHOWN_OF_FACTS = {"id", "valid_from", "valid_to", "recorded_at", "sensitive"}
+"""What is left of a sensitive item for such a caller."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -112,3 +118,35 @@ def require_content_type(request: Request, *accepted: str) -> str:
             {"accept-post": ", ".join(accepted)},
         )
     return content_type
+
+
+def hide_sensitive(message: Message) -> bool:
+    """Clears what sensitive items say, and each block that quotes one of them.
+
+    Returns:
+        Whether there was something to hide.
+    """
+    if isinstance(message, Segment | Fact):
+        shown = SHOWN_OF_SEGMENTS if isinstance(message, Segment) else SHOWN_OF_FACTS
+        return message.sensitive and _keep(message, shown)
+    hidden = [hide_sensitive(each) for each in _inner(message)]
+    if isinstance(message, RetrieveResponse) and any(hidden):
+        message.briefing = ""
+    return any(hidden)
+
+
+def _keep(message: Message, shown: set[str]) -> bool:
+    for field, _ in message.ListFields():
+        if field.name not in shown:
+            message.ClearField(field.name)
+    return True
+
+
+def _inner(message: Message) -> list[Any]:
+    """The messages in a message; maps have none here."""
+    found: list[Any] = []
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        found += value if field.is_repeated else [value]
+    return found
