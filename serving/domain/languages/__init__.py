@@ -1,14 +1,23 @@
 """Languages: the words that parts of the service know, one file a language.
 
-A tenant's language is its `text_search_config`, the name of a stemmer (`stems.py`). A language
+A tenant's language is its `text_search_config`, the name of a stemmer of Snowball. A language
 without a file has stems and no words.
 """
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from functools import cache
 from importlib import resources
 
+import Stemmer
+
 from serving.domain.languages.language import NEVER, Language, read_language
-from serving.domain.languages.stems import LANGUAGE_NAMES, stemmer_of
+
+SIMPLE = "simple"
+"""The language of a tenant whose words have no stems."""
+
+LANGUAGE_NAMES = frozenset({SIMPLE, *Stemmer.algorithms()})
+"""The languages that a tenant may have."""
 
 _FOLDER = resources.files(__name__)
 _NAMES = sorted(
@@ -54,6 +63,15 @@ FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _LANGU
 def language_of(text_search_config: str) -> Language:
     """The language of this name; without words if none are known."""
     return _LANGUAGES.get(text_search_config, Language(text_search_config))
+
+
+@cache
+def stemmer_of(language: str) -> Callable[[str], str]:
+    """The stem of a word in lower case; the word itself for `SIMPLE` and unknown languages."""
+    if language not in LANGUAGE_NAMES - {SIMPLE}:
+        return str
+    stem: Callable[[str], str] = Stemmer.Stemmer(language).stemWord
+    return stem
 
 
 __all__ = [
