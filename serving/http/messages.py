@@ -109,14 +109,10 @@ def to_plain_json(message: Message) -> bytes:
 
     Fields that distinguish unset from empty are left out when unset.
     """
-    return encoded(to_plain_value(message))
-
-
-def to_plain_value(message: Message) -> dict[str, Any]:
-    """As `to_plain_json`, before it is written."""
-    return json_format.MessageToDict(
+    value = json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
+    return encoded(value)
 
 
 def encoded(value: object) -> bytes:
