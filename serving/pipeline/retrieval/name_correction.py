@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,19 +32,24 @@ async def correct_names(
     that is written as a name, if the question has capitals. If the names cannot be read the
     question stays as it is.
     """
-    words = _possible_names(query.text)
-    if not words:
+    possible = _possible_names(query.text)
+    if not possible:
         return query, ()
     try:
-        found = await names.meant(query.scope.tenant, list(words.values()), deadline)
+        found = await names.meant(query.scope.tenant, list(possible.values()), deadline)
     except (TriviumError, TimeoutError):
         # The legs report a store that is down; the question is answered without corrections.
         return query, ()
-    meant = {word: found[read] for word, read in words.items() if read in found}
+    meant = {word: found[read] for word, read in possible.items() if read in found}
     if not meant:
         return query, ()
-    corrections = tuple(NameCorrection(*each) for each in meant.items())
-    return replace(query, text=reading(query.text, meant)), corrections
+    words = "|".join(map(re.escape, meant))
+    text = re.sub(
+        rf"(?<![^\W\d_])({words})(?![^\W\d_])",
+        lambda word: f"{word[1]} {meant[word[1]]}",
+        query.text,
+    )
+    return replace(query, text=text), tuple(NameCorrection(*each) for each in meant.items())
 
 
 def _possible_names(text: str) -> dict[str, str]:
@@ -58,13 +62,3 @@ def _possible_names(text: str) -> dict[str, str]:
     has_capitals = text != text.lower()
     possible = {word: word for word in words if not has_capitals or word != word.lower()}
     return possible | {word: word.lower() for word in words[:1] if text.lstrip().startswith(word)}
-
-
-def reading(text: str, meant: Mapping[str, str]) -> str:
-    """The text with the names that words stand for after each occurrence of them."""
-    if not meant:
-        return text
-    words = "|".join(map(re.escape, meant))
-    return re.sub(
-        rf"(?<![^\W\d_])({words})(?![^\W\d_])", lambda found: f"{found[1]} {meant[found[1]]}", text
-    )
