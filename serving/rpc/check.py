@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
-from typing import Self, TypeVar
+from typing import Self
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
@@ -20,8 +20,6 @@ from trivium.v1 import filter_pb2
 
 MAX_ID_BYTES = 256
 MAX_FILTER_VALUES = 64
-
-Value = TypeVar("Value")
 
 
 class Checker:
@@ -119,11 +117,3 @@ class Checker:
         if not seconds > 0:
             self.reject(field, "must be positive")
         return seconds
-
-    def parsed(self, field: str, parse: Callable[[], Value], expected: str) -> Value | None:
-        """Runs a parser that raises ValueError."""
-        try:
-            return parse()
-        except ValueError:
-            self.reject(field, f"must be {expected}")
-            return None

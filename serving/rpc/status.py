@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from serving.domain.errors import (
-    AllLegsFailedError,
     BudgetExhaustedError,
     InvalidRequestError,
     OverloadedError,
     PermissionDeniedError,
-    StoreUnavailableError,
     TextSearchConfigConflictError,
     TooSlowError,
     TriviumError,
@@ -19,6 +16,7 @@ from serving.domain.errors import (
     UnavailableError,
     Violation,
 )
+from serving.rpc.items import duration
 
 ERROR_DOMAIN = "trivium.v1"
 STATUS_DETAILS = "grpc-status-details-bin"
@@ -39,8 +37,6 @@ _CODES: list[tuple[type[TriviumError], int]] = [
     (OverloadedError, code_pb2.RESOURCE_EXHAUSTED),
     (BudgetExhaustedError, code_pb2.DEADLINE_EXCEEDED),
     (TooSlowError, code_pb2.DEADLINE_EXCEEDED),
-    (StoreUnavailableError, code_pb2.UNAVAILABLE),
-    (AllLegsFailedError, code_pb2.UNAVAILABLE),
     (UnavailableError, code_pb2.UNAVAILABLE),
 ]
 
@@ -122,6 +118,4 @@ def _bad_request(error: InvalidRequestError) -> error_details_pb2.BadRequest:
 
 
 def _retry_after(seconds: float) -> error_details_pb2.RetryInfo:
-    delay = Duration()
-    delay.FromNanoseconds(int(seconds * 1e9))
-    return error_details_pb2.RetryInfo(retry_delay=delay)
+    return error_details_pb2.RetryInfo(retry_delay=duration(seconds))
