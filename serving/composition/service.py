@@ -48,7 +48,6 @@ from serving.pipeline.retrieval.legs import (
 )
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import RetrievalSteps
-from serving.pipeline.retrieval.trace import Tracer
 from serving.pipeline.retrieval.warm import QUESTION, Warmer
 from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.forget import Eraser
@@ -112,7 +111,7 @@ async def running_service(
         use_cases = _use_cases(settings, postgres, graph, vectors, steps, breakers)
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
-        await _warm_up(Tracer(steps), profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
+        await _warm_up(steps, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
         access = await stack.enter_async_context(open_access(settings, postgres.access_keys))
         tracer = stack.enter_context(open_tracer(TracesEnvironment()))
         yield TriviumService(
@@ -125,7 +124,7 @@ async def running_service(
         )
 
 
-async def _warm_up(tracer: Tracer, profile: Profile, give_up: Deadline) -> None:
+async def _warm_up(steps: RetrievalSteps, profile: Profile, give_up: Deadline) -> None:
     """Sends a query for an empty tenant until every leg has answered, or the time is up.
 
     A store's first query is its slowest by far (Neo4j takes seconds to plan the statement), so no
@@ -137,8 +136,8 @@ async def _warm_up(tracer: Tracer, profile: Profile, give_up: Deadline) -> None:
     query = Query(scope=scope, text=QUESTION, required=required)
     while not give_up.passed:
         try:
-            # Traced, since the time of a first query must not count as its usual cost.
-            await tracer.trace(query, profile, give_up)
+            # Not admitted, since the time of a first query must not count as its usual cost.
+            await steps.run(query, profile, give_up, thorough=True)
         except TriviumError as error:
             logger.info("warm-up query failed, retrying", extra={"reason": str(error)})
             await asyncio.sleep(RETRY_S)
@@ -184,7 +183,7 @@ def _use_cases(
     return UseCases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names),
-        explainer=AbsenceExplainer(Tracer(steps), postgres.store, space, graph),
+        explainer=AbsenceExplainer(steps, postgres.store, space, graph),
         ingestor=Ingestor(
             postgres.store,
             CapitalisedEntities(),

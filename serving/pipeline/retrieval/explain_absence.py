@@ -16,8 +16,7 @@ from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, LegAbsenceExplainer, Miss
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.ordering import Hit, Stage, hidden_by
-from serving.pipeline.retrieval.steps import Traced
-from serving.pipeline.retrieval.trace import Tracer
+from serving.pipeline.retrieval.steps import RetrievalSteps, Traced
 from serving.ports.graph import Graph
 from serving.ports.memory_store import MemoryStore
 
@@ -85,13 +84,16 @@ _LOSS_BY_MISS = {
 
 
 class AbsenceExplainer:
-    """Finds out where one item was lost, by repeating the query with changed profiles."""
+    """Finds out where one item was lost, by repeating the query with changed profiles.
+
+    It is always admitted, and nothing that it shows counts as an access.
+    """
 
     def __init__(
-        self, tracer: Tracer, store: MemoryStore, space: VectorSpace, graph: Graph
+        self, steps: RetrievalSteps, store: MemoryStore, space: VectorSpace, graph: Graph
     ) -> None:
-        self._tracer = tracer
-        self._legs = LegAbsenceExplainer(tracer)
+        self._steps = steps
+        self._legs = LegAbsenceExplainer(steps)
         self._store = store
         self._space = space
         self._graph = graph
@@ -113,8 +115,8 @@ class AbsenceExplainer:
         evidence = await self._evidence(query.scope, row, deadline)
         if reason := hidden_by(row, query.scope, evidence):
             return Absence(loss=Loss.FILTERED, reason=reason)
-        traced = await self._tracer.trace(query, profile, deadline)
-        legs = await self._legs.explain(query, profile, row, traced.results, deadline)
+        traced = await self._steps.run(query, profile, deadline, thorough=True)
+        legs = await self._legs.explain(traced.query, profile, row, traced.results, deadline)
         if early := _before_the_order(item, traced):
             return replace(early, legs=legs)
         if all(fused.item != item for fused in traced.ordering.fused):
@@ -167,7 +169,7 @@ class AbsenceExplainer:
             without = step.without(profile)
             if without == profile:
                 continue
-            answer = await self._tracer.reorder(traced, without, deadline)
+            answer = await self._reordered(traced, without, deadline)
             if kept_at := _place(item, answer):
                 reason = f"{where}; {step.said.format(kept_at)}"
                 return replace(below, loss=step.loss, reason=reason, by=step.by(hit))
@@ -176,6 +178,25 @@ class AbsenceExplainer:
             reason = f"{where}; {why} not reranked"
             return replace(below, loss=Loss.BELOW_HEAD, reason=reason)
         return below
+
+    async def _reordered(
+        self, traced: Traced, profile: Profile, deadline: Deadline
+    ) -> tuple[Hit, ...]:
+        """Returns the answer under a profile with other steps after fusion.
+
+        Legs and rows are not read again; the reranker is called only for hits it has not scored.
+        """
+        ordering = traced.ordering.with_profile(profile)
+        report = traced.retrieval.rerank
+        if profile.rerank is None or report is None:
+            return ordering.hits()
+        if report.stage is not Stage.RERANKED:
+            ordering.mark_coarse(report.stage)
+        elif (logits := traced.ordering.known_logits(ordering.head())) is not None:
+            ordering.add_logits(logits)
+        else:
+            await self._steps.rerank(traced.query, ordering, deadline)
+        return ordering.hits()
 
     async def _missing_from(self, query: Query, row: Item, legs: Sequence[LegAbsence]) -> list[str]:
         """Returns the projections read by the profile's legs that lack the item."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from itertools import combinations
-from typing import NamedTuple
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import AllLegsFailedError
@@ -19,7 +17,7 @@ from serving.domain.ranking.profile import MAX_DEPTH, LegSpec, Profile
 from serving.domain.ranking.ranked_list import RankStyle
 from serving.pipeline.retrieval.leg_runner import LegResult, LegState
 from serving.pipeline.retrieval.legs import LEGS
-from serving.pipeline.retrieval.trace import Tracer
+from serving.pipeline.retrieval.steps import RetrievalSteps
 
 
 class Miss(StrEnum):
@@ -45,7 +43,7 @@ class LegAbsence:
         leg: The leg.
         state: How the leg ended in the retrieval that is explained.
         rank: The item's rank with the greatest depth and no floor and, if it is found only then,
-            without lookback and pool; None if it is not found even so.
+            without lookback, pool and the like; None if it is not found even so.
         score: The leg's score of it there.
         depth: The leg's depth.
         reason: Why the leg did not find it; empty if it did.
@@ -64,8 +62,8 @@ class LegAbsence:
 class LegAbsenceExplainer:
     """Runs the legs of a profile with more depth and fewer restrictions than the profile has."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    def __init__(self, steps: RetrievalSteps) -> None:
+        self._steps = steps
 
     async def explain(
         self,
@@ -77,20 +75,25 @@ class LegAbsenceExplainer:
     ) -> tuple[LegAbsence, ...]:
         """Explains, for each leg in the profile's order, how an item fared.
 
+        Args:
+            query: The query that the legs ran.
+            profile: Its profile.
+            row: The item.
+            results: What the legs found.
+            deadline: When the explanation must be there.
+
         Raises:
             StoreUnavailableError: A leg could not reach PostgreSQL.
         """
         deep = {leg.name: _as_deep_as_can_be(leg) for leg in profile.legs if leg.weight}
         after = await self._run(query, profile, deep, deadline)
-        hidden_by: dict[str, str] = {}
-        for lifts in _COMBINED_LIFTS:
-            missing = [name for name in deep if not _finds(after.get(name), row.item)]
-            freer = {name: _freer(deep[name], lifts) for name in missing}
-            wanted = {name: each for name, each in freer.items() if each is not None}
-            legs = {name: each.leg for name, each in wanted.items()}
-            found = await self._run(query, profile, legs, deadline)
-            for name in (name for name in found if _finds(found[name], row.item)):
-                after[name], hidden_by[name] = found[name], wanted[name].why
+        missing = [name for name in deep if not _finds(after.get(name), row.item)]
+        freed = {name: _freed(deep[name]) for name in missing}
+        freer = {name: leg for name, (leg, why) in freed.items() if why}
+        found = await self._run(query, profile, freer, deadline)
+        hiding = [name for name, result in found.items() if _finds(result, row.item)]
+        after |= {name: found[name] for name in hiding}
+        hidden_by = {name: freed[name][1] for name in hiding}
         return tuple(
             _leg_absence(row, leg, profile, before, after.get(leg.name), hidden_by.get(leg.name))
             for leg, before in zip(profile.legs, results, strict=True)
@@ -114,7 +117,7 @@ class LegAbsenceExplainer:
             )
             with contextlib.suppress(AllLegsFailedError):
                 asked = replace(profile, legs=legs, rerank=None)
-                results = await self._tracer.run_legs(query, asked, deadline)
+                results = await self._steps.run_legs(query, asked, deadline)
                 found |= {
                     result.report.leg: result for result in results if result.report.leg in names
                 }
@@ -130,77 +133,28 @@ def _as_deep_as_can_be(leg: LegSpec) -> LegSpec:
     return replace(leg, depth=MAX_DEPTH, depth_per_limit=0, floor=None)
 
 
-class _Freer(NamedTuple):
-    """A leg without a restriction, and the explanation if it finds the item only then."""
-
-    leg: LegSpec
-    why: str
-
-
-def _without_lookback(leg: LegSpec) -> _Freer | None:
-    if leg.lookback is None:
-        return None
-    days = leg.lookback / timedelta(days=1)
-    back = f"{days:g} day{'' if days == 1 else 's'}"
-    return _Freer(
-        replace(leg, lookback=None), f"the item is further back than the lookback of {back}"
-    )
-
-
-def _without_pool(leg: LegSpec) -> _Freer | None:
-    if leg.pool is None:
-        return None
-    why = f"the item is not among the {leg.pool.recently_accessed} accessed last"
-    if leg.pool.joined_by:
-        why += f", and not found by {' or '.join(leg.pool.joined_by)}"
-    return _Freer(replace(leg, pool=None), why)
-
-
-def _without_gate(leg: LegSpec) -> _Freer | None:
-    if leg.words.mode is not WordsMode.ALL_THEN_ANY:
-        return None
-    gate = f"{leg.words.rank_gate:g}"
-    why = f"the item has some of the words, and its rank is not above the gate of {gate}"
-    return _Freer(replace(leg, words=replace(leg.words, rank_gate=0.0)), why)
-
-
-def _with_any_word(leg: LegSpec) -> _Freer | None:
-    if leg.words.mode is not WordsMode.ALL_THEN_ANY:
-        return None
-    why = "the item has some of the words, and enough others have all of them"
-    return _Freer(replace(leg, words=replace(leg.words, mode=WordsMode.ANY)), why)
-
-
-def _at_any_time(leg: LegSpec) -> _Freer | None:
-    if not leg.named_times:
-        return None
-    return _Freer(
-        replace(leg, named_times=False), "the item is not of a time that the question names"
-    )
-
-
-_Lift = Callable[[LegSpec], _Freer | None]
-_LIFTS: Sequence[_Lift] = (
-    _without_lookback,
-    _without_pool,
-    _without_gate,
-    _with_any_word,
-    _at_any_time,
-)
-_COMBINED_LIFTS = [*combinations(_LIFTS, 1), *combinations(_LIFTS, 2)]
-"""The restrictions that may exclude an item: one, or two at once."""
-
-
-def _freer(leg: LegSpec, lifts: Sequence[_Lift]) -> _Freer | None:
-    """Returns the leg without these restrictions; None if it does not have them all."""
-    whys = []
-    for lift in lifts:
-        freer = lift(leg)
-        if freer is None:
-            return None
-        leg = freer.leg
-        whys.append(freer.why)
-    return _Freer(leg, ", and ".join(whys))
+def _freed(leg: LegSpec) -> tuple[LegSpec, str]:
+    """Returns the leg without restrictions, and how they may hide an item; empty if it has none."""
+    words, whys = leg.words, list[str]()
+    if leg.lookback is not None:
+        days = leg.lookback / timedelta(days=1)
+        back = f"{days:g} day{'' if days == 1 else 's'}"
+        whys.append(f"the item is further back than the lookback of {back}")
+    if leg.pool is not None:
+        why = f"the item is not among the {leg.pool.recently_accessed} accessed last"
+        if leg.pool.joined_by:
+            why += f", and not found by {' or '.join(leg.pool.joined_by)}"
+        whys.append(why)
+    if words.mode is WordsMode.ALL_THEN_ANY:
+        whys.append(
+            "the item has some of the words, and enough others have all of them or "
+            f"its rank is not above the gate of {words.rank_gate:g}"
+        )
+        words = replace(words, mode=WordsMode.ANY)
+    if leg.named_times:
+        whys.append("the item is not of a time that the question names")
+    freed = replace(leg, lookback=None, pool=None, named_times=False, words=words)
+    return freed, ", or ".join(whys)
 
 
 def _finds(result: LegResult | None, item: ItemId) -> bool:

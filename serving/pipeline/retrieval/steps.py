@@ -110,7 +110,7 @@ class Traced:
 
 
 class RetrievalSteps:
-    """The steps of an answer, which answers and traces share."""
+    """The steps of an answer, which answers and explanations share."""
 
     def __init__(
         self,

@@ -293,7 +293,8 @@ async def test_hybrid_recall_takes_any_word_if_needed(recall: AsyncClient) -> No
     )
 
     assert passed_over.reason == (
-        "lexical: the item has some of the words, and enough others have all of them"
+        "lexical: the item has some of the words, and enough others have all of them "
+        "or its rank is not above the gate of 0.01"
     )
     assert {report.leg: report.candidate_count for report in one.leg_reports}["lexical"] == 1
     assert set(ids(many)) == {"both", "one", "secret"}

@@ -15,7 +15,6 @@ from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
-from serving.pipeline.retrieval.trace import Tracer
 from serving.ports.memory_store import Batch
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader
@@ -70,10 +69,6 @@ def retriever(
 ) -> Retriever:
     access = access or RecordingAccess()
     return Retriever(steps(store, legs, access=access, **parts), access, admission)
-
-
-def tracer(store: InMemoryStore, legs: Mapping[str, Leg], **parts: Any) -> Tracer:
-    return Tracer(steps(store, legs, **parts))
 
 
 def hit_ids(answer: Retrieval) -> list[str]:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import pytest
 
 from serving.domain.errors import StoreUnavailableError, TriviumError
+from serving.domain.items.records import segment_id
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
+from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
+from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import FixedLeg, FixedNames
 from tests.support.builders import query, segment
-from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of, tracer
+from tests.unit.pipeline.retrieval.retrieving import (
+    hit_ids,
+    retriever,
+    some_space,
+    soon,
+    steps,
+    store_of,
+)
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
 CORRECTING = Profile(name="correcting", legs=(LegSpec(name="lexical"),), resolve_names=True)
@@ -107,11 +117,12 @@ async def test_profile_without_correction_keeps_the_question() -> None:
     assert (leg.text, answer.name_corrections, names.asked) == ("Where is Melony?", (), [])
 
 
-async def test_single_legs_receive_the_corrected_question() -> None:
+async def test_explained_legs_receive_the_corrected_question() -> None:
     store = await store_of(segment("a", "one"))
     leg = ListeningLeg("a")
-    service = tracer(store, {"lexical": leg}, names=FixedNames(Melony="Melanie"))
+    answering = steps(store, {"lexical": leg}, names=FixedNames(Melony="Melanie"))
+    explainer = AbsenceExplainer(answering, store, some_space(), InMemoryGraph())
 
-    await service.run_legs(query("Where is Melony?"), CORRECTING, soon())
+    await explainer.explain(query("Where is Melony?"), CORRECTING, segment_id("a"), soon())
 
     assert leg.text == "Where is Melony Melanie?"

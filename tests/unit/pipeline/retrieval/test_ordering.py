@@ -34,7 +34,7 @@ from tests.fakes.pipeline import (
     RecordingAccess,
 )
 from tests.support.builders import NOON, days, fact, ids, query, scope, segment
-from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of, tracer
+from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, steps, store_of
 
 PLAIN = Profile(
     name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_repeats=False
@@ -347,7 +347,8 @@ async def test_hits_beyond_the_diversified_pool_keep_order() -> None:
     store = await store_of(*(segment(name, f"text {name}") for name in "abcd"))
     profile = replace(PLAIN, legs=(LegSpec(name="dense"),), limit=2, diversity=Diversity(pool=2))
 
-    traced = await tracer(store, {"dense": FixedLeg("a b c d")}).trace(query("?"), profile, soon())
+    asked = steps(store, {"dense": FixedLeg("a b c d")})
+    traced = await asked.run(query("?"), profile, soon(), thorough=True)
 
     assert [hit.item.id for hit in traced.ordering.uncut()] == ["a", "b", "c", "d"]
 
