@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.json_format import MessageToDict
 
 from serving.config.profiles import DEFAULT_PROFILE, FieldError, ProfileBook
 from serving.domain.briefing import BriefingLimits
@@ -306,35 +306,16 @@ def _overridden_profile(
         check.reject("profile_overrides", f"must be at most {MAX_OVERRIDES_BYTES} bytes, is {size}")
         return None
     try:
-        return profiles.changed(name, _plain(request.profile_overrides))
+        changes = MessageToDict(request.profile_overrides)
+    except ValueError:
+        check.reject("profile_overrides", "has a number that is not finite")
+        return None
+    try:
+        return profiles.changed(name, changes)
     except FieldError as error:
         for path, why in error.faults:
             check.reject(f"profile_overrides.{path}".rstrip("."), why)
         return None
-
-
-def _plain(given: Struct) -> dict[str, Any]:
-    """A Struct as plain data.
-
-    `MessageToDict` is no alternative: it raises for NaN and infinity, without naming the field.
-    """
-    return {field: _plain_value(value) for field, value in given.fields.items()}
-
-
-def _plain_value(value: Value) -> object:
-    match value.WhichOneof("kind"):
-        case "struct_value":
-            return _plain(value.struct_value)
-        case "list_value":
-            return [_plain_value(each) for each in value.list_value.values]
-        case "number_value":
-            return value.number_value
-        case "string_value":
-            return value.string_value
-        case "bool_value":
-            return value.bool_value
-        case _:
-            return None
 
 
 def _leg_overrides(
