@@ -7,11 +7,11 @@ kilobytes does not need; and streams, which browsers cannot send and gRPC has.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.requests import Request
@@ -21,9 +21,8 @@ from starlette.routing import Route
 from serving.http.calls import answer
 from serving.http.failures import NOT_KEPT, RefusedRequestError, json_response
 from serving.http.messages import converted, from_binary, from_json, to_json
-from serving.rpc.registration import Malformed
+from serving.rpc.registration import METHODS, Malformed
 from serving.rpc.service import TriviumService
-from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.retrieval_service_pb2 import RetrieveResponse
 from trivium.v1.segment_pb2 import Segment
@@ -40,21 +39,6 @@ SHOWN_OF_FACTS = {"id", "valid_from", "valid_to", "recorded_at", "sensitive"}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def services() -> Mapping[str, ServiceDescriptor]:
-    """The services of the protos."""
-    files = (retrieval_service_pb2, ingest_service_pb2, catalog_service_pb2)
-    return {
-        service.full_name: service
-        for file in files
-        for service in file.DESCRIPTOR.services_by_name.values()
-    }
-
-
-def methods() -> Mapping[str, MethodDescriptor]:
-    """All RPCs by name; the names are unique over all services."""
-    return {method.name: method for each in services().values() for method in each.methods}
-
-
 def connect_routes(service: TriviumService) -> list[Route]:
     """The route of each RPC."""
     return [
@@ -63,7 +47,7 @@ def connect_routes(service: TriviumService) -> list[Route]:
             _endpoint(service, method),
             methods=["POST"],
         )
-        for method in methods().values()
+        for method in METHODS.values()
     ]
 
 

@@ -15,9 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from serving.http.calls import answer
-from serving.http.connect import JSON, Endpoint, methods, require_content_type
+from serving.http.connect import JSON, Endpoint, require_content_type
 from serving.http.failures import json_response
 from serving.http.messages import converted, from_json, from_query, to_plain_json
+from serving.rpc.registration import METHODS
 from serving.rpc.service import TriviumService
 
 
@@ -47,7 +48,7 @@ def plain_routes(service: TriviumService) -> list[Route]:
 
 
 def _endpoint(service: TriviumService, route: PlainRoute) -> Endpoint:
-    message_class = GetMessageClass(methods()[route.rpc].input_type)
+    message_class = GetMessageClass(METHODS[route.rpc].input_type)
 
     async def endpoint(request: Request) -> Response:
         if route.verb == "GET":

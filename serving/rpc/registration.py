@@ -13,14 +13,26 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 import grpc
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
 
 from serving.domain.errors import InvalidRequestError, Violation
 from trivium.v1 import (
+    catalog_service_pb2,
     catalog_service_pb2_grpc,
+    ingest_service_pb2,
     ingest_service_pb2_grpc,
+    retrieval_service_pb2,
     retrieval_service_pb2_grpc,
 )
+
+METHODS: Mapping[str, MethodDescriptor] = {
+    method.name: method
+    for protos in (retrieval_service_pb2, ingest_service_pb2, catalog_service_pb2)
+    for service in protos.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+"""All RPCs by name; the names are unique over all services."""
 
 Handlers = Mapping[str, Any]
 """The methods of a service; `grpc.RpcMethodHandler` takes no type parameters at run time."""

@@ -12,17 +12,9 @@ from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.rpc.identity.access import CallMetadata
+from serving.rpc.registration import METHODS
 from serving.telemetry import Step, Tracer
-from trivium.v1 import catalog_service_pb2 as catalog_pb
-from trivium.v1 import ingest_service_pb2 as ingest_pb
-from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
-FULL_NAMES = {
-    method.name: f"{service.full_name}/{method.name}"
-    for protos in (catalog_pb, ingest_pb, retrieval_pb)
-    for service in protos.DESCRIPTOR.services_by_name.values()
-    for method in service.methods
-}
 PARENT = ("traceparent", "tracestate")
 SYSTEMS = {"words": "postgresql", "graph": "neo4j"}
 """The stores, by the dependency of a leg."""
@@ -42,7 +34,8 @@ def traced(
         return
     metadata = context.invocation_metadata() or ()
     parent = {key: value for key, value in metadata if key in PARENT and isinstance(value, str)}
-    trace = tracer.begin(FULL_NAMES.get(method, method), parent)
+    service = METHODS[method].containing_service.full_name
+    trace = tracer.begin(f"{service}/{method}", parent)
     logged["trace_id"] = trace.trace_id
     steps: list[Step] = []
     # Not reset: a stream ends in another context, and each call sets its own.

@@ -22,10 +22,10 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-from serving.http.connect import methods
 from serving.http.designs import DESIGNS, DesignRequest
 from serving.http.plain import PLAIN_ROUTES, PlainRoute
 from serving.http.static import OPENAPI
+from serving.rpc.registration import METHODS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "trivium.v1."
@@ -98,7 +98,7 @@ def text() -> str:
 
 
 def _plain(route: PlainRoute, comments: dict[str, str], schemas: dict[str, Any]) -> dict[str, Any]:
-    method = methods()[route.rpc]
+    method = METHODS[route.rpc]
     about = comments[method.full_name]
     operation = {
         "operationId": route.rpc[0].lower() + route.rpc[1:],

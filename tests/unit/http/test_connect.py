@@ -17,8 +17,8 @@ from serving.domain.errors import (
     UnauthenticatedError,
     Violation,
 )
-from serving.http.connect import methods
 from serving.rpc.boundary import rpc
+from serving.rpc.registration import METHODS
 from tests.unit.http.requesting import JSON, FakeRpcs, application, failing, requested
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
@@ -244,7 +244,7 @@ async def test_hostile_json_is_an_invalid_argument(path: str, body: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    "method", [each for each in methods().values() if each.client_streaming], ids=lambda it: it.name
+    "method", [each for each in METHODS.values() if each.client_streaming], ids=lambda it: it.name
 )
 async def test_streams_are_refused_with_a_pointer_to_grpc(method: Any) -> None:
     path = f"/{method.containing_service.full_name}/{method.name}"
