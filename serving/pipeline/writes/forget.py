@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
-from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.items.records import ItemKind, TenantName
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.writes.lookups import Lookup, LookupKey, Lookups
 from serving.ports.change_log import Consistency
@@ -85,7 +85,7 @@ class Eraser:
     ) -> list[StoreReceipt]:
         # The named ones too: a call that was cut off erased them, and this one repeats it.
         items = list(dict.fromkeys([*erased.items, *(selector.items or ())]))
-        done = _Erasure(tenant, erased, items, deadline)
+        done = Lookups(tenant, erased, items, deadline)
         return [
             await _receipt("postgres", self._in_rows(done)),
             *await self._in_derived(erased),
@@ -94,9 +94,9 @@ class Eraser:
             await _receipt("graph", self._in_graph(done)),
         ]
 
-    async def _in_rows(self, done: _Erasure) -> StoreReceipt:
+    async def _in_rows(self, done: Lookups) -> StoreReceipt:
         left = await self._store.count(done.tenant, done.items)
-        lookups = [_by_id(done.items, left), *await done.lookups.by_words(self._words)]
+        lookups = [_by_id(done.items, left), *await done.by_words(self._words)]
         return StoreReceipt.of("postgres", lookups, len(done.erased.items))
 
     async def _in_derived(self, erased: EraseReceipt) -> list[StoreReceipt]:
@@ -109,40 +109,26 @@ class Eraser:
             for store, left in remaining.items()
         ]
 
-    async def _in_names(self, done: _Erasure) -> StoreReceipt:
+    async def _in_names(self, done: Lookups) -> StoreReceipt:
         names = done.erased.names
         known = await self._store.known_names(done.tenant) if names else {}
         left = sum(name in known for name in names)
         return StoreReceipt.of("names", [_by_id(names, left)], len(names))
 
-    async def _in_indexes(self, done: _Erasure) -> StoreReceipt | None:
+    async def _in_indexes(self, done: Lookups) -> StoreReceipt | None:
         index = self._space.index
         if not await index.caught_up(done.erased.token, done.deadline):
             return None
         left = await index.count(done.tenant, done.items)
-        lookups = [_by_id(done.items, left), *await done.lookups.by_vector(self._space)]
+        lookups = [_by_id(done.items, left), *await done.by_vector(self._space)]
         return StoreReceipt.of("vector_index", lookups)
 
-    async def _in_graph(self, done: _Erasure) -> StoreReceipt | None:
+    async def _in_graph(self, done: Lookups) -> StoreReceipt | None:
         if not await self._consistency.graph_has_seen(done.erased.token, done.deadline):
             return None
         left = await self._graph.count(done.tenant, done.items)
-        lookups = [_by_id(done.items, left), *await done.lookups.by_names(self._graph)]
+        lookups = [_by_id(done.items, left), *await done.by_names(self._graph)]
         return StoreReceipt.of("graph", lookups)
-
-
-@dataclass(frozen=True, slots=True)
-class _Erasure:
-    """An erasure to verify, and the items that no store may hold after it."""
-
-    tenant: TenantName
-    erased: EraseReceipt
-    items: list[ItemId]
-    deadline: Deadline
-
-    @property
-    def lookups(self) -> Lookups:
-        return Lookups(self.tenant, self.erased, self.deadline)
 
 
 def _by_id(asked: Sized, left: int) -> Lookup:

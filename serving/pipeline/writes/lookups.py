@@ -7,7 +7,7 @@ No text is embedded: its vector is known, and the cache of questions would keep 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Set, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -45,62 +45,63 @@ class Lookup:
     found: int
 
 
+@dataclass(frozen=True, slots=True)
 class Lookups:
-    """The searches for the sample of an erasure.
+    """An erasure to verify: the searches for its sample, and the `items` that must be gone.
 
     An item is asked for at the time of which it speaks, so that a fact holds which is over. Each
     search raises `TimeoutError` if the deadline passes first.
     """
 
-    def __init__(self, tenant: TenantName, erased: EraseReceipt, deadline: Deadline) -> None:
-        self._tenant = tenant
-        self._erased = frozenset(erased.items)
-        self._sample = erased.sample
-        self._deadline = deadline
+    tenant: TenantName
+    erased: EraseReceipt
+    items: Sequence[ItemId]
+    deadline: Deadline
 
     async def by_words(self, words: LexicalSearch) -> list[Lookup]:
         """Asks for the words of each segment."""
-        segments = [each.item for each in self._sample if isinstance(each.item, Segment)]
+        segments = [each.item for each in self.erased.sample if isinstance(each.item, Segment)]
         found: set[ItemId] = set()
         for segment in segments:
             query = Query(scope=self._scope(segment), text=text_of(segment))
-            found |= _items(await words.search(query, WordsSearch(), DEPTH, DEPTH, self._deadline))
+            found |= _items(await words.search(query, WordsSearch(), DEPTH, DEPTH, self.deadline))
         return self._lookup(LookupKey.TEXT, segments, found)
 
     async def by_names(self, graph: Graph) -> list[Lookup]:
         """Asks a graph, which has no texts, for the names of each item that is not hidden."""
         named = [
             (each.item, names)
-            for each in self._sample
+            for each in self.erased.sample
             if not each.hidden and (names := ", ".join(_names_of(each.item)))
         ]
         found: set[ItemId] = set()
         for item, names in named:
             query = Query(scope=self._scope(item), text=names)
             yields = Yields.EVIDENCE if isinstance(item, Segment) else Yields.FACTS
-            found |= _items(await graph.search(query, Walk(), None, DEPTH, yields, self._deadline))
+            found |= _items(await graph.search(query, Walk(), None, DEPTH, yields, self.deadline))
         return self._lookup(LookupKey.TEXT, named, found)
 
     async def by_vector(self, space: VectorSpace) -> list[Lookup]:
         """Asks the index for the vector of each item that has one of its model."""
-        if not any(each.vectors for each in self._sample):
+        if not any(each.vectors for each in self.erased.sample):
             return []
-        async with asyncio.timeout(self._deadline.remaining()):
+        async with asyncio.timeout(self.deadline.remaining()):
             model = (await space.embedder.model()).fingerprint
-        of_model = [each for each in self._sample if model in each.vectors]
+        of_model = [each for each in self.erased.sample if model in each.vectors]
         found: set[ItemId] = set()
         for each in of_model:
             wanted = WantedNeighbours(each.item.item.kind, self._scope(each.item), DEPTH)
-            answer = await space.index.search(each.vectors[model], wanted, self._deadline)
+            answer = await space.index.search(each.vectors[model], wanted, self.deadline)
             found |= _items(answer.candidates)
         return self._lookup(LookupKey.VECTOR, of_model, found)
 
     def _scope(self, item: Item) -> Scope:
-        return Scope(tenant=self._tenant, as_of=time_of(item))
+        return Scope(tenant=self.tenant, as_of=time_of(item))
 
-    def _lookup(self, key: LookupKey, asked: Sized, found: Set[ItemId]) -> list[Lookup]:
+    def _lookup(self, key: LookupKey, asked: Sized, found: set[ItemId]) -> list[Lookup]:
         """None if nothing was asked: after a kill, texts and vectors are known no longer."""
-        return [Lookup(key, len(asked), len(found & self._erased))] if asked else []
+        left = found.intersection(self.erased.items)
+        return [Lookup(key, len(asked), len(left))] if asked else []
 
 
 def _items(candidates: Iterable[Candidate]) -> set[ItemId]:
