@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-
-from serving.domain.items.records import ItemId, TenantName
-
-SEPARATOR = "\x1f"
-"""Separates a tenant from an id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
     """One of `count` shards, counted from 0. A row never changes its shard.
+
+    Its number is the first 32 bits of the SHA-256 of its tenant and id, modulo `count`: a segment
+    and a fact with the same id belong to the same shard.
 
     Raises:
         ValueError: `number` is not from 0 to `count - 1`.
@@ -25,14 +22,6 @@ class Shard:
     def __post_init__(self) -> None:
         if not 0 <= self.number < self.count:
             raise ValueError(f"there is no shard {self.number} of {self.count}")
-
-    def owns(self, tenant: TenantName, item: ItemId) -> bool:
-        """Whether the row belongs to this shard: the first 32 bits of a SHA-256, modulo `count`.
-
-        A segment and a fact with the same id belong to the same shard.
-        """
-        digest = hashlib.sha256(f"{tenant}{SEPARATOR}{item.id}".encode()).digest()
-        return int.from_bytes(digest[:4]) % self.count == self.number
 
 
 WHOLE = Shard()

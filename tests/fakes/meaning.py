@@ -50,6 +50,7 @@ from serving.ports.vector_index import (
     WantedNeighbours,
 )
 from tests.support.builders import TENANT
+from tests.support.shards import owns
 
 FAKE_MODEL = EmbeddingModel("fake", 16)
 
@@ -576,7 +577,7 @@ class FeedOfShard:
     def _of_shard(self, rows: Sequence[IndexRow]) -> list[IndexRow]:
         shared = []
         for row in rows:
-            if self._shard.owns(row.tenant, row.item):
+            if owns(self._shard, row.tenant, row.item):
                 shared.append(row)
             elif row.item.kind is ItemKind.SEGMENT:
                 shared.append(replace(row, vectors=np.empty((0, 0), np.float16)))

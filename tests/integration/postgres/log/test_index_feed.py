@@ -14,6 +14,7 @@ from serving.ports.index_engine import FeedPosition, IndexFeed, IndexRow
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, OTHER_MODEL, bootstrap, embed
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, segment
+from tests.support.shards import owns
 
 pytestmark = pytest.mark.postgres
 
@@ -187,7 +188,7 @@ async def test_row_belongs_to_a_single_shard(postgres: Postgres, count: int) -> 
     for shard in all_shards(count):
         _, rows = await rows_of(postgres.feed_of(shard))
         assert rows
-        assert all(shard.owns(row.tenant, row.item) for row in rows)
+        assert all(owns(shard, row.tenant, row.item) for row in rows)
         found += [(row.tenant, row.item) for row in rows]
 
     assert len(found) == len(set(found)) == 2 * len(items)
@@ -195,7 +196,7 @@ async def test_row_belongs_to_a_single_shard(postgres: Postgres, count: int) -> 
 
 def home_of(item: ItemId, count: int = 2) -> Shard:
     """The shard that owns the item."""
-    (home,) = (shard for shard in all_shards(count) if shard.owns(TENANT, item))
+    (home,) = (shard for shard in all_shards(count) if owns(shard, TENANT, item))
     return home
 
 

@@ -33,6 +33,7 @@ from tests.fakes.meaning import (
 )
 from tests.fakes.pipeline import FixedIndex, RecordingAccess
 from tests.support.builders import TENANT, fact, query, scope, segment
+from tests.support.shards import owns
 from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
 from tests.unit.pipeline.retrieval.test_retrieve import TWO_LEGS
 
@@ -93,7 +94,7 @@ def rows_of(
     shard: Shard, segments: dict[str, list[int]], facts: dict[str, tuple[int, list[str]]]
 ) -> list[IndexRow]:
     """What the feed brings to a share: its own rows, and what its facts rest on without vectors."""
-    own_facts = {id_: each for id_, each in facts.items() if shard.owns(TENANT, fact_id(id_))}
+    own_facts = {id_: each for id_, each in facts.items() if owns(shard, TENANT, fact_id(id_))}
     rests_on = {name for _, evidence in own_facts.values() for name in evidence}
     rows = [
         fact_row(fact(id_, "x", "is", "y", evidence=tuple(evidence)), unit(seed))
@@ -101,7 +102,7 @@ def rows_of(
     ]
     for name, seeds in segments.items():
         stored = segment(name, kind="note" if int(name) % 3 == 0 else "turn")
-        if shard.owns(TENANT, stored.item):
+        if owns(shard, TENANT, stored.item):
             rows.append(segment_row(stored, *map(unit, seeds)))
         elif name in rests_on:
             rows.append(segment_row(stored))
