@@ -18,7 +18,7 @@ from serving.domain.shards import WHOLE, Shard
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.ports.embedding import Embedder
-from serving.ports.vector_index import RelatedSearch, TextSearch, VectorIndex, WholeIndex
+from serving.ports.vector_index import TextSearch, VectorIndex, WholeIndex
 from serving.telemetry import INDEX_EPOCH, INDEX_LAG, INDEX_VECTORS, Recorder
 
 
@@ -29,7 +29,7 @@ class SpaceParts:
     embedder: Embedder | None = None
     index: VectorIndex | None = None
     text_search: TextSearch | None = None
-    related: RelatedSearch | None = None
+    related: WholeIndex | None = None
 
 
 @asynccontextmanager

@@ -88,8 +88,11 @@ class TextEncoder(Protocol):
         """
 
 
-class QuestionEmbedder(Protocol):
-    """Embeds questions as unit vectors."""
+class Embedder(Protocol):
+    """Embeds questions and documents as unit vectors."""
+
+    async def model(self) -> EmbeddingModel:
+        """Returns the model of the vectors."""
 
     async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
         """Embeds a question; it waits for one batch of bulk work at most.
@@ -98,13 +101,6 @@ class QuestionEmbedder(Protocol):
             OverloadedError: The queue is full.
             TimeoutError: The deadline passed first.
         """
-
-
-class Embedder(QuestionEmbedder, Protocol):
-    """Embeds questions and documents as unit vectors."""
-
-    async def model(self) -> EmbeddingModel:
-        """Returns the model of the vectors."""
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         """Embeds texts as bulk work; a text longer than the model's window has a row per window.

@@ -128,8 +128,8 @@ class VectorIndex(NeighbourSearch[VectorLike], Protocol):
         """Returns its state; `tiers` are filled if a tenant is named."""
 
 
-class RelatedSearch(Protocol):
-    """Finds segments that share mentions with others, in an index that holds all rows."""
+class WholeIndex(VectorIndex, Protocol):
+    """A vector index of all rows."""
 
     async def related(
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
@@ -142,10 +142,6 @@ class RelatedSearch(Protocol):
             TimeoutError: The deadline passed first.
             DependencyError: The index is not ready; `why` says why.
         """
-
-
-class WholeIndex(VectorIndex, RelatedSearch, Protocol):
-    """A vector index of all rows."""
 
 
 class CandidateIndex(WholeIndex, Protocol):

@@ -17,14 +17,14 @@ from serving.domain.questions.query import Query
 from serving.domain.ranking.signals import Traits
 from serving.domain.words.normal_form import normal_form
 from serving.pipeline.index.merging import merged
-from serving.ports.embedding import Embedder, QuestionEmbedder, Vector, VectorLike
+from serving.ports.embedding import Embedder, Vector, VectorLike
 from serving.ports.vector_index import (
     CandidateIndex,
     IndexAnswer,
-    RelatedSearch,
     TextSearch,
     VectorIndex,
     WantedNeighbours,
+    WholeIndex,
 )
 
 ItemTraits = Callable[[TenantName, Sequence[ItemId]], Mapping[ItemId, Traits]]
@@ -60,7 +60,7 @@ class EmbeddedSearch:
         index: Where their vectors are looked up.
     """
 
-    def __init__(self, embedder: QuestionEmbedder, index: VectorIndex) -> None:
+    def __init__(self, embedder: Embedder, index: VectorIndex) -> None:
         self._embedder = embedder
         self._index = index
         self._vectors: OrderedDict[_Question, VectorLike] = OrderedDict()
@@ -139,7 +139,7 @@ class VectorSpace:
     embedder: Embedder
     index: VectorIndex
     text_search: TextSearch
-    related: RelatedSearch | None = None
+    related: WholeIndex | None = None
     traits: ItemTraits | None = None
 
     @classmethod
