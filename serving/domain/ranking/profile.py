@@ -183,6 +183,7 @@ class Profile:
 
     name: str
     legs: tuple[LegSpec, ...]
+    """Each after the legs that it leans on (`by_need`)."""
     description: str = ""
     limit: int = 10
     fusion: FusionMethod = FusionMethod.RECIPROCAL_RANK
@@ -218,14 +219,7 @@ class Profile:
             raise FieldError.of("rank_constant", f"must be above 0, got {self.rank_constant}")
         if self.signals and self.fusion is not FusionMethod.RECIPROCAL_RANK:
             raise FieldError.of("signals", "are ranks, so fusion must be reciprocal_rank with them")
-        self._check_order_of_legs()
         self._check_reordering()
-
-    def _check_order_of_legs(self) -> None:
-        for place, leg in enumerate(self.legs):
-            earlier = {before.name for before in self.legs[:place]}
-            if missing := [name for name in leg.leans_on if name not in earlier]:
-                raise FieldError.of("legs", f"{leg.name} must come after {', '.join(missing)}")
 
     def _check_reordering(self) -> None:
         if self.rerank is not None and self.sort is not Sort.RELEVANCE:
