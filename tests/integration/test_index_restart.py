@@ -12,6 +12,7 @@ from serving.adapters.vector_index import ExactIndex, TieredIndex
 from serving.adapters.vector_index.lists import CpuLibrary
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemKind, segment_id
+from serving.pipeline.index import maintenance
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.ports.index_engine import IndexEngine
 from serving.ports.memory_store import Selector
@@ -32,7 +33,7 @@ def in_lists() -> IndexEngine:
 
 
 def index_over(postgres: Postgres, make: Callable[[], IndexEngine]) -> LogFollowingIndex:
-    return LogFollowingIndex(postgres.feed, MODEL, make, maintain_every_s=0.01)
+    return LogFollowingIndex(postgres.feed, MODEL, make)
 
 
 async def names(index: LogFollowingIndex) -> list[str]:
@@ -44,8 +45,9 @@ async def names(index: LogFollowingIndex) -> list[str]:
 
 @pytest.mark.parametrize("make", [exact, in_lists])
 async def test_a_restarted_index_follows_changes_made_meanwhile(
-    postgres: Postgres, make: Callable[[], IndexEngine]
+    postgres: Postgres, make: Callable[[], IndexEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(maintenance, "MAINTAIN_EVERY_S", 0.01)
     await postgres.store.write(batch_of(*(segment(f"{n:02}") for n in range(40))))
     await embed(postgres)
     async with index_over(postgres, make) as index:

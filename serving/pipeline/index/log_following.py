@@ -24,7 +24,7 @@ from serving.domain.errors import NotReadyError, UnavailableError
 from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.signals import Traits
-from serving.pipeline.index.maintenance import MAINTAIN_EVERY_S, Maintenance
+from serving.pipeline.index.maintenance import Maintenance
 from serving.pipeline.index.search_queue import SearchQueue
 from serving.pipeline.inference.device_watch import Watch
 from serving.ports.embedding import EmbeddingModel, VectorLike
@@ -93,9 +93,6 @@ class LogFollowingIndex:
         feed: The source of the rows.
         model: The model of the vectors, and of the vectors in requests.
         make_engine: Makes an empty engine.
-        poll_s: The longest wait for a notification of the feed.
-        back_off_s: The first pause after a failure; doubled up to `LAST_BACK_OFF_S`.
-        maintain_every_s: The pause between two rounds of maintenance.
         watch: Entered around each use of the engine's device.
     """
 
@@ -105,18 +102,12 @@ class LogFollowingIndex:
         model: EmbeddingModel,
         make_engine: Callable[[], IndexEngine],
         *,
-        poll_s: float = POLL_S,
-        back_off_s: float = FIRST_BACK_OFF_S,
-        maintain_every_s: float = MAINTAIN_EVERY_S,
         watch: Watch = nullcontext,
     ) -> None:
         self._watch = watch
         self._feed = feed
         self._model = model
         self._make_engine = make_engine
-        self._poll_s = poll_s
-        self._first_back_off_s = back_off_s
-        self._maintain_every_s = maintain_every_s
         self._maintenance: Maintenance | None = None
         self._filled: _Filled | None = None
         self._share_due_at = 0.0
@@ -275,15 +266,15 @@ class LogFollowingIndex:
     # ------------------------------------------------------------ following
 
     async def _follow(self) -> None:
-        back_off_s = self._first_back_off_s
+        back_off_s = FIRST_BACK_OFF_S
         while True:
             try:
                 if self._filled is None:
                     await self._fill()
                 else:
                     await self._advance(self._filled)
-                    await self._feed.wait(self._poll_s)
-                back_off_s = self._first_back_off_s
+                    await self._feed.wait(POLL_S)
+                back_off_s = FIRST_BACK_OFF_S
                 continue
             except FeedLostError:
                 logger.warning(
@@ -314,7 +305,7 @@ class LogFollowingIndex:
         engine, position = await self._bootstrapped()
         self._share_due_at = 0.0
         await self._move_to(_Filled(engine, self._epoch, position, position.complete))
-        self._maintenance = Maintenance(engine, every_s=self._maintain_every_s, watch=self._watch)
+        self._maintenance = Maintenance(engine, self._watch)
         self._maintenance.start()
         logger.info(
             "index filled",

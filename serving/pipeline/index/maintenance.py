@@ -24,17 +24,10 @@ NICENESS = 10
 
 
 class Maintenance:
-    """Calls `IndexEngine.maintain` every `every_s`, from `start` to `end`."""
+    """Calls `IndexEngine.maintain` every `MAINTAIN_EVERY_S`, from `start` to `end`."""
 
-    def __init__(
-        self,
-        engine: IndexEngine,
-        *,
-        every_s: float,
-        watch: Watch,
-    ) -> None:
+    def __init__(self, engine: IndexEngine, watch: Watch) -> None:
         self._engine = engine
-        self._every_s = every_s
         self._watch = watch
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="index-maintenance", daemon=True)
@@ -62,4 +55,4 @@ class Maintenance:
             except Exception:
                 # Searches go on with the lists there are; the next round may succeed.
                 logger.exception("index maintenance failed")
-            self._ended.wait(self._every_s)
+            self._ended.wait(MAINTAIN_EVERY_S)

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 NAME = "reranker"
 LOADING = "the model is being loaded"
+RETRY_AFTER_S = 60.0
+"""The pause after a failed load."""
 
 
 class Call:
@@ -109,13 +111,11 @@ class RerankQueue:
         self,
         load: Callable[[], CrossEncoder],
         *,
-        retry_after_s: float,
         watch: Watch = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
         self._watch = watch
-        self._retry_after_s = retry_after_s
         self._clock = clock
         self._latency_model = LatencyModel()
         self._waiting: deque[Call] = deque()
@@ -244,7 +244,7 @@ class RerankQueue:
         with self._lock:
             self._is_loading = False
             self._why_not = why
-            self._retry_at = self._clock() + self._retry_after_s
+            self._retry_at = self._clock() + RETRY_AFTER_S
 
     def _begin_next(self) -> None:
         with self._lock:

@@ -20,13 +20,12 @@ from serving.pipeline.inference.rerank_queue import NAME, Call, RerankQueue
 from serving.pipeline.inference.worker import Worker
 from serving.ports.reranking import CrossEncoder
 
-RETRY_AFTER_S = 60.0
 CLOSE_S = 5.0
 """Enough for a batch to end; the load of a model is not waited for."""
 
 MAX_WAITING = 256
-"""Calls in the queue. It bounds the memory only: a call whose turn would come too late for its
-deadline is rejected on arrival, however short the queue is."""
+"""Calls in the queue, without the one being scored. It bounds the memory only: a call whose turn
+would come too late for its deadline is rejected on arrival, however short the queue is."""
 
 
 class QueuedReranker:
@@ -39,8 +38,6 @@ class QueuedReranker:
     Args:
         load: Makes the cross-encoder; takes seconds or minutes. If it raises `DependencyError`,
             callers see its reason.
-        max_waiting: The most queued calls, without the one being scored.
-        retry_after_s: The pause after a failed load.
         watch: Entered around each use of the model's device.
         clock: Monotonic seconds.
     """
@@ -49,18 +46,10 @@ class QueuedReranker:
         self,
         load: Callable[[], CrossEncoder],
         *,
-        max_waiting: int = MAX_WAITING,
-        retry_after_s: float = RETRY_AFTER_S,
         watch: Watch = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._max_waiting = max_waiting
-        self._queue = RerankQueue(
-            load,
-            retry_after_s=retry_after_s,
-            watch=watch,
-            clock=clock,
-        )
+        self._queue = RerankQueue(load, watch=watch, clock=clock)
         # One thread, so that calls start in order.
         self._tokenizer = ThreadPoolExecutor(1, "reranker-tokenizer")
         self._worker = Worker(NAME)
@@ -101,7 +90,7 @@ class QueuedReranker:
 
     def _admit(self) -> None:
         self._queue.require_model()
-        if self._queue.waiting >= self._max_waiting:
+        if self._queue.waiting >= MAX_WAITING:
             raise OverloadedError("the reranker's queue", round(self._queue.seconds_to_room, 3))
 
     def _tokenize(self, call: Call) -> None:

@@ -36,7 +36,6 @@ Answer = TypeVar("Answer")
 async def newest_answers(
     questions: AsyncIterator[Asked],
     answer: Callable[[Asked], Coroutine[Any, Any, Answer]],
-    limit_s: float = MAX_STREAM_S,
 ) -> AsyncGenerator[tuple[Asked, Answer], None]:
     """Yields the answer to the final question, and to others that are not replaced before.
 
@@ -44,10 +43,10 @@ async def newest_answers(
     is not final and fails has no answer. The end of the questions without a final one is the end.
 
     Raises:
-        BudgetExhaustedError: There was no final question within the limit.
+        BudgetExhaustedError: There was no final question within `MAX_STREAM_S`.
         Exception: Reading the questions failed, or answering the final one.
     """
-    newest = _Newest(questions, answer, Deadline.after(limit_s))
+    newest = _Newest(questions, answer, Deadline.after(MAX_STREAM_S))
     try:
         while await newest.something_happened():
             if (answered := newest.take_answer()) is not None:

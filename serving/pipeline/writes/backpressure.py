@@ -21,16 +21,10 @@ READ_EVERY_S = 5.0
 
 
 class Backpressure:
-    """Whether `MAX_PENDING` changes or more wait for a projection.
+    """Whether `MAX_PENDING` changes or more wait for a projection; counts none without a write."""
 
-    Args:
-        log: Counts them.
-        every_s: How often; nothing is counted without a write.
-    """
-
-    def __init__(self, log: ChangeLog, *, every_s: float = READ_EVERY_S) -> None:
+    def __init__(self, log: ChangeLog) -> None:
         self._log = log
-        self._every_s = every_s
         self._read_at = -math.inf
         self._is_full = False
 
@@ -45,12 +39,12 @@ class Backpressure:
         """
         while await self._full():
             if not patient:
-                raise OverloadedError("the backlog of the projections", self._every_s)
-            await asyncio.sleep(self._every_s)
+                raise OverloadedError("the backlog of the projections", READ_EVERY_S)
+            await asyncio.sleep(READ_EVERY_S)
 
     async def _full(self) -> bool:
         now = time.monotonic()
-        if now - self._read_at >= self._every_s:
+        if now - self._read_at >= READ_EVERY_S:
             self._read_at = now  # before it is read: other writers go by what is known
             was_full = self._is_full
             try:

@@ -17,6 +17,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, StoreUnavailableError
 from serving.domain.items.records import segment_id
 from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.retrieval import newest
 from serving.pipeline.retrieval.admission import MIN_CONCURRENCY, Admission
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.newest import newest_answers
@@ -330,13 +331,15 @@ async def test_a_stream_has_a_bounded_number_of_requests() -> None:
     )
 
 
-async def test_a_stream_ends_if_no_final_request_comes() -> None:
+async def test_a_stream_ends_if_no_final_request_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newest, "MAX_STREAM_S", 0)
+
     async def never() -> AsyncIterator[StreamedCall]:
         await asyncio.Event().wait()
         yield NOBODY
 
     with pytest.raises(BudgetExhaustedError, match="waiting for the final request"):
-        await anext(newest_answers(never(), NOBODY, limit_s=0))
+        await anext(newest_answers(never(), NOBODY))
 
 
 async def test_replaced_transcripts_do_not_count_as_load() -> None:

@@ -11,6 +11,7 @@ from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import segment_id
+from serving.pipeline.index import log_following
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import MODEL, embed
@@ -22,7 +23,9 @@ pytestmark = pytest.mark.postgres
 WRITERS, ROWS, AT_ONCE = 6, examples(4000), 200
 
 
-async def test_a_tail_misses_nothing_of_six_writers(postgres: Postgres) -> None:
+async def test_a_tail_misses_nothing_of_six_writers(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """24,000 rows with --all; meanwhile every third is rewritten and every tenth erased."""
     erased = {f"{writer}-{place}" for writer in range(WRITERS) for place in range(0, ROWS, 10)}
     written = {f"{writer}-{place}" for writer in range(WRITERS) for place in range(ROWS)}
@@ -42,9 +45,8 @@ async def test_a_tail_misses_nothing_of_six_writers(postgres: Postgres) -> None:
             await embed(postgres, limit=2000)
 
     await embed(postgres)
-    index = LogFollowingIndex(
-        postgres.feed, MODEL, lambda: ExactIndex(MODEL.dimension), poll_s=0.01
-    )
+    monkeypatch.setattr(log_following, "POLL_S", 0.01)
+    index = LogFollowingIndex(postgres.feed, MODEL, lambda: ExactIndex(MODEL.dimension))
     async with asyncio.timeout(240), index, asyncio.TaskGroup() as tasks:
         assert await index.ready(Deadline.after(30))
         writers = [tasks.create_task(write(writer)) for writer in range(WRITERS)]

@@ -28,9 +28,15 @@ def row(name: str, seed: int = 1) -> IndexRow:
     return segment_row(segment(name), unit(seed))
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each index polls often enough for a test and backs off hardly."""
+    monkeypatch.setattr(log_following, "POLL_S", 0.01)
+    monkeypatch.setattr(log_following, "FIRST_BACK_OFF_S", 0.001)
+
+
 def following(feed: FakeFeed) -> LogFollowingIndex:
-    """An index that polls often enough for a test and backs off hardly."""
-    return LogFollowingIndex(feed, FAKE_MODEL, InMemoryIndex, poll_s=0.01, back_off_s=0.001)
+    return LogFollowingIndex(feed, FAKE_MODEL, InMemoryIndex)
 
 
 def filled_feed(*names: str) -> FakeFeed:
@@ -162,9 +168,7 @@ async def test_fillings_and_shapes_have_distinct_epochs() -> None:
         return engines[-1]
 
     feed, epochs = filled_feed("a"), list[int]()
-    async with LogFollowingIndex(
-        feed, FAKE_MODEL, make_engine, poll_s=0.01, back_off_s=0.001
-    ) as index:
+    async with LogFollowingIndex(feed, FAKE_MODEL, make_engine) as index:
         await ready(index)
         for number in (1, 2):
             epochs.append((await ask(index)).epoch)

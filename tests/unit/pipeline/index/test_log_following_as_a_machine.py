@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -19,6 +20,7 @@ from serving.adapters.vector_index import ExactIndex, TieredIndex
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.shards import Shard, all_shards
+from serving.pipeline.index import log_following, maintenance
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.pipeline.index.sharding import ShardedIndex
 from serving.ports.index_engine import IndexEngine
@@ -37,6 +39,14 @@ from tests.support.examples import examples
 EVENTS = ["restarted", "spread", "pruned", "restored"]
 """A shard starts again; the number of shards changes; the log no longer has what was; the database
 is another."""
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each index polls and is maintained often, and backs off hardly."""
+    monkeypatch.setattr(log_following, "POLL_S", 0.002)
+    monkeypatch.setattr(log_following, "FIRST_BACK_OFF_S", 0.001)
+    monkeypatch.setattr(maintenance, "MAINTAIN_EVERY_S", 0.002)
 
 
 class Machine(RuleBasedStateMachine):
@@ -64,14 +74,8 @@ class Machine(RuleBasedStateMachine):
         await asyncio.gather(*(replica.stop() for replica in self.replicas))
 
     def replica(self, shard: Shard) -> LogFollowingIndex:
-        return LogFollowingIndex(
-            FeedOfShard(self.feed, shard),
-            FAKE_MODEL,
-            type(self).make_engine,
-            poll_s=0.002,
-            back_off_s=0.001,
-            maintain_every_s=0.002,
-        )
+        feed = FeedOfShard(self.feed, shard)
+        return LogFollowingIndex(feed, FAKE_MODEL, type(self).make_engine)
 
     async def replace(self, number: int) -> None:
         """A new process in the place of one that has ended."""

@@ -13,6 +13,11 @@ from serving.pipeline.index.maintenance import NICENESS, Maintenance
 from tests.fakes.meaning import InMemoryIndex
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.pipeline.index.maintenance.MAINTAIN_EVERY_S", 0.001)
+
+
 class WatchedEngine(InMemoryIndex):
     """Counts how often it was maintained, and whether it was closed."""
 
@@ -33,7 +38,7 @@ class WatchedEngine(InMemoryIndex):
 
 def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
     engine = WatchedEngine()
-    maintenance = Maintenance(engine, every_s=0.001, watch=nullcontext)
+    maintenance = Maintenance(engine, nullcontext)
     maintenance.start()
     for _ in range(3):
         assert engine.rounds.acquire(timeout=10)
@@ -47,7 +52,7 @@ def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
 def test_a_round_that_fails_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
     engine = WatchedEngine()
     engine.errors = [RuntimeError("what nobody thought of")]
-    maintenance = Maintenance(engine, every_s=0.001, watch=nullcontext)
+    maintenance = Maintenance(engine, nullcontext)
     maintenance.start()
     for _ in range(2):
         assert engine.rounds.acquire(timeout=10)
@@ -68,7 +73,7 @@ def test_maintenance_gives_way_to_other_threads() -> None:
 
     engine = PriorityEngine()
     own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    maintenance = Maintenance(engine, every_s=0.001, watch=nullcontext)
+    maintenance = Maintenance(engine, nullcontext)
     maintenance.start()
     assert engine.rounds.acquire(timeout=10)
     maintenance.end()

@@ -96,7 +96,7 @@ async def test_an_index_searches_together_what_waits() -> None:
     feed, engine = FakeFeed(), TogetherIndex()
     feed.put(segment_row(segment("a"), unit(1)))
     feed.embed()
-    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine, poll_s=0.01) as index:
+    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine) as index:
         assert await index.ready(Deadline.after(10))
 
         found = await asyncio.gather(
@@ -110,7 +110,7 @@ async def test_an_index_searches_together_what_waits() -> None:
 async def test_a_late_search_is_not_done() -> None:
     feed, engine = FakeFeed(), TogetherIndex()
     feed.embed()
-    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine, poll_s=0.01) as index:
+    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine) as index:
         assert await index.ready(Deadline.after(10))
         with pytest.raises(TimeoutError):
             await index.search(unit(1), WANTED, Deadline.after(-1))
@@ -120,7 +120,7 @@ async def test_a_late_search_is_not_done() -> None:
 async def test_an_unsound_vector_fails_its_own_search_alone() -> None:
     feed, engine = FakeFeed(), TogetherIndex()
     feed.embed()
-    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine, poll_s=0.01) as index:
+    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine) as index:
         assert await index.ready(Deadline.after(10))
         with pytest.raises(ValueError, match="zero or not finite"):
             await index.search(0 * unit(1), WANTED, Deadline.after(10))

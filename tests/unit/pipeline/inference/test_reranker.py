@@ -15,7 +15,7 @@ import pytest
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
 from serving.pipeline.inference.rerank_queue import LOADING, Call, RerankQueue
-from serving.pipeline.inference.reranker import MAX_WAITING, QueuedReranker
+from serving.pipeline.inference.reranker import QueuedReranker
 from serving.ports.reranking import CrossEncoder, Pair
 from tests.fakes.reranker import (
     FakeCrossEncoder,
@@ -48,14 +48,11 @@ async def why_not(reranker: QueuedReranker) -> str:
 
 @asynccontextmanager
 async def loaded(
-    cross_encoder: CrossEncoder,
-    *,
-    max_waiting: int = MAX_WAITING,
-    clock: Callable[[], float] = time.monotonic,
+    cross_encoder: CrossEncoder, clock: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[QueuedReranker]:
     """A reranker whose model is there, and was not used yet."""
     loads = ScriptedLoad(cross_encoder)
-    async with QueuedReranker(loads, max_waiting=max_waiting, clock=clock) as reranker:
+    async with QueuedReranker(loads, clock=clock) as reranker:
         loads.gate.release()
         await settled(reranker)
         yield reranker
@@ -145,7 +142,7 @@ async def test_failed_load_is_retried_after_a_pause() -> None:
     now = 0.0
     loads = ScriptedLoad(NO_WEIGHTS, FakeCrossEncoder())
     loads.gate.release(2)
-    async with QueuedReranker(loads, retry_after_s=60, clock=lambda: now) as reranker:
+    async with QueuedReranker(loads, clock=lambda: now) as reranker:
         await settled(reranker)
 
         now = 59.0
@@ -189,9 +186,10 @@ async def test_a_call_that_fails_fails_no_other() -> None:
 # ---------------------------------------------------------------- queueing
 
 
-async def test_a_call_beyond_the_queue_is_refused_at_once() -> None:
+async def test_a_call_beyond_the_queue_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.pipeline.inference.reranker.MAX_WAITING", 2)
     encoder = GatedCrossEncoder()
-    async with loaded(encoder, max_waiting=2) as reranker:
+    async with loaded(encoder) as reranker:
         running = await begin(reranker.rerank("goa", ["goa"], soon()))
         await encoder.gate.entered()
         waiting = [await begin(reranker.rerank("goa", ["goa"], soon())) for _ in range(2)]
@@ -202,9 +200,10 @@ async def test_a_call_beyond_the_queue_is_refused_at_once() -> None:
         assert await asyncio.gather(running, *waiting) == [[1.0]] * 3
 
 
-async def test_cancelled_call_frees_its_place() -> None:
+async def test_cancelled_call_frees_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.pipeline.inference.reranker.MAX_WAITING", 1)
     encoder = GatedCrossEncoder()
-    async with loaded(encoder, max_waiting=1) as reranker:
+    async with loaded(encoder) as reranker:
         running = await begin(reranker.rerank("goa", ["first"], soon()))
         await encoder.gate.entered()
         with pytest.raises(TimeoutError):
@@ -247,7 +246,7 @@ async def test_a_cancelled_call_stops_before_its_next_step() -> None:
 
 
 def test_no_call_begins_before_it_is_tokenized() -> None:
-    queue = RerankQueue(FakeCrossEncoder, retry_after_s=60)
+    queue = RerankQueue(FakeCrossEncoder)
     queue.step()
     gone, next_ = (Call("goa", ["goa"], soon()) for _ in range(2))
     queue.add(gone)

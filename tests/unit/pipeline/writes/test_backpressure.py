@@ -29,8 +29,14 @@ class CountedLog:
         return self._last
 
 
-def backpressure(log: CountedLog, every_s: float = 0.0) -> Backpressure:
-    return Backpressure(cast(ChangeLog, log), every_s=every_s)
+@pytest.fixture(autouse=True)
+def _always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts for each write."""
+    monkeypatch.setattr("serving.pipeline.writes.backpressure.READ_EVERY_S", 0.0)
+
+
+def backpressure(log: CountedLog) -> Backpressure:
+    return Backpressure(cast(ChangeLog, log))
 
 
 async def test_write_is_refused_while_the_backlog_is_full() -> None:
@@ -51,9 +57,10 @@ async def test_patient_write_waits_until_the_backlog_is_shorter() -> None:
     assert log.reads == 4
 
 
-async def test_backlog_is_counted_once_in_the_interval() -> None:
+async def test_backlog_is_counted_once_in_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.pipeline.writes.backpressure.READ_EVERY_S", 3600)
     log = CountedLog(True)
-    guard = backpressure(log, every_s=3600)
+    guard = backpressure(log)
 
     for _ in range(3):
         with pytest.raises(OverloadedError) as refused:
