@@ -27,7 +27,6 @@ from serving.config.settings import (
     set_process_environment,
     settings_as_yaml,
 )
-from serving.desk.console import Console
 from serving.desk.interruption import Interruption
 from serving.desk.leftovers import clear_dead_desks, new_temp_dir
 from serving.desk.ray_environment import (
@@ -255,23 +254,22 @@ def _interruptible() -> Iterator[Interruption]:
             sys.exit(EXIT_INTERRUPTED)
         finally:
             if interruption.noted:
-                Console(sys.stderr, NAME)("stopped")
+                _report("stopped")
 
 
 @contextlib.contextmanager
 def _desk(settings: Settings, interruption: Interruption) -> Iterator[Desk]:
     """Runs the desk; a failure is reported briefly, with the location of the log."""
     try:
-        report = Console(sys.stderr, NAME)
-        clear_dead_desks(report)
+        clear_dead_desks(_report)
         with new_temp_dir() as temp_dir:
             variables = desk_environment(temp_dir)
             set_process_environment(variables, replaced={TEMPORARY_FILES})
             # Imported here, because Ray reads its environment at import.
             from serving.desk.desk import running_desk
 
-            with running_desk(settings, temp_dir, interruption, report) as desk:
-                report(f"started in {desk.started_in_s:.0f} s")
+            with running_desk(settings, temp_dir, interruption, _report) as desk:
+                _report(f"started in {desk.started_in_s:.0f} s")
                 yield desk
     except DeskStartError as error:
         click.echo(f"\nTrivium did not start: {error}", err=True)
@@ -279,6 +277,10 @@ def _desk(settings: Settings, interruption: Interruption) -> Iterator[Desk]:
     except DeskEndedError as error:
         click.echo(f"\nTrivium ended: {error}", err=True)
         sys.exit(EXIT_FAILED)
+
+
+def _report(line: str) -> None:
+    click.echo(f"{NAME}: {line}", err=True)
 
 
 def _say_stopping() -> None:

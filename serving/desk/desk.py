@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import resource
 import shutil
 import tempfile
@@ -39,6 +40,8 @@ from serving.desk.upkeep import RestartableServer, Upkeep, tended_in_background
 from serving.domain.errors import DependencyError, TriviumError, UnavailableError
 
 Report = Callable[[str], None]
+STEP = re.compile(r"(?P<done>\d+) of (?P<total>\d+)")
+STEPS_REPORTED = 4
 LINES_OF_RAY = 12
 WIDTH_OF_RAY = 300
 """Limits for the error output of Ray, so that it fits on one screen."""
@@ -296,7 +299,8 @@ def _copy_logs(ray_logs: Path, data_dir: Path, kept: Path) -> bool:
 class CancellableReport:
     """Reports the progress of a start in a thread; once cancelled, it aborts that start.
 
-    The download of Neo4j takes minutes, and Ctrl-C must not wait for it.
+    The download of Neo4j takes minutes, and Ctrl-C must not wait for it. Of its many steps,
+    `STEPS_REPORTED` are passed on.
     """
 
     def __init__(self, report: Report) -> None:
@@ -315,6 +319,10 @@ class CancellableReport:
         """
         if self._cancelled:
             raise CancelledError
+        if step := STEP.search(line):
+            done, total = int(step["done"]), int(step["total"])
+            if done * STEPS_REPORTED // total == (done - 1) * STEPS_REPORTED // total:
+                return
         self._report(line)
 
 

@@ -117,13 +117,25 @@ def test_waiting_for_an_address_can_be_interrupted() -> None:
 def test_a_long_start_goes_on_until_it_is_cancelled() -> None:
     reported: list[str] = []
     progress = CancellableReport(reported.append)
-    progress("1 of 216 jars")
+    progress("1 of 2 jars")
 
     progress.cancel()
 
     with pytest.raises(CancelledError):
-        progress("2 of 216 jars")
-    assert reported == ["1 of 216 jars"]
+        progress("2 of 2 jars")
+    assert reported == ["1 of 2 jars"]
+
+
+@pytest.mark.parametrize(("total", "steps"), [(216, (54, 108, 162, 216)), (2, (1, 2)), (1, (1,))])
+def test_few_steps_of_a_start_are_reported(total: int, steps: tuple[int, ...]) -> None:
+    reported: list[str] = []
+    progress = CancellableReport(reported.append)
+
+    for done in range(1, total + 1):
+        progress(f"{done} of {total} jars")
+    progress("starting Neo4j")
+
+    assert reported == [*(f"{done} of {total} jars" for done in steps), "starting Neo4j"]
 
 
 def test_failed_server_start_fails_desk_with_its_message() -> None:
