@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -10,8 +9,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from serving.adapters.encoder.checkpoint import WINDOW_OVERLAP, EncoderCheckpoint
-from serving.domain.soundness import sound_rows
-from serving.ports.embedding import Device, EmbeddingModel, TokenIds, Vector, Vectors
+from serving.ports.embedding import EmbeddingModel, TokenIds, Vectors
 
 RunBatch = Callable[[Sequence[TokenIds]], NDArray[np.float32]]
 """Windows to float32 (n, native dimension), of any length, on the host."""
@@ -58,32 +56,6 @@ class WindowEncoder:
 
     def tokenize_document(self, text: str) -> list[TokenIds]:
         return self._tokenizer.document(text)
-
-
-class HostEncoder(WindowEncoder, ABC):
-    """A `TextEncoder` that computes on the CPU, with vectors as arrays."""
-
-    def __init__(
-        self,
-        checkpoint: EncoderCheckpoint,
-        padded_tokens: int,
-        model: EmbeddingModel | None = None,
-    ) -> None:
-        super().__init__(checkpoint, model)
-        self._padded_tokens = padded_tokens
-
-    def device(self) -> Device:
-        return Device(is_accelerator=False, token_budget=self._padded_tokens)
-
-    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
-        return encode_by_length(windows, self._run, self._model.dimension, self._padded_tokens)
-
-    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
-        return sound_rows(self.encode(windows))
-
-    @abstractmethod
-    def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
-        """Runs one pass; see `RunBatch`."""
 
 
 def padded(windows: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
