@@ -1,6 +1,8 @@
-"""Bounds for Ray Serve's gRPC server, by replacing the one class that a replica makes it of.
+"""Bounds for Ray Serve's servers, by replacing what a replica makes them of.
 
-Serve has no option for interceptors or for keep-alive. A test checks that it still uses the class.
+Serve has no option for interceptors or for keep-alive of gRPC, and none for what is in front of
+its HTTP application, which runs when Serve has already counted a request as a call. Tests check
+that it still uses the class and the function.
 """
 
 from __future__ import annotations
@@ -9,14 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from grpc_health.v1 import health_pb2
-from ray.serve._private import grpc_util
+from ray.serve._private import grpc_util, replica
 
+from serving.http.whole_requests import WholeRequests
 from serving.rpc.bounds import MAX_WITHOUT_CREDENTIALS, BoundedHandlers, OpenStreams
+from serving.rpc.identity.access import Access
 from serving.rpc.service import TriviumService
 
 CLASS = "gRPCGenericServer"
 SERVED: Any = getattr(grpc_util, CLASS, object)
 """Serve's own, also after it was replaced."""
+START = "start_asgi_http_server"
 HEALTH = f"/{health_pb2.DESCRIPTOR.services_by_name['Health'].full_name}/"
 
 CONNECTION_OPTIONS = (
@@ -72,3 +77,22 @@ def serve_within_bounds(service: TriviumService, ingress: str) -> None:
             """Adds nothing: these would come before the ones within bounds."""
 
     setattr(grpc_util, CLASS, BoundedServer)
+
+
+def read_whole_requests(access: Access) -> None:
+    """Makes the HTTP server that this replica starts from now on read whole requests first.
+
+    Raises:
+        RuntimeError: This version of Ray is not supported.
+    """
+    start: Any = getattr(replica, START, None)
+    if not callable(start):
+        raise RuntimeError(f"unsupported version of Ray: its replicas have no {START}")
+    if getattr(start, "reads_whole_requests", False):
+        return
+
+    async def started(app: Any, http_options: Any, **more: Any) -> Any:
+        return await start(WholeRequests(app, access), http_options, **more)
+
+    started.reads_whole_requests = True  # type: ignore[attr-defined]
+    setattr(replica, START, started)

@@ -1,8 +1,9 @@
-"""Serve's gRPC server within bounds, without a replica around it."""
+"""Serve's servers within bounds, without a replica around them."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,12 @@ import grpc
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2
-from ray.serve._private import grpc_util
+from ray.serve._private import grpc_util, replica
 from ray.serve.config import gRPCOptions
 
 from serving.deployments import app, server
 from serving.desk.ray_environment import free_ports
+from serving.http.whole_requests import WholeRequests
 from serving.rpc import bounds
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.identity.access import OPEN
@@ -110,3 +112,32 @@ def test_a_version_of_ray_without_this_server_is_refused(monkeypatch: pytest.Mon
 
     with pytest.raises(RuntimeError, match="unsupported version of Ray"):
         server.serve_within_bounds(service, "direct")
+
+
+async def test_servers_of_replicas_read_whole_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+
+    async def start(app: Any, http_options: Any, *, event_loop: Any) -> Any:
+        started.append(app)
+
+    monkeypatch.setattr(replica, server.START, start)
+    server.read_whole_requests(OPEN)
+    server.read_whole_requests(OPEN)
+    options = SimpleNamespace(ssl_certfile=None)
+
+    await getattr(replica, server.START)("app", options, event_loop=None)
+
+    assert [type(app) for app in started] == [WholeRequests]
+
+
+def test_serve_starts_its_server_by_the_replaced_name() -> None:
+    source = inspect.getsource(replica)
+
+    assert f"return await {server.START}(" in source
+
+
+def test_a_version_of_ray_without_this_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(replica, server.START)
+
+    with pytest.raises(RuntimeError, match="unsupported version of Ray"):
+        server.read_whole_requests(OPEN)
