@@ -17,7 +17,7 @@ from bench.harness.collection import Collection
 from bench.harness.results import Json
 from serving.config.profiles.book import SHIPPED
 from serving.config.settings import Settings, load_settings
-from serving.desk.embedded_neo4j import jars
+from serving.desk.embedded_neo4j import launcher
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,7 +130,7 @@ def versions() -> dict[str, Json]:
     return {
         "python": platform.python_version(),
         **{name: _version(name) for name in PACKAGES},
-        "neo4j server": jars.VERSION,
+        "neo4j server": launcher.VERSION,
     }
 
 

@@ -64,10 +64,7 @@ def download_by_jgo(jar: LockedJar, below: Path) -> Path:
 
 
 def fetch_jars(
-    jars: Sequence[LockedJar],
-    directory: Path,
-    on_jar: OnJar,
-    download: Download = download_by_jgo,
+    jars: Sequence[LockedJar], directory: Path, on_jar: OnJar, download: Download
 ) -> None:
     """Downloads the jars that a directory lacks.
 

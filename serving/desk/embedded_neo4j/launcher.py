@@ -1,4 +1,8 @@
-"""Starts and stops the Neo4j process."""
+"""Starts and stops the Neo4j process.
+
+Maven Central has no server archive of Neo4j Community, but its jars. They are licensed under
+GPL-3.0 and run in their own process.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,48 @@ import os
 import selectors
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from serving.desk.embedded_neo4j.jars import OnProgress, jar_directory
+from serving.adapters.maven_jars import DownloadError, LockedJar, download_by_jgo, fetch_jars
 from serving.desk.embedded_neo4j.watch import ErrorWatch
 from serving.domain.errors import DependencyError
 
+VERSION = "5.26.30"
+"""A long-term support release; its jars are in `jars.lock`, by `tests/support/neo4j_jars.py`."""
+
 STOP_WITHIN_S = 30.0
+LOCK_PATH = Path(__file__).with_name("jars.lock")
 SERVER_PATH = Path(__file__).with_name("server.py")
 
+OnProgress = Callable[[str], None]
+
 logger = logging.getLogger(__name__)
+
+
+def locked_jars() -> list[LockedJar]:
+    """Every jar of the class path."""
+    return [LockedJar.parse(line) for line in LOCK_PATH.read_text(encoding="ascii").splitlines()]
+
+
+def jar_directory(cache: Path, on_progress: OnProgress) -> Path:
+    """The directory in `cache` with every jar; downloads the missing ones.
+
+    Raises:
+        DependencyError: A jar cannot be downloaded or has another checksum.
+    """
+    directory = cache / f"neo4j-{VERSION}"
+    jars = locked_jars()
+
+    def report(done: int) -> None:
+        on_progress(f"downloading Neo4j {VERSION}: {done} of {len(jars)} jars")
+
+    try:
+        fetch_jars(jars, directory, report, download_by_jgo)
+    except DownloadError as error:
+        raise DependencyError("graph", str(error)) from error
+    return directory
 
 
 def configuration(port: int) -> dict[str, str]:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from serving.adapters.maven_jars import LockedJar
-from serving.desk.embedded_neo4j.jars import jar_directory, locked_jars
+from serving.desk.embedded_neo4j import launcher
 from serving.domain.errors import DependencyError
 
 
@@ -37,7 +38,19 @@ class Repository:
         return path
 
 
-def silent(_: str) -> None: ...
+Fetch = Callable[..., Path]
+
+
+@pytest.fixture
+def fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fetch:
+    """Fetches `JARS` from a repository; returns their folder."""
+
+    def fetch(repository: Repository, on_progress: Callable[[str], None] = lambda _: None) -> Path:
+        monkeypatch.setattr(launcher, "locked_jars", lambda: JARS)
+        monkeypatch.setattr(launcher, "download_by_jgo", repository)
+        return launcher.jar_directory(tmp_path, on_progress)
+
+    return fetch
 
 
 def fetched(directory: Path) -> list[str]:
@@ -45,7 +58,7 @@ def fetched(directory: Path) -> list[str]:
 
 
 def test_locked_jars_are_distinct_files_of_one_neo4j() -> None:
-    jars = locked_jars()
+    jars = launcher.locked_jars()
 
     assert len({each.file_name for each in jars}) == len(jars) > 200
     assert {each.version for each in jars if each.artifact == "neo4j-kernel"} == {"5.26.30"}
@@ -58,31 +71,31 @@ def test_a_line_of_the_lock_may_have_a_classifier() -> None:
     assert epoll.file_name == "epoll-4.1.137.Final-linux-x86_64.jar"
 
 
-def test_every_jar_is_fetched_and_the_progress_reported(tmp_path: Path) -> None:
+def test_every_jar_is_fetched_and_the_progress_reported(fetch: Fetch) -> None:
     reported: list[str] = []
 
-    directory = jar_directory(tmp_path, reported.append, jars=JARS, download=Repository())
+    directory = fetch(Repository(), reported.append)
 
     assert fetched(directory) == sorted(each.file_name for each in JARS)
     assert len(reported) == 20
     assert reported[-1].endswith("20 of 20 jars")
 
 
-def test_a_second_time_asks_for_nothing(tmp_path: Path) -> None:
-    jar_directory(tmp_path, silent, jars=JARS, download=Repository())
+def test_a_second_time_asks_for_nothing(fetch: Fetch) -> None:
+    fetch(Repository())
     repository = Repository()
 
-    jar_directory(tmp_path, silent, jars=JARS, download=repository)
+    fetch(repository)
 
     assert repository.asked == []
 
 
-def test_an_interrupted_run_is_taken_up_where_it_stopped(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_taken_up_where_it_stopped(fetch: Fetch) -> None:
     with pytest.raises(DependencyError, match=r"part7-1.0.jar cannot be downloaded \(Connection"):
-        jar_directory(tmp_path, silent, jars=JARS, download=Repository(missing="part7"))
+        fetch(Repository(missing="part7"))
     repository = Repository()
 
-    directory = jar_directory(tmp_path, silent, jars=JARS, download=repository)
+    directory = fetch(repository)
 
     assert "part7" in repository.asked
     assert len(fetched(directory)) == 20
@@ -90,9 +103,11 @@ def test_an_interrupted_run_is_taken_up_where_it_stopped(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("bad", [Repository(cut_short="part3"), Repository(missing="part3")])
-def test_incomplete_download_is_retried_and_then_named(tmp_path: Path, bad: Repository) -> None:
+def test_incomplete_download_is_retried_and_then_named(
+    tmp_path: Path, fetch: Fetch, bad: Repository
+) -> None:
     with pytest.raises(DependencyError) as raised:
-        jar_directory(tmp_path, silent, jars=JARS, download=bad)
+        fetch(bad)
 
     assert bad.asked.count("part3") == 3
     assert "part3-1.0.jar" in str(raised.value)
@@ -100,12 +115,12 @@ def test_incomplete_download_is_retried_and_then_named(tmp_path: Path, bad: Repo
     assert not (tmp_path / "neo4j-5.26.30" / "part3-1.0.jar").exists()
 
 
-def test_leftovers_of_a_killed_run_are_not_used(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_not_used(tmp_path: Path, fetch: Fetch) -> None:
     left = tmp_path / "neo4j-5.26.30" / "staging" / "0" / "part0-1.0.jar"
     left.parent.mkdir(parents=True)
     left.write_text("par")
 
-    directory = jar_directory(tmp_path, silent, jars=JARS, download=Repository())
+    directory = fetch(Repository())
 
     assert (directory / "part0-1.0.jar").read_text() == "part0"
     assert not left.exists()
