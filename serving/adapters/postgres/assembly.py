@@ -32,22 +32,11 @@ class Postgres:
         work_connections: The maximum of connections for writes and projections. One more is used
             to listen, and one for each projection that this process leads.
         search_connections: The maximum of connections for searches and reads.
-        search_timeout_s: PostgreSQL's own time limit per search statement.
     """
 
-    def __init__(
-        self,
-        dsn: str,
-        *,
-        work_connections: int = 4,
-        search_connections: int = 8,
-        search_timeout_s: float = 2.0,
-    ) -> None:
+    def __init__(self, dsn: str, *, work_connections: int = 4, search_connections: int = 8) -> None:
         self.database = Database(
-            dsn,
-            work_connections=work_connections,
-            search_connections=search_connections,
-            search_timeout_s=search_timeout_s,
+            dsn, work_connections=work_connections, search_connections=search_connections
         )
         self.notifications = Notifications(self.database)
         self._known_names = KnownNames(self.database, self.notifications)

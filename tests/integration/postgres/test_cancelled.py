@@ -26,8 +26,11 @@ async def running(database: Database) -> int:
     return int(row[0])
 
 
-async def test_cancelled_search_ends_and_returns_its_connection(postgres_dsn: str) -> None:
-    async with Database(postgres_dsn, search_connections=1, search_timeout_s=60) as database:
+async def test_cancelled_search_ends_and_returns_its_connection(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.connection.pool.SEARCH_TIMEOUT_MS", 60_000)
+    async with Database(postgres_dsn, search_connections=1) as database:
 
         async def search() -> None:
             async with database.search(Deadline.after(60)) as connection:

@@ -163,8 +163,11 @@ async def test_slow_planned_search_leaves_its_connection_unchanged(postgres_dsn:
             assert not connection.info.transaction_status
 
 
-async def test_the_server_ends_a_search_that_nobody_cancels(postgres_dsn: str) -> None:
-    async with Database(postgres_dsn, search_timeout_s=0.05) as database:
+async def test_the_server_ends_a_search_that_nobody_cancels(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.connection.pool.SEARCH_TIMEOUT_MS", 50)
+    async with Database(postgres_dsn) as database:
         with pytest.raises(TimeoutError, match="statement"):
             async with database.search(Deadline.after(10)) as connection:
                 await connection.execute("SELECT pg_sleep(10)")

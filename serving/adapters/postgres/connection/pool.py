@@ -30,6 +30,9 @@ POOL_TIMEOUT_S = 2.0
 """How long work without a deadline waits for a connection."""
 OUTAGE_TIMEOUT_S = 0.1
 """How long a caller waits for a connection during a known outage."""
+SEARCH_TIMEOUT_MS = 2_000
+"""PostgreSQL's own time limit per search statement. It backs up the caller's deadline if a
+cancellation does not reach the server."""
 MAX_WAITING = 512
 """Callers that may wait for a connection; more are rejected at once."""
 _RECONNECT_S = 1.0
@@ -46,26 +49,13 @@ class Database:
         dsn: A libpq connection string.
         work_connections: The maximum of connections for writes and projections.
         search_connections: The maximum of connections for searches and reads.
-        search_timeout_s: PostgreSQL's own time limit per search statement. It backs up the
-            caller's deadline if a cancellation does not reach the server.
     """
 
-    def __init__(
-        self,
-        dsn: str,
-        *,
-        work_connections: int = 4,
-        search_connections: int = 8,
-        search_timeout_s: float = 2.0,
-    ) -> None:
+    def __init__(self, dsn: str, *, work_connections: int = 4, search_connections: int = 8) -> None:
         self.dsn = with_defaults(dsn)
         self._work = _Pool(self.dsn, "work", work_connections)
-        self._search = _Pool(
-            self.dsn,
-            "search",
-            search_connections,
-            _SEARCH_SETTINGS.format(timeout_ms=max(1, round(search_timeout_s * 1000))),
-        )
+        settings = _SEARCH_SETTINGS.format(timeout_ms=SEARCH_TIMEOUT_MS)
+        self._search = _Pool(self.dsn, "search", search_connections, settings)
 
     async def open(self) -> None:
         """Starts connecting; returns at once."""

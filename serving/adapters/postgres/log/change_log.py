@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
 from serving.adapters.postgres.connection.pool import Connection, Database
 from serving.adapters.postgres.connection.statements import fetch_row
-from serving.adapters.postgres.log.compaction import RETENTION, compact_log
+from serving.adapters.postgres.log.compaction import compact_log
 from serving.adapters.postgres.log.current_items import read_graph_changes
 from serving.adapters.postgres.log.dead_letters import dead_letter
 from serving.adapters.postgres.log.embeddings import insert_embeddings, missing_embeddings
@@ -181,14 +180,9 @@ class PostgresChangeLog:
             )
         return bool(pending)
 
-    async def compact(self, retention: timedelta = RETENTION) -> int:
-        """Deletes rows that no reader needs, and returns their number. Call it periodically.
-
-        Args:
-            retention: How long a reader may be offline without having to start over.
-        """
+    async def compact(self) -> int:
         async with self._database.transaction() as connection:
-            return await compact_log(connection, retention)
+            return await compact_log(connection)
 
 
 def position_after(position: Snapshot, now: Snapshot, newest: int) -> Snapshot:

@@ -26,7 +26,7 @@ def covers(position: Snapshot, other: Snapshot) -> bool:
     )
 
 
-async def compact_log(connection: Connection, retention: timedelta) -> int:
+async def compact_log(connection: Connection) -> int:
     """Deletes rows that no reader needs; `connection` is in a transaction.
 
     Returns:
@@ -36,7 +36,7 @@ async def compact_log(connection: Connection, retention: timedelta) -> int:
         "INSERT INTO log_checkpoint (snapshot) VALUES (pg_current_snapshot()::text) "
         "ON CONFLICT DO NOTHING"
     )
-    horizon = await _horizon(connection, retention)
+    horizon = await _horizon(connection)
     compacted = await read_compacted(connection)
     if horizon is None or horizon == compacted:
         return 0
@@ -53,7 +53,7 @@ async def read_compacted(connection: Connection) -> Snapshot:
     return Snapshot.parse(compacted)
 
 
-async def _horizon(connection: Connection, retention: timedelta) -> Snapshot | None:
+async def _horizon(connection: Connection) -> Snapshot | None:
     """The newest checkpoint that is old enough and behind the graph; deletes older ones."""
     cursor = await connection.execute(
         "SELECT position FROM projection_state WHERE projection = 'graph'"
@@ -62,7 +62,7 @@ async def _horizon(connection: Connection, retention: timedelta) -> Snapshot | N
     cursor = await connection.execute(
         "SELECT snapshot, taken_at FROM log_checkpoint WHERE taken_at <= now() - %s "
         "ORDER BY taken_at DESC",
-        [retention],
+        [RETENTION],
     )
     for text, taken_at in await cursor.fetchall():
         snapshot = Snapshot.parse(text)

@@ -45,8 +45,6 @@ class PostgresAccessLog:
         self._pending: dict[_Name, _Shown] = {}
         self._flushing = asyncio.Lock()
         self._flusher: asyncio.Task[None] | None = None
-        self.dropped = 0
-        """Accesses that were not counted, for lack of room."""
 
     async def open(self) -> None:
         """Starts storing counts in the background."""
@@ -67,8 +65,6 @@ class PostgresAccessLog:
         for item in items:
             if len(self._pending) < MAX_PENDING or (tenant, item) in self._pending:
                 self._add((tenant, item), _Shown(1, now))
-            else:
-                self.dropped += 1
 
     def _add(self, name: _Name, shown: _Shown) -> None:
         before = self._pending.get(name, _Shown(0, shown.last))

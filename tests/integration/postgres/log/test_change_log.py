@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.log import compaction
 from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import DependencyError, StoreUnavailableError
@@ -29,7 +30,12 @@ from tests.support.builders import TENANT, batch_of, fact, ids, segment
 
 pytestmark = pytest.mark.postgres
 
-AT_ONCE = timedelta(0)
+RETENTION = compaction.RETENTION
+
+
+@pytest.fixture(autouse=True)
+def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "RETENTION", timedelta(0))
 
 
 async def row_versions(postgres: Postgres) -> list[str]:
@@ -449,15 +455,15 @@ async def test_compaction_keeps_what_a_new_projection_needs(postgres: Postgres) 
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
     await embed(postgres)
     await project_graph(postgres)
-    await postgres.change_log.compact(AT_ONCE)  # takes a snapshot, which the graph then passes
+    await postgres.change_log.compact()  # takes a snapshot, which the graph then passes
     await postgres.store.write(batch_of(segment("later")))
     await project_graph(postgres)
 
-    await postgres.change_log.compact(AT_ONCE)
+    await postgres.change_log.compact()
 
     assert await log_size(postgres) == 2
     assert await embed(postgres, OTHER_MODEL) == ids("a", "later")
-    assert await postgres.change_log.compact(AT_ONCE) == 0
+    assert await postgres.change_log.compact() == 0
 
 
 async def test_log_of_rewritten_items_does_not_grow(postgres: Postgres) -> None:
@@ -468,7 +474,7 @@ async def test_log_of_rewritten_items_does_not_grow(postgres: Postgres) -> None:
         await embed(postgres)
         await postgres.store.erase(TENANT, Selector(items=(segment_id("gone"),)))
         await project_graph(postgres)
-        await postgres.change_log.compact(AT_ONCE)
+        await postgres.change_log.compact()
         sizes.append(await log_size(postgres))
 
     assert sizes[-1] == sizes[1]
@@ -484,7 +490,7 @@ async def test_a_projection_that_stood_still_during_compactions_misses_nothing(
     for text in ("one", "two", "three"):
         await postgres.store.write(batch_of(segment("a", text), segment(text)))
         await project_graph(postgres)
-        deleted += await postgres.change_log.compact(AT_ONCE)
+        deleted += await postgres.change_log.compact()
     assert deleted > 0
 
     missed = await embed(postgres)
@@ -499,13 +505,16 @@ async def test_compaction_waits_for_the_graph(postgres: Postgres) -> None:
     await project_graph(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))
 
-    assert await postgres.change_log.compact(AT_ONCE) == 0
+    assert await postgres.change_log.compact() == 0
 
     changes = await project_graph(postgres)
     assert changes.removed == [(TENANT, segment_id("a"))]
 
 
-async def test_compaction_keeps_what_is_young(postgres: Postgres) -> None:
+async def test_compaction_keeps_what_is_young(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "RETENTION", RETENTION)
     await postgres.store.write(batch_of(segment("a")))
     await postgres.store.write(batch_of(segment("a", "changed")))
     await project_graph(postgres)
@@ -520,7 +529,7 @@ async def test_a_reader_from_before_the_compaction_starts_over(postgres: Postgre
     old, _ = await bootstrap(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))
     current = await postgres.feed.changes_since(old, MODEL)
-    await postgres.change_log.compact(AT_ONCE)
+    await postgres.change_log.compact()
 
     with pytest.raises(FeedLostError):
         await postgres.feed.changes_since(old, MODEL)
