@@ -107,13 +107,20 @@ def _minute(time: datetime) -> str:
 
 
 def read_exported(file: TextIO) -> Tombstones:
-    """The tombstones of a file.
+    """Reads what `lines_of` wrote.
 
     Raises:
         click.ClickException: It is another file.
     """
     try:
-        return read_lines(file)
+        head, *entries = map(json.loads, file)
+        return Tombstones(
+            bytes.fromhex(head["key"]),
+            [
+                (bytes.fromhex(each["hash"]), datetime.fromisoformat(each["erased_at"]))
+                for each in entries
+            ],
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise click.ClickException(f"{file.name} is not a file of `erasures export`") from error
 
@@ -125,19 +132,3 @@ def lines_of(tombstones: Tombstones) -> list[str]:
         for hash_, erased_at in tombstones.entries
     ]
     return [f"{json.dumps(line)}\n" for line in ({"key": tombstones.key.hex()}, *entries)]
-
-
-def read_lines(lines: TextIO) -> Tombstones:
-    """Reads what `lines_of` wrote.
-
-    Raises:
-        ValueError, KeyError, TypeError: The lines are not of such a file.
-    """
-    head, *entries = map(json.loads, lines)
-    return Tombstones(
-        bytes.fromhex(head["key"]),
-        [
-            (bytes.fromhex(each["hash"]), datetime.fromisoformat(each["erased_at"]))
-            for each in entries
-        ],
-    )

@@ -9,6 +9,12 @@ from ray.serve import metrics
 
 from serving.telemetry import ALL_METRICS, Metric
 
+_CLASSES: Mapping[str, Any] = {
+    "counter": metrics.Counter,
+    "gauge": metrics.Gauge,
+    "histogram": metrics.Histogram,
+}
+
 
 class RayRecorder:
     """A recorder for code that runs in a replica; Ray adds deployment and replica."""
@@ -33,15 +39,7 @@ class RayRecorder:
 def _instrument(metric: Metric) -> Any:
     # Ray annotates one label, but accepts any number.
     labels: Any = tuple(metric.labels)
-    match metric.kind:
-        case "counter":
-            return metrics.Counter(metric.name, description=metric.description, tag_keys=labels)
-        case "gauge":
-            return metrics.Gauge(metric.name, description=metric.description, tag_keys=labels)
-        case "histogram":
-            return metrics.Histogram(
-                metric.name,
-                description=metric.description,
-                boundaries=list(metric.buckets),
-                tag_keys=labels,
-            )
+    buckets = {"boundaries": list(metric.buckets)} if metric.kind == "histogram" else {}
+    return _CLASSES[metric.kind](
+        metric.name, description=metric.description, tag_keys=labels, **buckets
+    )

@@ -35,7 +35,6 @@ class EncoderCheckpoint:
 
     folder: Path
     model: EmbeddingModel
-    weights_sha256: str
     modules: tuple[str, ...]
     pooling: str
     window: int
@@ -172,7 +171,6 @@ def _read_checkpoint(folder: Path, weights: str, dimension: int | None) -> Encod
     return EncoderCheckpoint(
         folder=folder,
         model=EmbeddingModel(fingerprint, dimension),
-        weights_sha256=weights,
         modules=tuple(name for _, name in modules),
         pooling=_pooling(folder, modules),
         window=window,

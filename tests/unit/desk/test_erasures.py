@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from serving.adapters.postgres.writes.tombstones import Tombstones
 from serving.adapters.postgres.writes.vacuum import Vacuumed
-from serving.commands.erasures import erasures, lines_of, read_lines
+from serving.commands.erasures import erasures, lines_of, read_exported
 from serving.config.settings import Settings
 
 TOMBSTONES = Tombstones(
@@ -23,7 +24,7 @@ TOMBSTONES = Tombstones(
 
 
 def test_a_file_is_read_as_it_was_written() -> None:
-    assert read_lines(io.StringIO("".join(lines_of(TOMBSTONES)))) == TOMBSTONES
+    assert read_exported(io.StringIO("".join(lines_of(TOMBSTONES)))) == TOMBSTONES
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_an_exported_file_is_for_its_owner_alone(tmp_path: Path) -> None:
 
     assert (result.exit_code, result.output) == (0, "2 erasures\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert read_lines(io.StringIO(file.read_text())) == TOMBSTONES
+    assert read_exported(io.StringIO(file.read_text())) == TOMBSTONES
 
 
 @pytest.mark.usefixtures("_stored")
@@ -51,9 +52,12 @@ def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": 1}', '{"key": "00"}\n{}', "no json"])
-def test_another_file_is_refused(text: str) -> None:
-    with pytest.raises((ValueError, KeyError, TypeError)):
-        read_lines(io.StringIO(text))
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "other"
+    file.write_text(text)
+
+    with file.open() as lines, pytest.raises(click.ClickException, match="not a file of `erasures"):
+        read_exported(lines)
 
 
 VACUUMED = Vacuumed(
