@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-
-from jwt import PyJWK
 
 from serving.composition.background import repeated
 from serving.config.settings import Settings
@@ -41,12 +39,7 @@ def require_authentication(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def open_access(
-    settings: Settings,
-    keys: AccessKeys,
-    *,
-    read_keys: Callable[[str], Sequence[PyJWK]] = read_key_set,
-) -> AsyncIterator[Access]:
+async def open_access(settings: Settings, keys: AccessKeys) -> AsyncIterator[Access]:
     """Opens the ways to authenticate that the settings name.
 
     Raises:
@@ -64,7 +57,7 @@ async def open_access(
             )
         if auth.jwks is not None:
             tokens = WebTokens(
-                partial(read_keys, auth.jwks),
+                partial(read_key_set, auth.jwks),
                 TokenRules(
                     issuer=auth.issuer,
                     audience=auth.audience,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 from serving.adapters.encoder.checkpoint import has_only_graph
@@ -19,20 +19,18 @@ EXTRAS = {
 }
 """The modules of each extra."""
 
-IsInstalled = Callable[[str], bool]
-
 
 def is_installed(module: str) -> bool:
     """Whether a module could be imported; does not import it."""
     return importlib.util.find_spec(module) is not None
 
 
-def missing_modules(extra: str, installed: IsInstalled = is_installed) -> Collection[str]:
+def missing_modules(extra: str) -> Collection[str]:
     """The modules of an extra that are not installed."""
-    return [module for module in EXTRAS[extra] if not installed(module)]
+    return [module for module in EXTRAS[extra] if not is_installed(module)]
 
 
-def require_encoder(model: str, installed: IsInstalled = is_installed) -> None:
+def require_encoder(model: str) -> None:
     """Checks that what runs an encoder is installed.
 
     Raises:
@@ -40,37 +38,35 @@ def require_encoder(model: str, installed: IsInstalled = is_installed) -> None:
     """
     if model not in PUBLISHED and not has_only_graph(Path(model).expanduser()):
         published = " and ".join(PUBLISHED)
-        _require("embedder", f"the model {model!r}", installed, f"; {published} do not need it")
+        _require("embedder", f"the model {model!r}", f"; {published} do not need it")
 
 
-def require_reranker(model: str, installed: IsInstalled = is_installed) -> None:
+def require_reranker(model: str) -> None:
     """Checks that what runs a reranker is installed.
 
     Raises:
         DependencyError: It needs the extra `rerank` or `models`, which is not installed.
     """
     extra = "rerank" if model in published_rerankers.PUBLISHED else "models"
-    _require("reranker", f"the reranker {model!r}", installed, extra=extra)
+    _require("reranker", f"the reranker {model!r}", extra=extra)
 
 
-def require_extras(settings: Settings, installed: IsInstalled = is_installed) -> None:
+def require_extras(settings: Settings) -> None:
     """Checks that what the settings name is installed, before anything starts.
 
     Raises:
         DependencyError: An extra is not installed.
     """
     if settings.embedder.api is None:
-        require_encoder(settings.embedder.model, installed)
+        require_encoder(settings.embedder.model)
     if settings.reranker.model is not None:
-        require_reranker(settings.reranker.model, installed)
+        require_reranker(settings.reranker.model)
     if settings.index.device != "cpu":
-        _require("index", f"an index on {settings.index.device}", installed)
+        _require("index", f"an index on {settings.index.device}")
 
 
-def _require(
-    part: str, what: str, installed: IsInstalled, otherwise: str = "", extra: str = "models"
-) -> None:
-    if missing := missing_modules(extra, installed):
+def _require(part: str, what: str, otherwise: str = "", extra: str = "models") -> None:
+    if missing := missing_modules(extra):
         why = (
             f"{what} needs {', '.join(missing)}, which `make install-{extra}` installs "
             f"(elsewhere: pip install -r requirements/{extra}.txt){otherwise}"

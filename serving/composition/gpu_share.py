@@ -31,7 +31,7 @@ def left_by_lists(share: float, index: IndexSettings) -> float:
     return share * (1 - index.lists_share) if has_lists and share < 1 else share
 
 
-def cap_gpu_memory(share: float, cuda: Any = None) -> None:
+def cap_gpu_memory(share: float) -> None:
     """Caps the GPU memory of this process at its share.
 
     Ray places replicas whose shares fit onto one GPU but does not limit their memory. The cap
@@ -40,9 +40,9 @@ def cap_gpu_memory(share: float, cuda: Any = None) -> None:
     """
     if not 0 < share < 1:
         return
-    if cuda is None:
-        # Imported here because a start without a GPU should not wait for it.
-        from torch import cuda
+    # Imported here because a start without a GPU should not wait for it.
+    from torch import cuda
+
     if not cuda.is_available():
         logger.warning("GPU share configured, but torch finds no GPU", extra={"share": share})
         return

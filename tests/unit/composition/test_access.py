@@ -46,7 +46,9 @@ def test_settings_that_would_let_outsiders_in_are_rejected(given: Any, why: str)
         load_settings(given)
 
 
-async def test_configured_kinds_of_credentials_are_accepted() -> None:
+async def test_configured_kinds_of_credentials_are_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     keys, issuer = FakeAccessKeys(), Issuer()
     urls: list[str] = []
 
@@ -54,9 +56,10 @@ async def test_configured_kinds_of_credentials_are_accepted() -> None:
         urls.append(url)
         return issuer.keys()
 
+    monkeypatch.setattr("serving.composition.access.read_key_set", read_keys)
     text = keys.make(Role.READER)
     given = load_settings({"auth": {"keys": True, "jwks": JWKS, **TOKENS}})
-    async with open_access(given, keys, read_keys=read_keys) as access:
+    async with open_access(given, keys) as access:
         assert set(urls) == {JWKS}
         for call in (bearer(text), bearer(issuer.token())):
             assert access.caller_of("Retrieve", call).roles == frozenset({Role.READER})
@@ -97,13 +100,14 @@ async def test_no_key_is_accepted_while_keys_are_unreadable() -> None:
             access.caller_of("Retrieve", bearer(text))
 
 
-async def test_unreadable_key_set_fails_the_start() -> None:
+async def test_unreadable_key_set_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def read_keys(url: str) -> Sequence[jwt.PyJWK]:
         raise jwt.PyJWKClientError("down")
 
+    monkeypatch.setattr("serving.composition.access.read_key_set", read_keys)
     given = settings(jwks=JWKS, **TOKENS)
     with pytest.raises(jwt.PyJWKClientError):
-        async with open_access(given, FakeAccessKeys(), read_keys=read_keys):
+        async with open_access(given, FakeAccessKeys()):
             pass
 
 

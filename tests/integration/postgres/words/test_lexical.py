@@ -11,7 +11,7 @@ from string import ascii_lowercase, digits
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
+from serving.adapters.postgres.words import lexical
 from serving.adapters.postgres.words.query_plan import Budget
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Segment, TenantName
@@ -221,7 +221,9 @@ async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgr
     assert (await found(postgres, "the boat Argo", BM25))[0] == "rare"
 
 
-async def test_the_answer_is_filled_though_the_plan_left_rows_out(postgres: Postgres) -> None:
+async def test_the_answer_is_filled_though_the_plan_left_rows_out(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await postgres.store.write(
         batch_of(
             *(
@@ -230,12 +232,10 @@ async def test_the_answer_is_filled_though_the_plan_left_rows_out(postgres: Post
             )
         )
     )
-    narrow = PostgresLexicalSearch(
-        postgres.database, postgres.notifications, Budget(all_rows=10, candidates=6, postings=100)
-    )
+    monkeypatch.setattr(lexical, "BUDGET", Budget(all_rows=10, candidates=6, postings=100))
 
-    few = await search(narrow, "boat Argo", depth=5)
-    many = await search(narrow, "boat Argo", depth=20)
+    few = await search(postgres.lexical, "boat Argo", depth=5)
+    many = await search(postgres.lexical, "boat Argo", depth=20)
 
     assert ids_of(few) == ["00", "01", "02", "03", "04"]
     assert len(many) == 20
