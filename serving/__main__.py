@@ -138,7 +138,7 @@ def keys(context: click.Context) -> None:
 @main.group(cls=_LaterCommands, name="erasures")
 @click.pass_context
 def erasures(context: click.Context) -> None:
-    """Remove what was erased from PostgreSQL's files, and from a restored backup."""
+    """Keep erased items erased after the restore of a backup."""
     context.obj = _settings()
 
 

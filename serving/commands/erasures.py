@@ -1,4 +1,4 @@
-"""`python -m serving erasures`: after an erasure, in PostgreSQL's files and in restored backups."""
+"""`python -m serving erasures`: keeps erased items erased after the restore of a backup."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import click
 from serving.adapters.postgres.connection.migrations import begin_log
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.writes.tombstones import Tombstones, erase_again, read_tombstones
-from serving.adapters.postgres.writes.vacuum import Vacuumed, vacuum_tables
 from serving.commands.database import in_database
 from serving.config.settings import Settings
 
@@ -56,54 +55,6 @@ async def _complete_restore(tombstones: Tombstones, database: Database) -> int:
     async with database.transaction() as connection:
         await begin_log(connection)
     return await erase_again(database, tombstones)
-
-
-@erasures.command()
-@click.pass_obj
-def vacuum(settings: Settings) -> None:
-    """Write PostgreSQL's files anew, without what was erased. Each table is locked meanwhile."""
-    done = in_database(settings, vacuum_tables)
-    for line in report_of(done):
-        click.echo(line)
-    if done.warnings:
-        raise click.ClickException("not all files were written anew")
-
-
-def report_of(done: Vacuumed) -> list[str]:
-    """What was written anew, and what may still hold erased rows, until when."""
-    return [
-        *done.warnings,
-        "tables, indexes and statistics were written anew",
-        f"WAL: {_wal(done.wal_files)}",
-        f"change log: {_logged(done)}",
-        f"backups, standbys and archives of WAL: what is from before {_minute(done.at)} holds "
-        "what was erased, until it is deleted",
-    ]
-
-
-def _wal(files: int | None) -> str:
-    if files is None:
-        return (
-            "this role may not replace the files, which hold what was erased until they are "
-            "recycled and written over (max_wal_size); a superuser can run this command"
-        )
-    if files:
-        return (
-            f"{files} files besides the current one; those from before hold what was erased until "
-            "they are removed or written over (wal_recycle, replication slots)"
-        )
-    return "the files from before are removed"
-
-
-def _logged(done: Vacuumed) -> str:
-    if done.logged_until is None:
-        return "no erased item is named"
-    until = _minute(done.logged_until)
-    return f"{done.logged_ids} erased items are named until {until}; run this again after that"
-
-
-def _minute(time: datetime) -> str:
-    return f"{time:%Y-%m-%d %H:%M %Z}"
 
 
 def read_exported(file: TextIO) -> Tombstones:

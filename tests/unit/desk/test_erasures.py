@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import stat
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from serving.adapters.postgres.writes.tombstones import Tombstones
-from serving.adapters.postgres.writes.vacuum import Vacuumed
 from serving.commands.erasures import erasures, lines_of, read_exported
 from serving.config.settings import Settings
 
@@ -58,48 +56,3 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
     with file.open() as lines, pytest.raises(click.ClickException, match="not a file of `erasures"):
         read_exported(lines)
-
-
-VACUUMED = Vacuumed(
-    at=datetime(2026, 5, 1, 12, tzinfo=UTC),
-    warnings=[],
-    wal_files=0,
-    logged_ids=0,
-    logged_until=None,
-)
-
-
-@pytest.mark.parametrize(
-    ("done", "said"),
-    [
-        (VACUUMED, "WAL: the files from before are removed"),
-        (VACUUMED, "change log: no erased item is named"),
-        (VACUUMED, "what is from before 2026-05-01 12:00 UTC holds what was erased"),
-        (replace(VACUUMED, wal_files=2), "WAL: 2 files besides the current one"),
-        (replace(VACUUMED, wal_files=None), "WAL: this role may not replace the files"),
-        (
-            replace(VACUUMED, logged_ids=3, logged_until=datetime(2026, 5, 1, 13, tzinfo=UTC)),
-            "change log: 3 erased items are named until 2026-05-01 13:00 UTC; run this again",
-        ),
-    ],
-)
-def test_tables_holding_erased_rows_are_named(
-    monkeypatch: pytest.MonkeyPatch, done: Vacuumed, said: str
-) -> None:
-    monkeypatch.setattr("serving.commands.erasures.in_database", lambda *_: done)
-
-    result = CliRunner().invoke(erasures, ["vacuum"], obj=Settings())
-
-    assert result.exit_code == 0
-    assert said in result.output
-
-
-def test_unvacuumed_tables_fail_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    warning = 'permission denied to vacuum "segment", skipping it'
-    done = replace(VACUUMED, warnings=[warning])
-    monkeypatch.setattr("serving.commands.erasures.in_database", lambda *_: done)
-
-    result = CliRunner().invoke(erasures, ["vacuum"], obj=Settings())
-
-    assert result.exit_code == 1
-    assert warning in result.output

@@ -1,4 +1,4 @@
-"""`pg_dump` and `pg_restore`, with the options of docs/guarantees.md."""
+"""PostgreSQL's own programs, as docs/guarantees.md calls them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,19 @@ def restore(dsn: str, file: Path) -> None:
     """Restores a file into an empty database."""
     owned = ["--no-owner", "--no-privileges", "--no-comments"]
     _run("pg_restore", "--single-transaction", *owned, f"--dbname={dsn}", str(file))
+
+
+def write_anew(dsn: str) -> None:
+    """Writes the files of the database anew, without what was erased."""
+    empty = "SELECT oid FROM pg_class WHERE reltuples = 0"
+    statements = [
+        f"DELETE FROM pg_statistic WHERE starelid IN ({empty})",
+        "VACUUM FULL pg_statistic",
+        "SELECT pg_switch_wal()",
+        "CHECKPOINT",
+    ]
+    _run("vacuumdb", "--full", "--analyze", dsn)
+    _run("psql", dsn, *(f"--command={each}" for each in statements))
 
 
 def _run(program: str, *arguments: str) -> None:

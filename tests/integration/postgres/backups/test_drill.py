@@ -15,7 +15,7 @@ from serving.desk.embedded_neo4j import EmbeddedNeo4j
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.postgres import QUICK
-from tests.integration.postgres.backups.dumps import dump, restore
+from tests.integration.postgres.backups.dumps import dump, restore, write_anew
 from trivium.aio import AsyncClient
 from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
@@ -103,7 +103,7 @@ async def test_restored_machine_answers_as_before_without_erased_items(
         restore(stores[0], backup)
         assert files_with(ERASED_TEXT, second)
         applied = await command(stores, "erasures", "apply", erased)
-        await command(stores, "erasures", "vacuum")
+        write_anew(stores[0])
         left = files_with(ERASED_TEXT, second)
         async with local_service(*stores) as memory:
             after = await answers(memory, await token_of_all(memory))

@@ -1,4 +1,4 @@
-"""After `erasures vacuum` no file of PostgreSQL holds what was erased."""
+"""After PostgreSQL's files were written anew, none holds what was erased."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import psycopg
 import pytest
-from click.testing import CliRunner
-from psycopg.conninfo import make_conninfo
 
-from serving.__main__ import main
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.migration import migrate
-from serving.adapters.postgres.writes.vacuum import vacuum_tables
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.ports.memory_store import Selector
 from tests.fixtures.postgres import QUICK
+from tests.integration.postgres.backups.dumps import write_anew
 from tests.integration.postgres.writes.test_erasure import MARK, fill
 from tests.support.builders import TENANT, batch_of, segment
 
@@ -67,24 +62,7 @@ async def test_no_file_holds_what_was_erased(server: EmbeddedPostgres, dsn: str)
         await write_out(postgres)
         assert folders(files_with(MARK, server)) == {"base", "pg_wal"}
 
-        result = await asyncio.to_thread(
-            CliRunner().invoke, main, ["erasures", "vacuum"], env={"TRIVIUM_POSTGRES__DSN": dsn}
-        )
+        await asyncio.to_thread(write_anew, dsn)
 
-        assert result.exit_code == 0, result.output
-        assert "WAL: the files from before are removed" in result.output
-        assert "change log: 2 erased items are named until" in result.output
         assert files_with(MARK, server) == []
         assert folders(files_with("blue", server)) == {"base"}
-
-
-async def test_role_without_wal_permission_is_reported(dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("CREATE ROLE owner LOGIN")
-        connection.execute("CREATE DATABASE owned OWNER owner")
-    owned = make_conninfo(dsn, user="owner", dbname="owned")
-    await migrate(owned)
-
-    done = await vacuum_tables(Database(owned))
-
-    assert (done.warnings, done.wal_files, done.logged_until) == ([], None, None)
