@@ -87,5 +87,9 @@ VECTOR_SEARCH = Split(share=0.05, min_s=0.020, max_s=0.200, max_share=0.5)
 """Searching the index, after waiting for a write. Who has seconds loses little by a longer reserve,
 and on a busy machine has a stale answer, and not none."""
 
+BY_MEANING = Split(share=0.5)
+"""Ordering what was said at a named time by its meaning. An index that hangs leaves time to list
+the latest."""
+
 MERGING = Split(share=0.1, max_s=0.050)
 """Merging the answers of shards. A shard that hangs must not make those of the others late."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from serving.domain.budget import BY_MEANING
+from serving.domain.errors import OverloadedError, UnavailableError
+from serving.domain.items.records import ItemKind
 from serving.domain.questions.period import MAX_MENTION, NamedTimes
 from serving.domain.questions.query import TimeRange
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.access import Timeline
+from serving.ports.vector_index import WantedNeighbours
 
 SAID_FIRST = 3
 """How many that were said at a time come before each that was said about it."""
@@ -21,7 +25,8 @@ ABOUT = "said about it"
 class TemporalLeg(Leg):
     """Finds the latest segments of the scope, or those of the times that the question names.
 
-    Of a named time are the segments that were said then, and those whose text speaks of it.
+    Of a named time are the segments that were said then, and those whose text speaks of it. A
+    question that names more than a time finds the nearest to it of what was said then.
     """
 
     name = "temporal"
@@ -42,6 +47,10 @@ class TemporalLeg(Leg):
         return LegAnswer(_merged(said, about)[:depth])
 
     async def _said(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
+        nearest = [] if times.alone else await _nearest(times, request)
+        return nearest or await self._latest(times, request)
+
+    async def _latest(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
         scope = request.query.scope
         found = await asyncio.gather(
             *(
@@ -67,6 +76,24 @@ class TemporalLeg(Leg):
             )
         )
         return _distinct(found)
+
+
+async def _nearest(times: NamedTimes, request: LegRequest) -> list[Candidate]:
+    """What was said at these times and is nearest to the question; nothing without the index."""
+    query, deadline = request.query, BY_MEANING.only(request.deadline)
+    scopes = [query.scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
+    wanted = [
+        WantedNeighbours(ItemKind.SEGMENT, scope, request.depth, token=query.token)
+        for scope in scopes
+    ]
+    try:
+        async with asyncio.timeout(deadline.remaining()):
+            found = await asyncio.gather(
+                *(request.lookup.nearest(each, deadline) for each in wanted)
+            )
+    except (UnavailableError, OverloadedError, TimeoutError):
+        return []
+    return _distinct([each.candidates for each in found])
 
 
 def _distinct(found: Iterable[Sequence[Candidate]]) -> list[Candidate]:

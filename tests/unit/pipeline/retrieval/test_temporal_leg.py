@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 
 import pytest
 
 from serving.adapters.text_analysis.english_dates import EnglishDates
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError, OverloadedError
+from serving.domain.items.records import Segment, segment_id
 from serving.domain.questions.period import Period
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
+from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.legs import TemporalLeg
-from tests.fakes.pipeline import FixedDates, FixedLeg
+from serving.ports.embedding import VectorLike
+from serving.ports.vector_index import IndexAnswer, WantedNeighbours
+from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.pipeline import FixedDates, FixedIndex, FixedLeg
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, days, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of
@@ -24,15 +34,45 @@ SAID = [
 ]
 
 
+class NearestIndex(FixedIndex):
+    """An index that has these segments, nearest first; without any, it raises or never answers."""
+
+    def __init__(self, *found: Segment, error: Exception | None = None) -> None:
+        super().__init__()
+        self._found = found
+        self._error = error
+
+    async def search(
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
+    ) -> IndexAnswer:
+        if self._error is not None:
+            raise self._error
+        if not self._found:
+            await asyncio.Event().wait()
+        accepted = filter(wanted.scope.segment_filter.accepts, self._found)
+        candidates = [
+            Candidate(segment_id(each.id), 1 - place / 10) for place, each in enumerate(accepted)
+        ]
+        return IndexAnswer(candidates[: wanted.depth], epoch=1)
+
+
 async def asked(
-    *periods: Period, named_times: bool = True, depth: int = 10, filter_: Filter = NO_FILTER
+    *periods: Period,
+    named_times: bool = True,
+    alone: bool = False,
+    depth: int = 10,
+    filter_: Filter = NO_FILTER,
+    index: FixedIndex | None = None,
+    deadline: Deadline | None = None,
 ) -> list[str]:
     store = await store_of(*SAID)
     leg = TemporalLeg(InMemoryTimeline(store))
     spec = LegSpec(name="temporal", named_times=named_times, depth=depth)
     profile = Profile(name="times", legs=(spec,))
-    answer = await retriever(store, {"temporal": leg}, dates=FixedDates(*periods)).retrieve(
-        query("?", scope=scope(filter_=filter_, as_of=NOON)), profile, soon()
+    dates = FixedDates(*periods, alone=alone)
+    space = VectorSpace.of(FakeEmbedder(), index or FixedIndex())
+    answer = await retriever(store, {"temporal": leg}, dates=dates, space=space).retrieve(
+        query("?", scope=scope(filter_=filter_, as_of=NOON)), profile, deadline or soon()
     )
     return hit_ids(answer)
 
@@ -43,6 +83,35 @@ def period(begins: float, ends: float) -> Period:
 
 async def test_segments_of_a_named_time_are_latest_first() -> None:
     assert await asked(period(-2.5, -0.5)) == ["c", "b"]
+
+
+async def test_nearest_of_a_named_time_comes_first() -> None:
+    index = NearestIndex(SAID[1], SAID[3], SAID[2])
+
+    assert await asked(period(-2.5, -0.5), index=index) == ["b", "c"]
+    assert await asked(period(-2.5, -0.5), index=index, depth=1) == ["b"]
+    assert await asked(period(-2.5, -1.5), period(-1.5, 0), index=index, depth=2) == ["b", "d"]
+
+
+async def test_only_time_named_is_latest_first() -> None:
+    index = NearestIndex(SAID[1], SAID[2])
+
+    assert await asked(period(-2.5, -0.5), alone=True, index=index) == ["c", "b"]
+
+
+@pytest.mark.parametrize(
+    "error", [DependencyError("index", "lost"), OverloadedError("the index"), TimeoutError()]
+)
+async def test_latest_come_first_without_the_index(error: Exception) -> None:
+    assert await asked(period(-2.5, -0.5), index=NearestIndex(error=error)) == ["c", "b"]
+
+
+def test_hung_index_leaves_time_for_the_latest() -> None:
+    async def answer() -> list[str]:
+        deadline = Deadline.after(1.0, asyncio.get_running_loop().time)
+        return await asked(period(-2.5, -0.5), index=NearestIndex(), deadline=deadline)
+
+    assert run_in_virtual_time(answer()) == ["c", "b"]
 
 
 async def test_every_named_time_is_searched() -> None:
