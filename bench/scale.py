@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections, connected, connections_for
-from bench.harness.load import closed_loop, repeated, silent
+from bench.harness.load import closed_loop, repeated
 from bench.harness.options import HELP, chosen, data_option, numbers, out_option
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Record, Result, find, number, select, table
@@ -145,8 +145,8 @@ async def ask(
     """Asks random ones of the tenants."""
     draw = random.Random(0)
     asked = [Query(id=str(n), tenant=draw.choice(tenants), text=t) for n, t in enumerate(texts)]
-    await closed_loop(connections.ask, asked[:WARM_UP], callers, silent)
-    run = await closed_loop(connections.ask, asked[WARM_UP:], callers, silent)
+    await closed_loop(connections.ask, asked[:WARM_UP], callers)
+    run = await closed_loop(connections.ask, asked[WARM_UP:], callers)
     return Result(
         scenario="ask",
         n=len(run.calls),

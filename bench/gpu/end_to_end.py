@@ -27,7 +27,6 @@ from bench.harness.load import (
     load_result,
     open_loop,
     poisson_arrivals,
-    silent,
 )
 from bench.harness.options import HELP, out_option
 from bench.harness.processes import ServiceProcesses
@@ -67,7 +66,7 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
         async with started(folder, environment(folder, device)) as target:
             take(Result(scenario="healthy", n=1, measured={"seconds": target.healthy_after_s}))
             async with connected(target.address, MAX_CONNECTIONS) as connections:
-                loader, since = BatchLoader(connections, lambda _: None), time.perf_counter()
+                loader, since = BatchLoader(connections), time.perf_counter()
                 for result in await loader.load(collection):
                     take(result)
                 projected = await measure_projection(
@@ -158,9 +157,9 @@ def ask_for(
         async with connected(address, MAX_CONNECTIONS) as connections:
             ask = partial(connections.ask, profile=profile, timeout=1.0)
             if callers:
-                return await closed_loop(ask, lasting(queries, seconds), callers, silent)
+                return await closed_loop(ask, lasting(queries, seconds), callers)
             arrivals = poisson_arrivals(rate, int(rate * seconds), seed)
-            return await open_loop(ask, cycle(queries), arrivals, silent)
+            return await open_loop(ask, cycle(queries), arrivals)
 
     return asyncio.run(run())
 

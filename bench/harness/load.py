@@ -26,8 +26,6 @@ Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 Ask: TypeAlias = Callable[[Question], Awaitable[Answer]]
-Advance = Callable[[], None]
-"""Called after each call, to show progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +70,8 @@ class Run(Generic[Answer]):
         return dict(Counter(call.code for call in self.calls if call.code))
 
 
-def silent() -> None:
-    """Shows no progress: a bar would take CPU time from what is measured."""
-
-
 async def closed_loop(
-    ask: Ask[Question, Answer], queries: Iterable[Question], in_flight: int, advance: Advance
+    ask: Ask[Question, Answer], queries: Iterable[Question], in_flight: int
 ) -> Run[Answer]:
     """Sends all questions, `in_flight` at a time."""
     waiting = iter(queries)
@@ -86,7 +80,6 @@ async def closed_loop(
     async def caller() -> None:
         for query in waiting:
             calls.append(await _timed(ask, query, time.perf_counter()))
-            advance()
 
     started = time.perf_counter()
     async with asyncio.TaskGroup() as callers:
@@ -99,7 +92,6 @@ async def open_loop(
     ask: Ask[Question, Answer],
     queries: Iterable[Question],
     arrivals_s: Sequence[float],
-    advance: Advance,
 ) -> Run[Answer]:
     """Sends a question at each arrival; its latency counts from the arrival.
 
@@ -107,14 +99,12 @@ async def open_loop(
         ask: Sends a question.
         queries: At least as many as arrivals.
         arrivals_s: Seconds from the start, ascending.
-        advance: Called after each call.
     """
     calls: list[Call[Answer]] = []
 
     async def one(query: Question, arrival_s: float) -> None:
         call = await _timed(ask, query, started + arrival_s)
         calls.append(replace(call, due_s=arrival_s))
-        advance()
 
     started = time.perf_counter()
     async with asyncio.TaskGroup() as asked:

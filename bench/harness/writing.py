@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.harness.collection import Collection
 from bench.harness.connections import Connections
@@ -22,9 +22,8 @@ POLL_S = 0.1
 class BatchLoader:
     """Writes a collection in batches, segments first, one batch at a time."""
 
-    def __init__(self, connections: Connections, advance: Callable[[int], None]) -> None:
+    def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._advance = advance
         self._outcomes: Counter[str] = Counter()
         self.tokens: dict[str, str] = {}
 
@@ -58,7 +57,6 @@ class BatchLoader:
         result = await self._connections.client(tenant).ingest(batch)
         seconds = time.perf_counter() - started
         self._take(tenant, result)
-        self._advance(len(batch))
         return seconds
 
     def _take(self, tenant: str, result: IngestResult) -> None:
@@ -79,7 +77,7 @@ async def store(connections: Connections, collection: Collection) -> None:
         TimeoutError: It took longer than half an hour.
         TriviumError: The service did not answer.
     """
-    loader = BatchLoader(connections, lambda _: None)
+    loader = BatchLoader(connections)
     since = time.perf_counter()
     await loader.load(collection)
     await measure_projection(connections, collection, loader.tokens, since)

@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.harness.collection import Query
 from bench.harness.connections import LIMIT, Connections
-from bench.harness.load import closed_loop, silent
+from bench.harness.load import closed_loop
 from bench.harness.processes import ServiceProcesses, machine_busy_s
 from bench.harness.results import Result
 from bench.peers.peer import Peer
@@ -95,13 +95,13 @@ async def take_turns(
             for system in systems if turn % 2 == 0 else reversed(systems):
                 stream = streams[system.name]
                 settling = islice(stream, SETTLING_CALLS)
-                await closed_loop(system.ask, settling, callers, silent)
+                await closed_loop(system.ask, settling, callers)
                 yield await _loaded(system, islice(stream, calls), callers, turn)
 
 
 async def _loaded(system: System, asked: Iterable[Query], callers: int, turn: int) -> Result:
     cpu_s, busy_s, started = system.cpu_s(), machine_busy_s(), time.perf_counter()
-    run = await closed_loop(system.ask, asked, callers, silent)
+    run = await closed_loop(system.ask, asked, callers)
     wall_s = time.perf_counter() - started
     used_s, all_s = system.cpu_s() - cpu_s, machine_busy_s() - busy_s
     return Result(
@@ -127,7 +127,7 @@ async def recall(system: System, judged: Sequence[Query]) -> Result:
         ranked = await system.ask(query)
         found[query.id] = len(query.relevant.intersection(ranked[:LIMIT])) / len(query.relevant)
 
-    run = await closed_loop(ask, judged, CALLERS[1], silent)
+    run = await closed_loop(ask, judged, CALLERS[1])
     scored = [query for query in judged if query.id in found]
     clusters = [query.tenant for query in scored]
     return Result(

@@ -15,7 +15,7 @@ from bench.harness.connections import connected
 from bench.harness.results import RESULTS, append_record, run_folder
 from bench.harness.service import running
 from bench.quality import memories, slices
-from bench.quality.command import console, ended_by_message, folders_argument, read_sets
+from bench.quality.command import ended_by_message, folders_argument, read_sets
 from bench.quality.mishearing import NameChange, with_changed_names
 from bench.quality.run_config import (
     RunConfig,
@@ -30,9 +30,9 @@ from bench.quality.scoring.outcome import outcome
 from bench.quality.scoring.plot import save_plot
 from bench.quality.scoring.stored import Row, StoredError
 from bench.quality.scoring.summary import headlines, summary
-from bench.quality.session import Session
+from bench.quality.session import measure
 from bench.reports import environment
-from bench.reports.progress import progress_bars
+from bench.reports.recording import console
 from trivium.tuning import Profile
 
 FAILED = 1
@@ -169,9 +169,7 @@ async def _measure(
         profiles = await connections.profiles()
         configs = choose(profiles)
         for collection in collections:
-            with progress_bars(console) as bars:
-                session = Session(connections, profiles, bars)
-                answers = await session.measure(collection, configs)
+            answers = await measure(connections, profiles, collection, configs)
             rows += _write(out, collection, answers)
     return rows
 

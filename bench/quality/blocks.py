@@ -13,13 +13,12 @@ from datetime import UTC
 from pathlib import Path
 
 import click
-from rich.progress import Progress
 
 from bench.harness.collection import Collection, read_collection
 from bench.harness.connections import connected
 from bench.harness.service import running
+from bench.quality import session
 from bench.quality.command import ended_by_message
-from bench.quality.session import Session
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.briefing import briefing
 from serving.domain.items.records import Segment, TenantName, segment_id
@@ -41,8 +40,7 @@ async def ask(address: str | None) -> Found:
     """Asks a service all questions; without an address, one that is started for it."""
     diary = read_collection(DIARY)
     async with running(address) as target, connected(target, 1) as connections:
-        profiles = await connections.profiles()
-        stored = await Session(connections, profiles, Progress(disable=True)).store(diary)
+        stored = await session.store(connections, diary)
         answers = {query.id: await stored.ask(query) for query in diary.judged}
     return {
         id_: (

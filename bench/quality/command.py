@@ -8,18 +8,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from bench.harness.collection import Collection, read_collection
 from bench.harness.service import ServiceStartError
+from bench.reports.recording import console
 from trivium.errors import TriviumError
 
 SHOWN_PROBLEMS = 10
 
 EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError)
 """Errors that end a command with their message and without a traceback."""
-
-console = Console(stderr=True)
 
 folders_argument = click.argument(
     "folders",

@@ -6,14 +6,13 @@ import hashlib
 import time
 from collections.abc import Sequence
 
-from rich.progress import Progress
-
 from bench.harness.collection import Collection
 from bench.harness.connections import Connections
 from bench.harness.results import Result, table
 from bench.harness.writing import BatchLoader, measure_projection, projected
 from bench.quality.run_config import RunConfig, legs_of
 from bench.quality.scoring.evaluate import Answers, evaluate
+from bench.reports.recording import console
 from trivium.tuning import Profile
 
 WARM_UP = 50
@@ -26,87 +25,59 @@ class RejectedError(ValueError):
     """The service would not store all of a set; the message says how much of it."""
 
 
-class Session:
-    """Measures sets at one service.
+async def measure(
+    connections: Connections,
+    profiles: Sequence[Profile],
+    collection: Collection,
+    configs: Sequence[RunConfig],
+) -> list[Answers]:
+    """Writes a set, waits until every leg has it, and sends its judged questions.
 
     Args:
-        connections: To it.
-        profiles: As it lists them.
-        bars: Show how far it is.
+        connections: To the service.
+        profiles: As the service lists them.
+        collection: The set.
+        configs: The configurations.
+
+    Returns:
+        The answers under each of them.
+
+    Raises:
+        RejectedError: The service would not store all of it.
+        TriviumError: It did not answer while the set was written.
     """
+    stored = await store(connections, collection)
+    queries = collection.judged
+    await evaluate(stored, queries[:WARM_UP], configs[0], ())
+    answers = []
+    for config in configs:
+        console.print(f"{collection.name}: {len(queries)} questions, {config.name}", markup=False)
+        answers.append(await evaluate(stored, queries, config, legs_of(config, profiles)))
+    return answers
 
-    def __init__(
-        self,
-        connections: Connections,
-        profiles: Sequence[Profile],
-        bars: Progress,
-    ) -> None:
-        self._connections = connections
-        self._profiles = profiles
-        self._bars = bars
 
-    async def measure(self, collection: Collection, configs: Sequence[RunConfig]) -> list[Answers]:
-        """Writes a set, waits until every leg has it, and sends its judged questions.
+async def store(connections: Connections, collection: Collection) -> Connections:
+    """Writes a set, unless all of it is stored, and waits until every leg has it.
 
-        Args:
-            collection: The set.
-            configs: The configurations.
+    The set has tenants of its own, named by its contents: it is written once however often it
+    is measured, and apart from all other data.
 
-        Returns:
-            The answers under each of them.
+    Returns:
+        The connections to these tenants.
 
-        Raises:
-            RejectedError: The service would not store all of it.
-            TriviumError: It did not answer while the set was written.
-        """
-        connections = await self.store(collection)
-        queries = collection.judged
-        bar = self._bars.add_task("warming up", total=min(WARM_UP, len(queries)))
-        await evaluate(
-            connections, queries[:WARM_UP], configs[0], (), lambda: self._bars.advance(bar)
-        )
-        counted = self._bars.add_task(
-            f"querying {collection.name}", total=len(queries) * len(configs)
-        )
-        return [
-            await evaluate(
-                connections,
-                queries,
-                config,
-                legs_of(config, self._profiles),
-                lambda: self._bars.advance(counted),
-            )
-            for config in configs
-        ]
-
-    async def store(self, collection: Collection) -> Connections:
-        """Writes a set, unless all of it is stored, and waits until every leg has it.
-
-        The set has tenants of its own, named by its contents: it is written once however often it
-        is measured, and apart from all other data.
-
-        Returns:
-            The connections to these tenants.
-
-        Raises:
-            RejectedError: The service would not store all of it.
-            TriviumError: It did not answer while the set was written.
-        """
-        connections = self._connections.apart(f"-{fingerprint(collection)}")
-        if not await _is_stored(connections, collection):
-            await self._write(connections, collection)
-        return connections
-
-    async def _write(self, connections: Connections, collection: Collection) -> None:
-        total = collection.segment_count + collection.fact_count
-        bar = self._bars.add_task(f"writing {collection.name}", total=total)
+    Raises:
+        RejectedError: The service would not store all of it.
+        TriviumError: It did not answer while the set was written.
+    """
+    apart = connections.apart(f"-{fingerprint(collection)}")
+    if not await _is_stored(apart, collection):
+        console.print(f"{collection.name}: writing", markup=False)
         since = time.perf_counter()
-        loader = BatchLoader(connections, lambda count: self._bars.advance(bar, count))
+        loader = BatchLoader(apart)
         for result in await loader.load(collection):
             _check_stored(collection, result)
-        bar = self._bars.add_task(f"projecting {collection.name}", total=1)
-        await measure_projection(connections, collection, loader.tokens, since)
-        self._bars.advance(bar)
+        await measure_projection(apart, collection, loader.tokens, since)
+    return apart
 
 
 def fingerprint(collection: Collection) -> str:

@@ -18,7 +18,7 @@ from aiohttp import ClientSession
 from google.protobuf.json_format import MessageToJson
 
 from bench.harness.latency import Latency
-from bench.harness.load import Ask, closed_loop, repeated, silent
+from bench.harness.load import Ask, closed_loop, repeated
 from bench.harness.options import HELP
 from bench.harness.sample import FOLDER
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -79,7 +79,7 @@ async def measure(grpc_address: str, http_address: str, tenant: str, calls: int)
             for number in range(ROUNDS + 1):
                 for name, ask in asks.items():
                     part = islice(repeated(asked, calls), calls // ROUNDS)
-                    run = await closed_loop(ask, part, callers, silent)
+                    run = await closed_loop(ask, part, callers)
                     if number > 0:  # the first round is for connections
                         seconds[name] += [elapsed for elapsed, _ in run.answered]
                         took[name] += run.seconds

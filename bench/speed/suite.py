@@ -25,7 +25,6 @@ from bench.harness.load import (
     open_loop,
     poisson_arrivals,
     repeated,
-    silent,
 )
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Result
@@ -119,7 +118,7 @@ class Suite:
             self._take(await ingest.measure_singles(connections, segments))
         console.print("writing the collection")
         since = time.perf_counter()
-        loader = BatchLoader(connections, lambda _: None)
+        loader = BatchLoader(connections)
         results = await loader.load(self._collection)
         projected = await measure_projection(connections, self._collection, loader.tokens, since)
         if measured:
@@ -143,22 +142,18 @@ class Suite:
 
     async def _unmeasured(self, connections: Connections, callers: int, calls: int) -> None:
         queries = islice(repeated(self._collection.queries, calls), calls)
-        await closed_loop(connections.ask, queries, callers, silent)
+        await closed_loop(connections.ask, queries, callers)
 
     async def _closed_loop(self, connections: Connections, callers: int) -> float:
         console.print(f"load, {callers} callers")
-        run, use = await self._meter.over(
-            closed_loop(connections.ask, self._queries, callers, silent)
-        )
+        run, use = await self._meter.over(closed_loop(connections.ask, self._queries, callers))
         self._take(self._load_result({"loop": "closed", "callers": callers}, run, use))
         return run.throughput_per_s
 
     async def _open_loop(self, connections: Connections, rate_per_s: float, share: float) -> None:
         console.print(f"load, {rate_per_s:.0f} per second")
         arrivals = poisson_arrivals(rate_per_s, len(self._queries))
-        run, use = await self._meter.over(
-            open_loop(connections.ask, self._queries, arrivals, silent)
-        )
+        run, use = await self._meter.over(open_loop(connections.ask, self._queries, arrivals))
         parameters: dict[str, Json] = {"loop": "open", "share": share, "rate_per_s": rate_per_s}
         self._take(self._load_result(parameters, run, use))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from rich.progress import Progress
 
 from bench.harness.collection import read_collection
 from bench.harness.connections import connected
@@ -16,7 +15,7 @@ from bench.quality import memories, slices
 from bench.quality.run_config import DEFAULT_PROFILE, RunConfig, gate_configs
 from bench.quality.scoring.gate import Compared, compare, verdict
 from bench.quality.scoring.stored import Row, read_rows, rows_of
-from bench.quality.session import Session
+from bench.quality.session import measure
 from tests.fixtures.service import Service
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
@@ -30,10 +29,10 @@ async def scored(service: Service, *configs: RunConfig) -> list[Row]:
     rows: list[Row] = []
     async with connected(service.address, 1) as connections:
         profiles = await connections.profiles()
-        session = Session(connections, profiles, Progress(disable=True))
         for folder in (*slices.FOLDERS, *memories.FOLDERS):
             collection = read_collection(folder)
-            answers = await session.measure(collection, configs or gate_configs(profiles))
+            chosen = configs or gate_configs(profiles)
+            answers = await measure(connections, profiles, collection, chosen)
             rows += (row for each in answers for row in rows_of(collection.name, each))
     return rows
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bench.harness.collection import Query
 from bench.harness.connections import Connections
-from bench.harness.load import Advance, Run, closed_loop, faults_of
+from bench.harness.load import Run, closed_loop, faults_of
 from bench.quality.run_config import RunConfig
 from bench.quality.scoring.answers import BRIEFING, briefed_segments, ranked_segments
 from bench.quality.scoring.metrics import CURRENT_FIRST, METRICS, current_first, scores
@@ -68,7 +68,6 @@ async def evaluate(
     queries: Sequence[Query],
     config: RunConfig,
     legs: Sequence[str],
-    advance: Advance,
 ) -> Answers:
     """Sends all questions under a configuration, one at a time.
 
@@ -79,7 +78,6 @@ async def evaluate(
         queries: Judged questions, no two of one id.
         config: The configuration.
         legs: The legs that it has, for the record.
-        advance: Called after each answer.
     """
     scored: dict[str, Scored] = {}
 
@@ -98,7 +96,7 @@ async def evaluate(
         scored[query.id] = score(query, retrieval)
         return retrieval
 
-    run = await closed_loop(ask, queries, 1, advance)
+    run = await closed_loop(ask, queries, 1)
     return Answers(config, tuple(legs), [scored[query.id] for query in queries], run)
 
 

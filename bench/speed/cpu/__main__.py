@@ -23,7 +23,7 @@ import psutil
 from bench.harness.collection import Collection
 from bench.harness.connections import connected, connections_for
 from bench.harness.cpu import CpuMeter, per_request
-from bench.harness.load import closed_loop, silent
+from bench.harness.load import closed_loop
 from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.processes import ServiceProcesses, role_of
 from bench.harness.results import Result
@@ -100,7 +100,7 @@ async def _measure(
                 async def ask(changes: Mapping[str, Any], count: int) -> Any:
                     options: dict[str, Any] = {"profile_overrides": changes} if changes else {}
                     one = partial(connections.ask, **options)
-                    return await closed_loop(one, islice(queries, count), CALLERS, silent)
+                    return await closed_loop(one, islice(queries, count), CALLERS)
 
                 await ask({}, WARM_UP_ROUNDS * calls)
                 for name, changes in VARIANTS.items():

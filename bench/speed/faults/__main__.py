@@ -16,7 +16,7 @@ import click
 
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
-from bench.harness.load import open_loop, poisson_arrivals, silent
+from bench.harness.load import open_loop, poisson_arrivals
 from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
@@ -135,7 +135,7 @@ async def observe(
     total_s = BEFORE_S + offered.seconds + AFTER_S
     arrivals = poisson_arrivals(rate_per_s, max(1, round(rate_per_s * total_s)))
     started_at = time.perf_counter()
-    load = asyncio.create_task(open_loop(offered.ask, queries, arrivals, silent))
+    load = asyncio.create_task(open_loop(offered.ask, queries, arrivals))
     try:
         await asyncio.sleep(BEFORE_S)
         began_s = time.perf_counter() - started_at

@@ -15,7 +15,7 @@ from itertools import count, cycle, islice
 from bench.harness.collection import Query
 from bench.harness.connections import CALL_TIMEOUT_S, MAX_CONNECTIONS, Connections, connected
 from bench.harness.latency import percentile
-from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals, silent
+from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals
 from bench.harness.results import Result
 from bench.speed.ingest import LEGS, mark_of, until_visible
 from bench.speed.overload.figures import CAPACITY, NEIGHBOUR, WRITES, is_whole_in_time, result_of
@@ -107,7 +107,7 @@ class Offered:
         """Offers a share, and waits until the service has recovered."""
         arrivals = self._arrivals(share)
         started = time.perf_counter()
-        run = await open_loop(self.ask, queries, arrivals, silent)
+        run = await open_loop(self.ask, queries, arrivals)
         since = started + arrivals[-1]
         recovery_s = await recovery(self.ask, queries, self.budget_s, since=since)
         return self._result(run, share, share, arrivals, recovery_s)
@@ -118,8 +118,8 @@ class Offered:
         """Offers a tenth for one tenant, and `flood` times the capacity for another."""
         arrivals = self._arrivals(NEIGHBOUR_SHARE)
         run, _ = await asyncio.gather(
-            open_loop(self.ask, queries, arrivals, silent),
-            open_loop(self.ask, others, self._arrivals(flood, seed=1) if flood else [], silent),
+            open_loop(self.ask, queries, arrivals),
+            open_loop(self.ask, others, self._arrivals(flood, seed=1) if flood else []),
         )
         result = self._result(run, flood, NEIGHBOUR_SHARE, arrivals)
         return replace(result, scenario=NEIGHBOUR)
@@ -136,7 +136,7 @@ class Offered:
         mark = self.connections.client(f"bench-mark-{writers}")
         others = [_write_on(flood, writer, written) for writer in range(writers)]
         async with _meanwhile(*others, _look_on(mark, visible_s)):
-            run = await open_loop(self.ask, queries, arrivals, silent)
+            run = await open_loop(self.ask, queries, arrivals)
         result = self._result(run, float(writers), NEIGHBOUR_SHARE, arrivals)
         seen = sorted(visible_s)
         return replace(
@@ -192,7 +192,7 @@ async def recovery(
         asked = clock()
         if asked - since > MAX_RECOVERY_S:
             return None
-        run = await closed_loop(ask, islice(queries, 1), 1, silent)
+        run = await closed_loop(ask, islice(queries, 1), 1)
         if not is_whole_in_time(run.calls[0], budget_s):
             calm = 0
             continue
@@ -206,8 +206,8 @@ async def capacity(
 ) -> Run[Retrieval]:
     """Asks in a closed loop, first to warm up; returns the run after that."""
     ask = partial(connections.ask, timeout=CALL_TIMEOUT_S)
-    await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS, silent)
-    return await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS, silent)
+    await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS)
+    return await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS)
 
 
 def _queries_of_two(queries: Sequence[Query]) -> Sequence[cycle[Query]]:

@@ -4,7 +4,7 @@ import asyncio
 
 import grpc
 
-from bench.harness.load import open_loop, silent
+from bench.harness.load import open_loop
 from trivium.errors import OverloadedError
 
 QUESTIONS = [f"q{number}" for number in range(12)]
@@ -41,13 +41,13 @@ async def test_open_loop_waits_for_no_answer() -> None:
         await all_asked.wait()
         return "answer"
 
-    run = await open_loop(ask, QUESTIONS, [0.0] * len(QUESTIONS), silent)
+    run = await open_loop(ask, QUESTIONS, [0.0] * len(QUESTIONS))
 
     assert len(run.answered) == len(QUESTIONS)
 
 
 async def test_open_loop_counts_from_the_arrival() -> None:
     # Due an hour ago: a count from the sending would be near zero.
-    run = await open_loop(Server().ask, QUESTIONS[:1], [-3600.0], silent)
+    run = await open_loop(Server().ask, QUESTIONS[:1], [-3600.0])
 
     assert run.calls[0].seconds >= 3600
