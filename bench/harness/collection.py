@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from trivium.files.reading import identifier, read_items
-from trivium.files.records import Line, Place, Problem, Record, Report, read_lines, read_records
+from trivium.files.records import Problem, Record, Report, read_lines, read_records
 from trivium.values import Fact, Item, Segment
 
 CORPUS = "corpus.jsonl"
@@ -108,7 +107,7 @@ class Collection:
         return [query for query in self.queries if query.judged]
 
 
-def read_collection(folder: Path, *, query_limit: int | None = None, seed: int = 0) -> Collection:
+def read_collection(folder: Path, *, query_limit: int | None = None) -> Collection:
     """Reads an evaluation set.
 
     Its scopes become tenants; what has none goes to one named after the folder.
@@ -118,7 +117,6 @@ def read_collection(folder: Path, *, query_limit: int | None = None, seed: int =
         folder: Has `corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`, and where
             there are any `facts.jsonl`, `triples.jsonl` and `outdated.tsv`.
         query_limit: At most this many questions.
-        seed: Of their order.
 
     Raises:
         OSError: A file is missing.
@@ -130,12 +128,12 @@ def read_collection(folder: Path, *, query_limit: int | None = None, seed: int =
     for found in read_items([str(path) for path in paths], problems.append):
         memories[found.scope or name].add(found.item)
     known = frozenset(segment.id for memory in memories.values() for segment in memory.segments)
-    grades = _read_grades(judgments_of(folder), problems.append, known)
+    grades = _read_grades(_judgments_of(folder), problems.append, known)
     outdated = _read_outdated(folder / OUTDATED)
     lines = read_lines(str(folder / QUERIES), problems.append)
     to_query = partial(_to_query, name, grades, outdated, set())
     queries = list(read_records(lines, to_query, problems.append))
-    random.Random(seed).shuffle(queries)
+    random.Random(0).shuffle(queries)
     return Collection(
         name=name, memories=dict(memories), queries=queries[:query_limit], problems=problems
     )
@@ -153,14 +151,6 @@ def left_without_facts(collection: Collection) -> Collection:
     )
 
 
-class Judgment(NamedTuple):
-    """How well a segment answers a question; above 0 it does."""
-
-    query: str
-    segment: str
-    grade: float
-
-
 def _read_grades(path: Path, report: Report, known: frozenset[str]) -> dict[str, dict[str, float]]:
     """The grades above 0 of each question, by segment.
 
@@ -174,12 +164,23 @@ def _read_grades(path: Path, report: Report, known: frozenset[str]) -> dict[str,
         OSError: The file cannot be read.
     """
     grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for place, judgment in _judgments(read_lines(str(path), report), report):
-        if judgment.grade <= 0:
+    for number, line in enumerate(read_lines(str(path), report)):
+        try:
+            query, segment, grade = line.text.split("\t")
+        except ValueError:
+            what = "is not a question, a segment and a grade with tabs between"
+            report(Problem(line.place, f"{what}: {line.text!r}"))
             continue
-        if judgment.segment not in known:
-            report(Problem(place, f"judges {judgment.segment!r}, which is not in {CORPUS}"))
-        grades[judgment.query][judgment.segment] = judgment.grade
+        try:
+            value = float(grade)
+        except ValueError:
+            if number > 0:
+                report(Problem(line.place, f"the grade is not a number: {grade!r}"))
+            continue
+        if value > 0:
+            if segment not in known:
+                report(Problem(line.place, f"judges {segment!r}, which is not in {CORPUS}"))
+            grades[query][segment] = value
     return dict(grades)
 
 
@@ -192,31 +193,7 @@ def _read_outdated(path: Path) -> dict[str, frozenset[str]]:
     return {query: frozenset(ids) for query, ids in outdated.items()}
 
 
-def _judgments(lines: Iterator[Line], report: Report) -> Iterator[tuple[Place, Judgment]]:
-    for number, line in enumerate(lines):
-        try:
-            yield line.place, _to_judgment(line)
-        except ValueError as error:
-            if number > 0 or not _has_headings(line):
-                report(Problem(line.place, str(error)))
-
-
-def _to_judgment(line: Line) -> Judgment:
-    parts = line.text.split("\t")
-    if len(parts) != len(Judgment._fields):
-        raise ValueError(f"is not a question, a segment and a grade with tabs between: {parts}")
-    query, segment, grade = parts
-    try:
-        return Judgment(query, segment, float(grade))
-    except ValueError:
-        raise ValueError(f"the grade is not a number: {grade!r}") from None
-
-
-def _has_headings(line: Line) -> bool:
-    return len(line.text.split("\t")) == len(Judgment._fields)
-
-
-def judgments_of(folder: Path) -> Path:
+def _judgments_of(folder: Path) -> Path:
     """Where the judgments of a set lie."""
     paths = [folder / name for name in JUDGMENTS]
     return next((path for path in paths if path.exists()), paths[0])

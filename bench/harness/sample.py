@@ -32,26 +32,21 @@ NAMES = (
 Rename = Callable[[str], str]
 
 
-def multiplied_sample(
-    tenants: int = TENANTS, *, query_limit: int | None = None, seed: int = 0, folder: Path = FOLDER
-) -> Collection:
+def multiplied_sample(tenants: int = TENANTS) -> Collection:
     """Reads the sample and multiplies it.
 
     Args:
         tenants: How many memories to make.
-        query_limit: At most this many questions.
-        seed: Of the names and of the questions' order.
-        folder: Where the sample is.
 
     Raises:
         OSError: A file is missing.
     """
     problems: list[Problem] = []
-    paths = [str(folder / name) for name in ("conversation.jsonl", "facts.jsonl")]
+    paths = [str(FOLDER / name) for name in ("conversation.jsonl", "facts.jsonl")]
     items = [found.item for found in read_items(paths, problems.append)]
-    questions = read_questions(str(folder / "questions.jsonl"), problems.append)
+    questions = read_questions(str(FOLDER / "questions.jsonl"), problems.append)
     speakers = sorted({item.speaker for item in items if isinstance(item, Segment)})
-    draw = random.Random(seed)
+    draw = random.Random(0)
     memories: dict[str, Memory] = {}
     queries: list[Query] = []
     for number in range(1, tenants + 1):
@@ -62,9 +57,7 @@ def multiplied_sample(
             memories[tenant].add(_renamed(item, rename))
         queries += [_to_query(question, tenant, rename) for question in questions]
     draw.shuffle(queries)
-    return Collection(
-        name="sample", memories=memories, queries=queries[:query_limit], problems=problems
-    )
+    return Collection(name="sample", memories=memories, queries=queries, problems=problems)
 
 
 def _renaming(old: Sequence[str], new: Sequence[str]) -> Rename:

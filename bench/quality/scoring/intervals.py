@@ -61,16 +61,13 @@ class Estimate:
         }
 
 
-def mean_interval(
-    values: Sequence[float], clusters: Sequence[str] | None = None, *, seed: int = 0
-) -> Estimate:
+def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Estimate:
     """The mean over questions, with its bootstrap percentile interval if there are enough of them.
 
     Args:
         values: One for each question; not empty.
-        clusters: The conversation of each question. None, or all the same, draws questions;
-            several draw whole conversations with all their questions.
-        seed: Of the samples: the same values have the same interval.
+        clusters: The conversation of each question. Several draw whole conversations with all
+            their questions, and one alone draws questions.
 
     Raises:
         ValueError: There are no values, or not as many clusters as values.
@@ -94,17 +91,13 @@ def mean_interval(
         batch=_BATCH,
         confidence_level=CONFIDENCE,
         method="percentile",
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(0),  # the same values have the same interval
     ).confidence_interval
     return Estimate(mean, float(found.low), float(found.high))
 
 
 def paired_difference(
-    new: Sequence[float],
-    old: Sequence[float],
-    clusters: Sequence[str] | None = None,
-    *,
-    seed: int = 0,
+    new: Sequence[float], old: Sequence[float], clusters: Sequence[str]
 ) -> Estimate:
     """The mean of `new - old` over the same questions in the same order, with its interval.
 
@@ -112,28 +105,24 @@ def paired_difference(
         new: One value for each question; not empty.
         old: The values they are compared with, question by question.
         clusters: As in `mean_interval`.
-        seed: As in `mean_interval`.
 
     Raises:
         ValueError: The two differ in length, or there are no values.
     """
     differences = [after - before for after, before in zip(new, old, strict=True)]
-    return mean_interval(differences, clusters, seed=seed)
+    return mean_interval(differences, clusters)
 
 
-def _totals(values: _Floats, clusters: Sequence[str] | None) -> tuple[_Floats, _Floats]:
+def _totals(values: _Floats, clusters: Sequence[str]) -> tuple[_Floats, _Floats]:
     """The sum and the count of each unit that is drawn: conversations, else questions."""
-    names = list(dict.fromkeys(clusters or ()))
-    if clusters is not None and len(clusters) != len(values):
+    if len(clusters) != len(values):
         raise ValueError(f"{len(values)} values are of {len(clusters)} clusters")
-    if clusters is None or len(names) < 2:
+    place = {name: number for number, name in enumerate(dict.fromkeys(clusters))}
+    if len(place) < 2:
         return values, np.ones_like(values)
-    place = {name: index for index, name in enumerate(names)}
-    of_value = np.array([place[name] for name in clusters])
-    sums, counts = np.zeros(len(names)), np.zeros(len(names))
-    np.add.at(sums, of_value, values)
-    np.add.at(counts, of_value, 1.0)
-    return sums, counts
+    of_value = [place[name] for name in clusters]
+    sums, counts = np.bincount(of_value, weights=values), np.bincount(of_value)
+    return sums.astype(np.float64), counts.astype(np.float64)
 
 
 def _ratio(sums: _Floats, counts: _Floats, axis: int = -1) -> _Floats:

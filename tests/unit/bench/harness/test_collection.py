@@ -127,7 +127,7 @@ def test_unreadable_lines_are_named_by_file_and_number(beir: Path) -> None:
         ("corpus.jsonl", 3, "has both 'id' and '_id'"),
         ("corpus.jsonl", 4, "'id' is missing or blank"),
         ("test.tsv", 4, "judges 'd9', which is not in corpus.jsonl"),
-        ("test.tsv", 5, "is not a question, a segment and a grade with tabs between: ['1 d1 1']"),
+        ("test.tsv", 5, "is not a question, a segment and a grade with tabs between: '1 d1 1'"),
         ("test.tsv", 6, "the grade is not a number: 'good'"),
         ("queries.jsonl", 3, "is a second question of the id '1'"),
         ("queries.jsonl", 4, "'text' is missing or blank"),

@@ -17,12 +17,16 @@ BY_CHAT = [float(number < 5) for number in range(10) for _ in range(20)]
 """All questions to five chats are answered, and none to the other five."""
 
 
+def of_one_chat(values: list[float]) -> Estimate:
+    return mean_interval(values, ["chat"] * len(values))
+
+
 def width(estimate: Estimate) -> float:
     return estimate.high - estimate.low
 
 
 def test_interval_narrows_with_more_questions() -> None:
-    few, many = mean_interval([0.0, 1.0] * 20), mean_interval([0.0, 1.0] * 2000)
+    few, many = of_one_chat([0.0, 1.0] * 20), of_one_chat([0.0, 1.0] * 2000)
 
     assert few.low < few.mean < few.high
     assert (few.mean, many.mean) == (0.5, 0.5)
@@ -32,7 +36,7 @@ def test_interval_narrows_with_more_questions() -> None:
 
 
 def test_interval_draws_whole_conversations() -> None:
-    by_question, by_chat = mean_interval(BY_CHAT), mean_interval(BY_CHAT, TEN_CHATS)
+    by_question, by_chat = of_one_chat(BY_CHAT), mean_interval(BY_CHAT, TEN_CHATS)
 
     assert by_question.mean == by_chat.mean == 0.5
     # As of 200 and as of 10 coins: 1.96 * 0.5 / sqrt(n).
@@ -41,30 +45,31 @@ def test_interval_draws_whole_conversations() -> None:
 
 
 def test_five_questions_have_no_interval() -> None:
-    few = mean_interval([-1.0] * 5)
+    few = of_one_chat([-1.0] * 5)
 
     assert few.mean == -1
     assert math.isnan(few.low)
     assert math.isnan(few.high)
     assert not few.below_zero
     assert few.as_record() == {"mean": -1, "low": None, "high": None}
-    assert mean_interval([-1.0] * 6).below_zero
+    assert of_one_chat([-1.0] * 6).below_zero
 
 
 def test_paired_difference_is_more_sensitive_than_intervals() -> None:
     old = [number / 100 for number in range(100)]
     new = [value - 0.01 * (number % 2) for number, value in enumerate(old)]
+    chats = ["chat"] * len(old)
 
-    assert mean_interval(new).high > mean_interval(old).low
-    assert paired_difference(new, old).below_zero
-    assert not paired_difference(old, new).below_zero
-    assert paired_difference(new, old).mean == pytest.approx(-0.005)
+    assert of_one_chat(new).high > of_one_chat(old).low
+    assert paired_difference(new, old, chats).below_zero
+    assert not paired_difference(old, new, chats).below_zero
+    assert paired_difference(new, old, chats).mean == pytest.approx(-0.005)
 
 
 def test_unequal_lists_are_refused() -> None:
     with pytest.raises(ValueError, match="longer"):
-        paired_difference([1.0], [1.0, 0.0])
+        paired_difference([1.0], [1.0, 0.0], ["a"])
     with pytest.raises(ValueError, match="no values"):
-        mean_interval([])
+        mean_interval([], [])
     with pytest.raises(ValueError, match="2 values are of 1 clusters"):
         mean_interval([1.0, 0.0], ["a"])
