@@ -201,7 +201,6 @@ async def measure(
             asked = [BIG] if name == "one" else small
             found = await ask(connections, asked, callers, questions)
             take(replace(found, parameters={**parameters, "tenant": name, "callers": callers}))
-        assert target.pid is not None, "it was started here; this is a bug"
         taken = footprint(data_dir, target.pid, rows)
         take(Result(scenario="footprint", parameters=parameters, n=rows, measured=taken))
 
@@ -209,7 +208,7 @@ async def measure(
 async def restart(data_dir: Path, size: int, take: Take, *, erases: bool) -> None:
     """Starts the service with all that is stored, and may erase the one tenant."""
     async with started(data_dir) as target, connected(target.address, 1) as connections:
-        seconds = {"start_s": round(target.healthy_after_s or 0.0, 1)}
+        seconds = {"start_s": round(target.healthy_after_s, 1)}
         if erases:
             since = time.perf_counter()
             await connections.client(BIG).forget(everything=True, timeout=1800)

@@ -20,7 +20,7 @@ import click
 
 from bench.harness.collection import Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
-from bench.harness.cpu import CpuMeter, CpuUse, per_request
+from bench.harness.cpu import CpuUse, cpu_over
 from bench.harness.load import (
     Run,
     closed_loop,
@@ -73,16 +73,15 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
                     connections, collection, loader.tokens, since, without_graph=True
                 )
                 take(projected)
-            assert target.pid is not None, "the service was started here"
-            meter = CpuMeter(ServiceProcesses(target.pid))
+            processes = ServiceProcesses(target.pid)
             for profile in PROFILES:
                 load = partial(shared, clients, target.address, collection.queries, profile)
                 await load(seconds / 4, callers=CALLERS[-1])
                 for callers in CALLERS:
-                    measured = await meter.over(load(seconds, callers=callers))
+                    measured = await cpu_over(processes, load(seconds, callers=callers))
                     take(load_of(profile, f"{callers} callers", *measured))
                 for rate in RATES_PER_S:
-                    measured = await meter.over(load(seconds, rate=rate))
+                    measured = await cpu_over(processes, load(seconds, rate=rate))
                     take(load_of(profile, f"{rate}/s", *measured))
 
     with recorded("gpu-service", collection, out, summary) as record, fresh_data() as folder:
@@ -170,11 +169,11 @@ def lasting(queries: Iterable[Query], seconds: float) -> Iterator[Query]:
     return takewhile(lambda _: time.perf_counter() < end, cycle(queries))
 
 
-def load_of(profile: str, load: str, run: Run[Retrieval], use: CpuUse | None) -> Result:
+def load_of(profile: str, load: str, run: Run[Retrieval], use: CpuUse) -> Result:
     """A load: its latency, CPU time, faults of its legs, and how its answers were reranked."""
     stages = [answer.rerank.stage.value for _, answer in run.answered if answer.rerank]
     reranked = {stage: stages.count(stage) for stage in dict.fromkeys(stages)}
-    cpu = per_request(use, None, max(1, len(run.answered))) if use else None
+    cpu = use.per_request(max(1, len(run.answered)))
     return load_result({"profile": profile, "load": load}, run, reranked=reranked, cpu=cpu)
 
 

@@ -33,17 +33,17 @@ class ServiceStartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A service that answers.
+    """A service that was started here.
 
     Args:
-        address: Where.
-        pid: Its first process; None if it was not started here.
-        healthy_after_s: From the command to the first SERVING; None likewise.
+        address: Where it answers.
+        pid: Its first process.
+        healthy_after_s: From the command to the first SERVING.
     """
 
     address: str
-    pid: int | None = None
-    healthy_after_s: float | None = None
+    pid: int
+    healthy_after_s: float
 
 
 @contextlib.contextmanager

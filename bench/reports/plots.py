@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -21,31 +21,23 @@ COLOURS = ("#2f6690", "#e07a3f", "#5b9279", "#b5536c", "#d9a441", "#6d5a94", "#3
 
 
 def save_picture(records: Sequence[Record], path: Path) -> None:
-    """Draws the panels that there are results for; writes nothing if there are none."""
-    panels = [
-        (draw, found)
-        for scenario, part, draw in PANELS
-        if (found := [record for record in select(records, scenario) if _has(record, part)])
-    ]
-    if not panels:
+    """Draws the latency and the CPU time of the loads; writes nothing if there are none."""
+    loads = select(records, "load")
+    if not loads:
         return
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    figure = canvas(6.8 * columns, 4.4 * rows + 0.5)
-    for place, (draw, found) in enumerate(panels, start=1):
-        axes = figure.add_subplot(rows, columns, place)
-        prepare(axes)
-        draw(axes, found)
-    figure.suptitle(_title(records[0]), x=0.01, ha="left", color=INK, size=13, weight="bold")
-    save(figure, path)
-
-
-def _title(record: Record) -> str:
-    collection, cores = table(record, "collection"), table(record, "machine").get("cores")
-    return (
+    collection, machine = table(loads[0], "collection"), table(loads[0], "machine")
+    title = (
         f"{collection.get('name')}: {collection.get('segments')} segments, "
-        f"{collection.get('facts')} facts on {cores} cores, at {record.get('commit')}"
+        f"{collection.get('facts')} facts on {machine.get('cores')} cores, "
+        f"at {loads[0].get('commit')}"
     )
+    figure = canvas(13.6, 4.9)
+    for place, draw in enumerate((_draw_latency, _draw_cpu), start=1):
+        axes = figure.add_subplot(1, 2, place)
+        prepare(axes)
+        draw(axes, loads)
+    figure.suptitle(title, x=0.01, ha="left", color=INK, size=13, weight="bold")
+    save(figure, path)
 
 
 def canvas(width: float, height: float) -> Figure:
@@ -117,9 +109,8 @@ def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
         widths = [number(load, *_CPU, "by_role_ms", role) or 0.0 for load in loads]
         axes.barh(range(len(loads)), widths, left=lefts, color=colour, label=role, height=0.62)
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
-    for place, (load, total) in enumerate(zip(loads, lefts, strict=True)):
-        idle = number(load, *_CPU, "idle_ms") or 0.0
-        axes.text(total, place, f"  {total:.1f}, idle {idle:.1f}", va="center", color=INK, size=8)
+    for place, total in enumerate(lefts):
+        axes.text(total, place, f"  {total:.1f}", va="center", color=INK, size=8)
     axes.set_xlim(0, 1.28 * max(lefts))
     name_bars(axes, [load_name(load) for load in loads])
     axes.legend(
@@ -135,16 +126,3 @@ def _draw_cpu(axes: Axes, loads: Sequence[Record]) -> None:
 
 
 _CPU = ("measured", "cpu")
-
-
-def _has(record: Record, part: str) -> bool:
-    return bool(record.get(part) or table(record, "measured").get(part))
-
-
-Draw = Callable[["Axes", Sequence[Record]], None]
-
-PANELS: Sequence[tuple[str, str, Draw]] = (
-    ("load", "latency", _draw_latency),
-    ("load", "cpu", _draw_cpu),
-)
-"""Scenario, the part of its results that the panel needs, and how it is drawn."""

@@ -16,7 +16,7 @@ def summary(records: Sequence[Record]) -> str:
         head(records[0]),
         _section("Questions, c at a time or a second on a schedule", loads_table(records)),
         _section("Where the time goes, ms p50", _splits(records)),
-        _section("Where the CPU goes, ms a request (of it idle)", _cpu(records)),
+        _section("Where the CPU goes, ms a request", _cpu(records)),
         _section("Writing", writing_table(records)),
     )
     return "\n".join(section for section in sections if section)
@@ -120,30 +120,21 @@ _SPLIT = ("measured", "split")
 
 
 def _cpu(records: Sequence[Record]) -> str:
-    loads = [load for load in select(records, "load") if table(load, "measured", "cpu")]
-    if not loads:
-        return ""
+    loads = select(records, "load")
     roles = sorted({role for load in loads for role in table(load, *_CPU, "by_role_ms")})
-    rows = [(role, *(_with_idle(load, role) for load in loads)) for role in roles]
-    totals = [
-        f"**{_cpu_figures(load, 'total_ms')}** ({_cpu_figures(load, 'idle_ms')})" for load in loads
+    paths = {role: ("by_role_ms", role) for role in roles} | {
+        "**all**": ("total_ms",),
+        "cores used": ("cores_used",),
+        "CPU cores of other processes": ("cores_elsewhere",),
+    }
+    rows = [
+        (name, *(figures(number(load, *_CPU, *path)) for load in loads))
+        for name, path in paths.items()
     ]
-    cores = [_cpu_figures(load, "cores_used") for load in loads]
-    elsewhere = [_cpu_figures(load, "cores_elsewhere") for load in loads]
-    rows += [("all", *totals), ("cores used", *cores), ("CPU cores of other processes", *elsewhere)]
-    return markdown_table(("process", *map(load_name, loads)), rows)
+    return markdown_table(("process", *map(load_name, loads)), rows) if loads else ""
 
 
 _CPU = ("measured", "cpu")
-
-
-def _cpu_figures(load: Record, *path: str) -> str:
-    return figures(number(load, *_CPU, *path))
-
-
-def _with_idle(load: Record, role: str) -> str:
-    busy, idle = (_cpu_figures(load, part, role) for part in ("by_role_ms", "idle_by_role_ms"))
-    return f"{busy} ({idle})"
 
 
 def writing_table(records: Sequence[Record]) -> str:

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import click
 
-from bench.harness.options import HELP, address_option, chosen, data_option, out_option
+from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.results import Result
-from bench.harness.service import Target
 from bench.reports.plots import save_picture
 from bench.reports.recording import console, recorded
 from bench.reports.report import summary
-from bench.speed.suite import MIN_CALLS, SCENARIOS, Plan, Suite, service
+from bench.speed.suite import MIN_CALLS, SCENARIOS, Plan, run, service
 
 
 def _scenarios(_context: click.Context, _option: click.Parameter, given: str) -> Sequence[str]:
@@ -27,8 +26,6 @@ def _scenarios(_context: click.Context, _option: click.Parameter, given: str) ->
 
 @click.command(context_settings=HELP)
 @data_option
-@address_option
-@click.option("--pid", type=int, help="The first process of that service, to measure its CPU.")
 @click.option(
     "--only",
     default="",
@@ -43,31 +40,20 @@ def _scenarios(_context: click.Context, _option: click.Parameter, given: str) ->
     help="The minimum number of questions of each loop, going round.",
 )
 @out_option
-def main(
-    data: Path | None,
-    address: str | None,
-    pid: int | None,
-    only: Sequence[str],
-    calls: int,
-    out: Path,
-) -> None:
+def main(data: Path | None, only: Sequence[str], calls: int, out: Path) -> None:
     """Measure the service, and write JSON, a summary and a picture."""
     collection = chosen(data)
     for problem in collection.problems[:10]:
         console.print(f"left out: {problem}", style="yellow")
     plan = Plan(collection=collection, scenarios=only, min_calls=calls)
-    target = None if address is None else Target(address, pid)
     with recorded("speed", collection, out, summary, save_picture) as take:
-        asyncio.run(_measure(plan, target, take))
+        asyncio.run(_measure(plan, take))
 
 
-async def _measure(plan: Plan, target: Target | None, take: Callable[[Result], None]) -> None:
-    if target is not None:
-        await Suite(plan, target, take).run()
-        return
+async def _measure(plan: Plan, take: Callable[[Result], None]) -> None:
     console.print("starting the service")
     async with service(plan, take) as running:
-        await Suite(plan, running, take).run()
+        await run(plan, running, take)
         console.print("stopping the service")
 
 

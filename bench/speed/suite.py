@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -16,7 +16,7 @@ from bench.harness.connections import (
     connected,
     connections_for,
 )
-from bench.harness.cpu import CpuMeter, CpuUse, per_request
+from bench.harness.cpu import cpu_over
 from bench.harness.latency import curve_ms
 from bench.harness.load import (
     Run,
@@ -45,8 +45,6 @@ WARM_UP_ROUNDS = 10
 
 SETTLING_CALLS = 100
 """Before each loop, for its connections."""
-
-IDLE_S = 15.0
 
 Take = Callable[[Result], None]
 
@@ -83,86 +81,64 @@ async def service(plan: Plan, take: Take) -> AsyncIterator[Target]:
 
 
 def _healthy_after(start: str, target: Target) -> Result:
-    seconds = round(target.healthy_after_s or 0.0, 2)
+    seconds = round(target.healthy_after_s, 2)
     return Result(
         scenario="healthy after", parameters={"start": start}, n=1, measured={"seconds": seconds}
     )
 
 
-class Suite:
-    """The scenarios against one running service."""
+async def run(plan: Plan, target: Target, take: Take) -> None:
+    """Runs the scenarios; the data is written before anything is asked."""
+    async with connected(target.address, 1) as connections:
+        await _write(plan, connections, take)
+        if "load" in plan.scenarios:
+            await _load(plan, target, take)
 
-    def __init__(self, plan: Plan, target: Target, take: Take) -> None:
-        self._plan = plan
-        self._collection = plan.collection
-        self._target = target
-        self._take = take
-        self._meter = CpuMeter(None if target.pid is None else ServiceProcesses(target.pid))
-        self._idle: CpuUse | None = None
-        self._queries = list(repeated(plan.collection.queries, plan.min_calls))
 
-    async def run(self) -> None:
-        """Runs them all; the data is written before anything is asked."""
-        async with connected(self._target.address, 1) as connections:
-            await self._write(connections)
-            if "load" in self._plan.scenarios:
-                await self._load()
+async def _write(plan: Plan, connections: Connections, take: Take) -> None:
+    measured = "ingest" in plan.scenarios
+    if measured:
+        memories = plan.collection.memories.values()
+        segments = max((memory.segments for memory in memories), key=len)
+        take(await ingest.measure_singles(connections, segments))
+    console.print("writing the collection")
+    since = time.perf_counter()
+    loader = BatchLoader(connections)
+    results = await loader.load(plan.collection)
+    projected = await measure_projection(connections, plan.collection, loader.tokens, since)
+    if measured:
+        for result in [*results, projected, *await ingest.measure_visibility(connections)]:
+            take(result)
 
-    # ---------------------------------------------------------------- writing
 
-    async def _write(self, connections: Connections) -> None:
-        measured = "ingest" in self._plan.scenarios
-        if measured:
-            memories = self._collection.memories.values()
-            segments = max((memory.segments for memory in memories), key=len)
-            self._take(await ingest.measure_singles(connections, segments))
-        console.print("writing the collection")
-        since = time.perf_counter()
-        loader = BatchLoader(connections)
-        results = await loader.load(self._collection)
-        projected = await measure_projection(connections, self._collection, loader.tokens, since)
-        if measured:
-            for result in [*results, projected, *await ingest.measure_visibility(connections)]:
-                self._take(result)
+async def _load(plan: Plan, target: Target, take: Take) -> None:
+    processes = ServiceProcesses(target.pid)
+    queries = list(repeated(plan.collection.queries, plan.min_calls))
 
-    # ---------------------------------------------------------------- load
+    async def unmeasured(connections: Connections, callers: int, calls: int) -> None:
+        asked = islice(repeated(plan.collection.queries, calls), calls)
+        await closed_loop(connections.ask, asked, callers)
 
-    async def _load(self) -> None:
-        self._idle = await self._meter.idle(IDLE_S)
-        reached_per_s = 0.0
-        async with connected(self._target.address, 1) as connections:
-            await self._unmeasured(connections, CALLERS[1], WARM_UP_ROUNDS * self._plan.min_calls)
-        for callers in CALLERS:
-            async with connected(self._target.address, connections_for(callers)) as connections:
-                await self._unmeasured(connections, callers, SETTLING_CALLS)
-                reached_per_s = await self._closed_loop(connections, callers)
-        async with connected(self._target.address, MAX_CONNECTIONS) as connections:
-            for share in OPEN_SHARES:
-                await self._open_loop(connections, round(share * reached_per_s, 1), share)
-
-    async def _unmeasured(self, connections: Connections, callers: int, calls: int) -> None:
-        queries = islice(repeated(self._collection.queries, calls), calls)
-        await closed_loop(connections.ask, queries, callers)
-
-    async def _closed_loop(self, connections: Connections, callers: int) -> float:
-        console.print(f"load, {callers} callers")
-        run, use = await self._meter.over(closed_loop(connections.ask, self._queries, callers))
-        self._take(self._load_result({"loop": "closed", "callers": callers}, run, use))
+    async def measured(parameters: dict[str, Json], loop: Awaitable[Run[Retrieval]]) -> float:
+        """Returns the answers a second."""
+        console.print("load:", ", ".join(f"{name} {value}" for name, value in parameters.items()))
+        run, use = await cpu_over(processes, loop)
+        cpu = use.per_request(len(run.calls))
+        curve = curve_ms([seconds for seconds, _ in run.answered])
+        take(load_result({**parameters, "limit": LIMIT}, run, cpu=cpu, curve_ms=curve))
         return run.throughput_per_s
 
-    async def _open_loop(self, connections: Connections, rate_per_s: float, share: float) -> None:
-        console.print(f"load, {rate_per_s:.0f} per second")
-        arrivals = poisson_arrivals(rate_per_s, len(self._queries))
-        run, use = await self._meter.over(open_loop(connections.ask, self._queries, arrivals))
-        parameters: dict[str, Json] = {"loop": "open", "share": share, "rate_per_s": rate_per_s}
-        self._take(self._load_result(parameters, run, use))
-
-    def _load_result(
-        self, parameters: dict[str, Json], run: Run[Retrieval], use: CpuUse | None
-    ) -> Result:
-        return load_result(
-            {**parameters, "limit": LIMIT},
-            run,
-            cpu=None if use is None else per_request(use, self._idle, len(run.calls)),
-            curve_ms=curve_ms([seconds for seconds, _ in run.answered]),
-        )
+    reached_per_s = 0.0
+    async with connected(target.address, 1) as connections:
+        await unmeasured(connections, CALLERS[1], WARM_UP_ROUNDS * plan.min_calls)
+    for callers in CALLERS:
+        async with connected(target.address, connections_for(callers)) as connections:
+            await unmeasured(connections, callers, SETTLING_CALLS)
+            loop = closed_loop(connections.ask, queries, callers)
+            reached_per_s = await measured({"loop": "closed", "callers": callers}, loop)
+    async with connected(target.address, MAX_CONNECTIONS) as connections:
+        for share in OPEN_SHARES:
+            rate_per_s = round(share * reached_per_s, 1)
+            arrivals = poisson_arrivals(rate_per_s, len(queries))
+            loop = open_loop(connections.ask, queries, arrivals)
+            await measured({"loop": "open", "share": share, "rate_per_s": rate_per_s}, loop)

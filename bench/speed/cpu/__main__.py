@@ -22,7 +22,7 @@ import psutil
 
 from bench.harness.collection import Collection
 from bench.harness.connections import connected, connections_for
-from bench.harness.cpu import CpuMeter, per_request
+from bench.harness.cpu import cpu_over
 from bench.harness.load import closed_loop
 from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.processes import ServiceProcesses, role_of
@@ -92,8 +92,7 @@ async def _measure(
     queries = cycle(collection.queries)  # goes on, so that no cache of the last ones answers
     with fresh_data() as data_dir:
         async with started(data_dir) as target:
-            assert target.pid is not None, "it was started here; this is a bug"
-            meter = CpuMeter(ServiceProcesses(target.pid))
+            processes = ServiceProcesses(target.pid)
             async with connected(target.address, connections_for(CALLERS)) as connections:
                 await store(connections, collection)
 
@@ -106,8 +105,7 @@ async def _measure(
                 for name, changes in VARIANTS.items():
                     console.print(name)
                     await ask(changes, SETTLING_CALLS)
-                    run, use = await meter.over(ask(changes, calls))
-                    assert use is not None, "the processes are known; this is a bug"
+                    run, use = await cpu_over(processes, ask(changes, calls))
                     take(
                         Result(
                             scenario=CPU,
@@ -116,7 +114,7 @@ async def _measure(
                             throughput_per_s=run.throughput_per_s,
                             latency=run.latency,
                             errors=run.errors,
-                            measured={"cpu": per_request(use, None, len(run.calls))},
+                            measured={"cpu": use.per_request(len(run.calls))},
                         )
                     )
                 if flame is not None:

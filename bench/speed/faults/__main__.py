@@ -89,7 +89,6 @@ async def _measure(
                 console.print(f"starting the service, {placement}")
                 environment = {**settings, "TRIVIUM_SERVE__PLACEMENT": placement}
                 async with started(folder, environment) as service:
-                    assert service.pid is not None, "it was started here; this is a bug"
                     every: list[Dependency] = [
                         *of_stores,
                         *(Replica(name, service.pid) for name in REPLICAS),

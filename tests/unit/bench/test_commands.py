@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,11 +21,11 @@ from bench.gpu import index as gpu_index
 from bench.harness.load import Call, Run
 from bench.harness.results import Record, Result, read_records
 from bench.harness.sample import multiplied_sample
-from bench.harness.service import ServiceStartError
+from bench.harness.service import ServiceStartError, Target
 from bench.reports.baselines import promote
 from bench.reports.recording import recorded
 from bench.speed import __main__ as speed
-from bench.speed import ghz
+from bench.speed import ghz, suite
 from bench.speed.cpu.__main__ import VARIANTS
 from bench.speed.faults import figures as faults
 from bench.speed.faults.dependencies import Fault
@@ -63,6 +63,16 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+def starting(address: str) -> Callable[[Path], AbstractAsyncContextManager[Target]]:
+    """What stands in for the start of a service: the one at an address."""
+
+    @asynccontextmanager
+    async def started(data_dir: Path) -> AsyncIterator[Target]:
+        yield Target(address, os.getpid(), healthy_after_s=1.0)
+
+    return started
+
+
 def run(command: click.Command, *options: str) -> str:
     done = CliRunner().invoke(command, options, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -76,15 +86,18 @@ def records_in(out: Path) -> Sequence[Record]:
     return read_records(folder)
 
 
-def test_speed_measures_writing_and_every_load(address: str, data: Path, tmp_path: Path) -> None:
+def test_speed_measures_starts_writing_and_every_load(
+    address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "started", starting(address))
     out = tmp_path / "out"
 
-    options = ("--only", "ingest,load", "--calls", "20", "--out", str(out))
-    run(speed.main, "--data", str(data), "--address", address, *options)
+    run(speed.main, "--data", str(data), "--calls", "20", "--out", str(out))
 
     found = records_in(out)
     scenarios = [str(each["scenario"]) for each in found]
-    assert scenarios[:3] == ["ingest single", "ingest batches", "projected"]
+    assert scenarios[:3] == ["healthy after", "healthy after", "ingest single"]
+    assert scenarios[3:5] == ["ingest batches", "projected"]
     assert scenarios.count("load") == 5
     assert all(not each["errors"] for each in found)
 
@@ -104,15 +117,10 @@ def test_scale_measures_each_size_and_a_restart(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, out = CountingMemory(), tmp_path / "out"
-
-    @asynccontextmanager
-    async def started(data_dir: Path) -> AsyncIterator[SimpleNamespace]:
-        yield SimpleNamespace(address=memory.address, pid=os.getpid(), healthy_after_s=1.0)
-
-    monkeypatch.setattr(scale, "started", started)
     small = ("--segments", "10,20", "--tenants", "1", "--calls", "2")
 
     with running(memory):
+        monkeypatch.setattr(scale, "started", starting(memory.address))
         run(scale.main, "--data", str(data), *small, "--out", str(out))
 
     [folder] = out.iterdir()
