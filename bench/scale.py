@@ -7,7 +7,7 @@ would be embedded with the turn before it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import itertools
 import math
 import random
 import time
@@ -103,27 +103,18 @@ async def lists_built(client: AsyncClient) -> None:
             await asyncio.sleep(5.0)
 
 
-async def stored_segments(client: AsyncClient) -> int:
-    """How many segments the client's tenant has."""
-    counts = (await client.stats(timeout=30)).tenant
-    return 0 if counts is None else counts.segment_count
-
-
 async def fill(connections: Connections, tenants: Sequence[str], texts: Texts) -> None:
-    """Writes the segments of small tenants that an earlier run did not write."""
+    """Writes the segments of small tenants."""
     for filled, name in enumerate(tenants, start=1):
-        client = connections.client(name)
-        if (stored := await stored_segments(client)) < SMALL_SEGMENTS:
-            await texts.write(client, stored, SMALL_SEGMENTS)
+        await texts.write(connections.client(name), 0, SMALL_SEGMENTS)
         if filled % 100 == 0:
             console.print(f"{filled} of {len(tenants)} small tenants have their segments")
 
 
-async def grow(client: AsyncClient, texts: Texts, size: int, small_rows: int) -> Result | None:
-    """Grows the one tenant to a size; None if an earlier run did."""
-    stored = await stored_segments(client)
-    if stored >= size:
-        return None
+async def grow(
+    client: AsyncClient, texts: Texts, stored: int, size: int, small_rows: int
+) -> Result:
+    """Grows the one tenant to a size from what it has stored."""
     console.print(f"from {stored:,} to {size:,} segments")
     since = time.perf_counter()
     await texts.write(client, stored, size)
@@ -175,9 +166,15 @@ def footprint(data_dir: Path, pid: int, rows: int) -> dict[str, Json]:
 
 
 async def measure(
-    data_dir: Path, collection: Collection, size: int, tenants: int, calls: int, take: Take
+    data_dir: Path,
+    collection: Collection,
+    stored: int,
+    size: int,
+    tenants: int,
+    calls: int,
+    take: Take,
 ) -> None:
-    """Starts the service, grows the one tenant to the size, and asks."""
+    """Starts the service, grows the one tenant from what it has stored to the size, and asks."""
     small = [SMALL.format(number) for number in range(tenants)]
     rows = size + tenants * SMALL_SEGMENTS
     parameters: dict[str, Json] = {"size": size}
@@ -188,10 +185,9 @@ async def measure(
         client = connections.client(BIG)
         about = (await client.stats(timeout=30)).service
         texts = Texts(collection, about.model_fingerprint, about.dimension)
-        await fill(connections, small, texts)
-        if grown := await grow(client, texts, size, rows - size):
-            take(grown)
-        await settled(client, rows)
+        if not stored:
+            await fill(connections, small, texts)
+        take(await grow(client, texts, stored, size, rows - size))
         await lists_built(client)
         questions = [
             query.text
@@ -323,18 +319,12 @@ def _points(records: Sequence[Record], tenant: str, *keys: str) -> list[tuple[fl
 )
 @click.option("--tenants", default=20, show_default=True, help=f"With {SMALL_SEGMENTS} segments.")
 @click.option("--calls", default=400, show_default=True, help="Questions of each loop.")
-@click.option(
-    "--keep",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="A folder whose data stays: a run goes on where one with it ended, and erases nothing.",
-)
 @out_option
 def main(
     data: Path | None,
     segments: Sequence[float],
     tenants: int,
     calls: int,
-    keep: Path | None,
     out: Path,
 ) -> None:
     """Fill one tenant with vectors given, and measure the service at each size."""
@@ -342,17 +332,12 @@ def main(
     sizes = [round(size) for size in segments]
 
     async def run(data_dir: Path, take: Take) -> None:
-        for size in sizes:
-            await measure(data_dir, collection, size, tenants, calls, take)
-            await restart(data_dir, size, take, erases=keep is None and size == sizes[-1])
+        for stored, size in itertools.pairwise([0, *sizes]):
+            await measure(data_dir, collection, stored, size, tenants, calls, take)
+            await restart(data_dir, size, take, erases=size == sizes[-1])
 
-    with (
-        recorded("scale", collection, out, summary, save_picture) as take,
-        contextlib.ExitStack() as stack,
-    ):
-        data_dir = keep or stack.enter_context(fresh_data())
-        data_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-        asyncio.run(run(data_dir, take))
+    with recorded("scale", collection, out, summary, save_picture) as take, fresh_data() as folder:
+        asyncio.run(run(folder, take))
 
 
 if __name__ == "__main__":

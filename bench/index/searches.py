@@ -52,6 +52,9 @@ QUESTIONS = 200
 WARM_UPS = 20
 TOPICS = 4000
 BATCH_ROWS = 10_000
+REBUILD_PER_S, QUIET_S = 50.0, 10.0
+"""Searches while lists are rebuilt, and for how long there are as many before."""
+
 CALLERS = 2
 """Threads that search during a rebuild; a replica of the service has two."""
 
@@ -121,9 +124,7 @@ async def embedded(folders: Sequence[Path]) -> Corpus:
 # ---------------------------------------------------------------- measuring
 
 
-def measured(
-    corpus: Corpus, probes: Sequence[int], per_s: float, quiet_s: float
-) -> Iterator[Result]:
+def measured(corpus: Corpus, probes: Sequence[int]) -> Iterator[Result]:
     """A result for each search of a corpus, and one of a rebuild."""
     dimension = corpus.vectors.shape[1]
     truth = true_nearest(corpus)
@@ -179,7 +180,7 @@ def measured(
             return [int(view.columns.items[slot].id) for slot in slots[best]]
 
         yield result(f"{count} lists", alone, n_lists=lists.n_lists, n_probes=count)
-    yield rebuilt_under_load(engine, corpus, per_s, quiet_s)
+    yield rebuilt_under_load(engine, corpus, REBUILD_PER_S, QUIET_S)
 
 
 def fill(engine: IndexEngine, vectors: Vectors) -> None:
@@ -317,16 +318,12 @@ def searching(engine: IndexEngine, queries: Vectors, per_s: float) -> Iterator[l
 )
 @click.option("--dimension", default=384, show_default=True, help="Of the mixtures' vectors.")
 @click.option("--probes", multiple=True, type=click.IntRange(min=1), help="Of the lists alone.")
-@click.option("--per-s", default=50.0, show_default=True, help="Searches while it is rebuilt.")
-@click.option("--quiet-s", default=10.0, show_default=True, help="Seconds of them before.")
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
 def main(
     folders: Sequence[Path],
     rows: Sequence[int],
     dimension: int,
     probes: Sequence[int],
-    per_s: float,
-    quiet_s: float,
     out: Path | None,
 ) -> None:
     """Measure the index over topic mixtures, and over the texts of each FOLDER together."""
@@ -335,7 +332,7 @@ def main(
     environment = describe()
     for corpus in corpora(folders, rows, dimension):
         click.echo(corpus.name)
-        for result in measured(corpus, probes, per_s, quiet_s):
+        for result in measured(corpus, probes):
             append_record(out, result.as_record(environment))
             values = ", ".join(f"{name} {value}" for name, value in result.measured.items())
             click.echo(f"  {result.parameters.get('way', result.scenario)}: {values}")

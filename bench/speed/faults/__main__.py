@@ -31,26 +31,10 @@ SHARE = 0.5
 
 CAPACITY_CALLS = 1000
 BEFORE_S, AFTER_S = 3.0, 12.0
-STORES = ("postgres", "neo4j")
 
 
 @click.command(context_settings=HELP)
 @data_option
-@click.option(
-    "--dependency",
-    "names",
-    type=click.Choice([*STORES, *REPLICAS]),
-    multiple=True,
-    default=[*STORES, *REPLICAS],
-    help="Only this one.",
-)
-@click.option(
-    "--fault",
-    "faults",
-    type=click.Choice([each.value for each in Fault]),
-    multiple=True,
-    help="Only this one.",
-)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
@@ -59,53 +43,36 @@ STORES = ("postgres", "neo4j")
     help="How long each fault lasts.",
 )
 @out_option
-def main(
-    data: Path | None, names: Sequence[str], faults: Sequence[str], seconds: float, out: Path
-) -> None:
+def main(data: Path | None, seconds: float, out: Path) -> None:
     """Let stores and replicas fail in each way under half the capacity.
 
     Writes JSON, a summary and a picture.
     """
     collection = chosen(data)
-    wanted = [Fault(each) for each in faults] or list(Fault)
     with recorded("faults", collection, out, summary, save_picture) as take:
-        asyncio.run(_measure(collection, names, wanted, seconds, take))
+        asyncio.run(_measure(collection, seconds, take))
 
 
-async def _measure(
-    collection: Collection,
-    names: Sequence[str],
-    faults: Sequence[Fault],
-    seconds: float,
-    take: Take,
-) -> None:
+async def _measure(collection: Collection, seconds: float, take: Take) -> None:
     console.print("starting PostgreSQL and Neo4j")
     with fresh_data() as folder:
         async with stores(folder) as (of_stores, settings):
-            for placement, of_placement in (("single", STORES), ("split", REPLICAS)):
-                wanted = [name for name in of_placement if name in names]
-                if not wanted:
-                    continue
+            for placement in ("single", "split"):
                 console.print(f"starting the service, {placement}")
                 environment = {**settings, "TRIVIUM_SERVE__PLACEMENT": placement}
                 async with started(folder, environment) as service:
-                    every: list[Dependency] = [
-                        *of_stores,
-                        *(Replica(name, service.pid) for name in REPLICAS),
-                    ]
-                    dependencies = [each for each in every if each.name in wanted]
+                    dependencies: Sequence[Dependency] = of_stores
+                    if placement == "split":
+                        dependencies = [Replica(name, service.pid) for name in REPLICAS]
                     async with connected(service.address, 1) as connections:
                         await store(connections, collection)
-                    await _fail_all(
-                        service.address, collection, dependencies, faults, seconds, take
-                    )
+                    await _fail_all(service.address, collection, dependencies, seconds, take)
 
 
 async def _fail_all(
     address: str,
     collection: Collection,
     dependencies: Sequence[Dependency],
-    faults: Sequence[Fault],
     seconds: float,
     take: Take,
 ) -> None:
@@ -114,7 +81,7 @@ async def _fail_all(
         reached = await capacity(connections, queries, CAPACITY_CALLS)
         offered = Offered(connections, reached.throughput_per_s, BUDGET_S, seconds)
         for dependency in dependencies:
-            for fault in faults:
+            for fault in Fault:
                 if fault in dependency.faults:
                     console.print(f"{dependency.name} {fault.value}")
                     await recovery(offered.ask, queries, BUDGET_S)

@@ -37,13 +37,6 @@ from bench.speed.overload.loads import Plan, Take, measure
     help="What callers give each call, in ms.",
 )
 @click.option(
-    "--shares",
-    default="0.5,1,1.5,2,3",
-    show_default=True,
-    callback=numbers,
-    help="The loads, as multiples of the capacity.",
-)
-@click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
@@ -57,23 +50,14 @@ from bench.speed.overload.loads import Plan, Take, measure
     show_default=True,
     help="Calls to measure the capacity, after as many to warm up.",
 )
-@click.option(
-    "--writers",
-    type=click.IntRange(min=0),
-    default=8,
-    show_default=True,
-    help="How many batches a tenant writes at a time while others ask; 0 leaves that part out.",
-)
 @out_option
 def main(
     data: Path | None,
     address: str | None,
     tenants: int,
     budgets: Sequence[float],
-    shares: Sequence[float],
     seconds: float,
     calls: int,
-    writers: int,
     out: Path,
 ) -> None:
     """Load the service beyond its capacity, and write JSON, a summary and a picture."""
@@ -82,9 +66,7 @@ def main(
         queries=collection.queries,
         capacity_calls=calls,
         budgets_s=[budget / 1e3 for budget in budgets],
-        shares=shares,
         seconds=seconds,
-        writers=writers,
     )
     with recorded("overload", collection, out, summary, save_picture) as take:
         asyncio.run(_measure(address, collection, plan, take))

@@ -46,18 +46,17 @@ class Plan:
         queries: At least one; asked in turn, again and again.
         capacity_calls: In a closed loop, to measure the capacity, after as many to warm up.
         budgets_s: What callers give each call.
-        shares: Of the capacity.
         seconds: How long each load lasts.
-        writers: How many batches a tenant writes at a time that floods the service with writes;
-            0 leaves that part out.
+        shares: Of the capacity.
+        writers: How many batches a tenant writes at a time that floods the service with writes.
     """
 
     queries: Sequence[Query]
     capacity_calls: int
     budgets_s: Sequence[float]
-    shares: Sequence[float]
     seconds: float
-    writers: int = 0
+    shares: Sequence[float] = (0.5, 1, 1.5, 2, 3)
+    writers: int = 8
 
 
 async def measure(address: str, plan: Plan, take: Take) -> None:
@@ -86,7 +85,7 @@ async def measure(address: str, plan: Plan, take: Take) -> None:
                 take(await offered.during_a_flood(tenants[0], tenants[1], flood))
         # At the end, since what was written is projected for a while.
         offered = Offered(connections, capacity_per_s, max(plan.budgets_s), plan.seconds)
-        for writers in (0, plan.writers) if plan.writers else ():
+        for writers in (0, plan.writers):
             take(await offered.during_writes(queries, writers))
 
 

@@ -12,12 +12,13 @@ from trivium.conversation import Counts, Memory, Recall, words_of
 WORDS_PER_MINUTE = 150
 INTERIM_S = 0.3
 SILENCE_S = 0.5
-"""The silence after which a turn has ended; what bots use lies between 0.2 and 0.8 s."""
+"""From the last word to the final transcript; what bots use lies between 0.2 and 0.8 s."""
 
 REPLY_S = 1.0
 """How long the bot speaks."""
 
 BUDGET_S = 0.08
+"""How long the bot waits for its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +28,10 @@ class Plan:
     Attributes:
         prefetch: Whether interim transcripts are searched with.
         seconds: For how long new turns begin.
-        silence_s: From the last word to the final transcript.
-        budget_s: How long the bot waits for its memory.
     """
 
     prefetch: bool
     seconds: float = 60.0
-    silence_s: float = SILENCE_S
-    budget_s: float = BUDGET_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +42,21 @@ class Call:
     counts: Counts
 
 
-def interims(text: str, silence_s: float) -> Iterator[str]:
+def interims(text: str) -> Iterator[str]:
     """The interim transcripts every `INTERIM_S` until the turn ends; the first may be empty.
 
     They have the words spoken so far, without case and punctuation, which recognition adds last.
     """
     words = words_of(text).split()
-    ends_s = len(words) * 60 / WORDS_PER_MINUTE + silence_s
+    ends_s = len(words) * 60 / WORDS_PER_MINUTE + SILENCE_S
     for number in range(1, int(ends_s / INTERIM_S + 1e-9) + 1):
         spoken = int(number * INTERIM_S * WORDS_PER_MINUTE / 60 + 1e-9)
         yield " ".join(words[:spoken])
 
 
-def duration_s(text: str, silence_s: float) -> float:
+def duration_s(text: str) -> float:
     """From the first word to the final transcript."""
-    return len(words_of(text).split()) * 60 / WORDS_PER_MINUTE + silence_s
+    return len(words_of(text).split()) * 60 / WORDS_PER_MINUTE + SILENCE_S
 
 
 async def run_calls(
@@ -96,7 +93,7 @@ async def _call(
     clock: Callable[[], float],
 ) -> Call:
     waits_s: list[float] = []
-    async with Recall(client, session=session, budget=plan.budget_s) as recall:
+    async with Recall(client, session=session, budget=BUDGET_S) as recall:
         await recall.warm()
         await asyncio.sleep(start_s)
         while clock() < until:
@@ -114,7 +111,7 @@ async def _speak(recall: Recall, text: str, plan: Plan, clock: Callable[[], floa
     """Returns when the final transcript is there, as scheduled from the first word."""
     began = clock()
     if plan.prefetch:
-        for number, partial in enumerate(interims(text, plan.silence_s), start=1):
+        for number, partial in enumerate(interims(text), start=1):
             await asyncio.sleep(max(0.0, began + number * INTERIM_S - clock()))
             recall.heard(partial)
-    await asyncio.sleep(max(0.0, began + duration_s(text, plan.silence_s) - clock()))
+    await asyncio.sleep(max(0.0, began + duration_s(text) - clock()))

@@ -10,7 +10,7 @@ from bench.harness.latency import Latency, curve_ms
 from bench.harness.results import Record, Result, select, table
 from bench.reports import plots
 from bench.reports.report import Column, head, latency, parameter, percent, table_of, value
-from bench.speed.recall.calls import Call, Plan
+from bench.speed.recall.calls import BUDGET_S, SILENCE_S, Call, Plan
 from trivium.conversation import Counts
 
 RECALL = "recall"
@@ -30,8 +30,8 @@ def result_of(calls: Sequence[Call], plan: Plan) -> Result:
         parameters={
             "calls": len(calls),
             "prefetch": plan.prefetch,
-            "silence_ms": round(plan.silence_s * 1e3),
-            "budget_ms": round(plan.budget_s * 1e3),
+            "silence_ms": round(SILENCE_S * 1e3),
+            "budget_ms": round(BUDGET_S * 1e3),
         },
         n=len(waits_s),
         latency=Latency.of(waits_s),

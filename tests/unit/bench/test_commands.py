@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ from bench.speed.cpu.__main__ import VARIANTS
 from bench.speed.faults import figures as faults
 from bench.speed.faults.dependencies import Fault
 from bench.speed.overload import __main__ as overload
+from bench.speed.overload import loads
 from bench.speed.recall import calls as recall
 from bench.speed.recall.figures import recall_table
 from bench.speed.recall.figures import result_of as recall_result
@@ -137,15 +139,13 @@ def test_speed_rejects_an_unknown_scenario() -> None:
 
 
 def test_overload_offers_every_share_with_every_budget(
-    address: str, data: Path, tmp_path: Path
+    address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(overload, "Plan", partial(loads.Plan, shares=(0.01,), writers=1))
     out = tmp_path / "out"
-    load = ("--budgets", "20000,30000", "--shares", "0.01", "--seconds", "0.2", "--calls", "4")
+    load = ("--budgets", "20000,30000", "--seconds", "0.2", "--calls", "4")
 
-    run(
-        overload.main,
-        *("--data", str(data), "--address", address, "--writers", "1", "--out", str(out), *load),
-    )
+    run(overload.main, "--data", str(data), "--address", address, "--out", str(out), *load)
 
     scenarios = [str(each["scenario"]) for each in records_in(out)]
     assert scenarios.count("overload") == 2

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from bench.harness.results import number, read_records, table
-from bench.index.searches import main
+from bench.index import searches
 
 
-def test_few_rows_are_measured_in_every_search(tmp_path: Path) -> None:
-    options = ["--rows", "600", "--dimension", "16", "--probes", "4", "--quiet-s", "0.05"]
+def test_few_rows_are_measured_in_every_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "QUIET_S", 0.05)
+    options = ["--rows", "600", "--dimension", "16", "--probes", "4", "--out", str(tmp_path)]
 
-    result = CliRunner().invoke(main, [*options, "--out", str(tmp_path)], catch_exceptions=False)
+    result = CliRunner().invoke(searches.main, options, catch_exceptions=False)
 
     assert result.exit_code == 0, result.output
-    *searches, rebuilt = read_records(tmp_path)
+    *found, rebuilt = read_records(tmp_path)
     recalls = {
-        table(each, "parameters")["way"]: number(each, "measured", "recall") or 0
-        for each in searches
+        table(each, "parameters")["way"]: number(each, "measured", "recall") or 0 for each in found
     }
     assert set(recalls) == {"exact", "served", "4 lists"}
     assert recalls["exact"] > 0.99
