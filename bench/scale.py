@@ -24,7 +24,7 @@ from bench.harness.connections import Connections, connected, connections_for
 from bench.harness.load import closed_loop, repeated
 from bench.harness.options import HELP, chosen, data_option, numbers, out_option
 from bench.harness.processes import ServiceProcesses
-from bench.harness.results import Json, Record, Result, find, number, select, table
+from bench.harness.results import Json, Record, Result, Take, find, number, select, table
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import projected
 from bench.reports import plots
@@ -44,8 +44,6 @@ MIB = 2**20
 STORE_LOGS = {"pg_wal", "transactions"}
 REPLICA = "replica Fusion"
 """All but the proxies and the stores is in it on one machine."""
-
-Take = Callable[[Result], None]
 
 
 class Texts:

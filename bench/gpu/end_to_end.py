@@ -10,7 +10,7 @@ import asyncio
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
 from itertools import cycle, takewhile
@@ -30,7 +30,7 @@ from bench.harness.load import (
 )
 from bench.harness.options import HELP, out_option
 from bench.harness.processes import ServiceProcesses
-from bench.harness.results import Record, Result, select, table
+from bench.harness.results import Record, Result, Take, select, table
 from bench.harness.sample import multiplied_sample
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import BatchLoader, measure_projection
@@ -45,8 +45,6 @@ TENANTS, TINY_TENANTS = 12, 2
 
 CLIENTS = max(1, (os.cpu_count() or 1) // 4)
 """Processes that ask: one alone would be the limit of a service with several ingresses."""
-
-Take = Callable[[Result], None]
 
 
 @click.command(context_settings=HELP)

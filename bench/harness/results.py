@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +55,10 @@ class Result:
             "measured": dict(self.measured),
             **environment,
         }
+
+
+Take: TypeAlias = Callable[[Result], None]
+"""Takes a result of a run as it comes."""
 
 
 def run_folder(name: str, out: Path = RESULTS) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import click
@@ -17,7 +17,7 @@ import click
 from bench.harness.collection import Collection
 from bench.harness.connections import MAX_CONNECTIONS, connected
 from bench.harness.options import HELP, chosen, data_option, out_option
-from bench.harness.results import Result
+from bench.harness.results import Take
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
 from bench.peers.bm25_numpy import Bm25Numpy
@@ -48,9 +48,7 @@ def main(data: Path | None, turns: int, calls: int, out: Path) -> None:
         asyncio.run(_measure(collection, turns, calls, take))
 
 
-async def _measure(
-    collection: Collection, turns: int, calls: int, take: Callable[[Result], None]
-) -> None:
+async def _measure(collection: Collection, turns: int, calls: int, take: Take) -> None:
     async with _systems(collection) as systems:
         for system in systems:
             console.print(f"judging the answers of {system.name}")

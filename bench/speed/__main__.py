@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from bench.harness.options import HELP, chosen, data_option, out_option
-from bench.harness.results import Result
+from bench.harness.results import Take
 from bench.reports.plots import save_picture
 from bench.reports.recording import console, recorded
 from bench.reports.report import summary
@@ -50,7 +50,7 @@ def main(data: Path | None, only: Sequence[str], calls: int, out: Path) -> None:
         asyncio.run(_measure(plan, take))
 
 
-async def _measure(plan: Plan, take: Callable[[Result], None]) -> None:
+async def _measure(plan: Plan, take: Take) -> None:
     console.print("starting the service")
     async with service(plan, take) as running:
         await run(plan, running, take)

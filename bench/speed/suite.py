@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -27,7 +27,7 @@ from bench.harness.load import (
     repeated,
 )
 from bench.harness.processes import ServiceProcesses
-from bench.harness.results import Json, Result
+from bench.harness.results import Json, Result, Take
 from bench.harness.service import Target, fresh_data, started
 from bench.harness.writing import BatchLoader, measure_projection
 from bench.reports.recording import console
@@ -45,8 +45,6 @@ WARM_UP_ROUNDS = 10
 
 SETTLING_CALLS = 100
 """Before each loop, for its connections."""
-
-Take = Callable[[Result], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

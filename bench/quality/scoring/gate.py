@@ -46,12 +46,12 @@ class Compared:
     @property
     def fell(self) -> bool:
         """Whether it is significantly below what is stored."""
-        return self.difference.below_zero
+        return self.difference.high < 0
 
     @property
     def rose(self) -> bool:
         """Whether it is significantly above what is stored."""
-        return self.difference.above_zero
+        return self.difference.low > 0
 
 
 def compare(stored: Iterable[Row], now: Iterable[Row]) -> list[Compared]:

@@ -42,16 +42,6 @@ class Estimate:
     low: float
     high: float
 
-    @property
-    def below_zero(self) -> bool:
-        """Whether the whole interval is on this side of zero."""
-        return self.high < 0
-
-    @property
-    def above_zero(self) -> bool:
-        """Whether the whole interval is on this side of zero."""
-        return self.low > 0
-
     def as_record(self) -> dict[str, float | None]:
         """As it is written to a result, with four decimals; what is not a number is null."""
         ends = {"mean": self.mean, "low": self.low, "high": self.high}

@@ -10,7 +10,7 @@ import asyncio
 import re
 import signal
 import sysconfig
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import cycle, islice
@@ -26,7 +26,7 @@ from bench.harness.cpu import cpu_over
 from bench.harness.load import closed_loop
 from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.processes import ServiceProcesses, role_of
-from bench.harness.results import Result
+from bench.harness.results import Result, Take
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
@@ -85,9 +85,7 @@ def main(data: Path | None, calls: int, flame: bool, out: Path) -> None:
             entitle(picture)
 
 
-async def _measure(
-    collection: Collection, calls: int, flame: Path | None, take: Callable[[Result], None]
-) -> None:
+async def _measure(collection: Collection, calls: int, flame: Path | None, take: Take) -> None:
     console.print("starting the service")
     queries = cycle(collection.queries)  # goes on, so that no cache of the last ones answers
     with fresh_data() as data_dir:

@@ -18,12 +18,13 @@ from bench.harness.collection import Collection, Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
 from bench.harness.load import open_loop, poisson_arrivals
 from bench.harness.options import HELP, chosen, data_option, out_option
+from bench.harness.results import Take
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
 from bench.speed.faults.dependencies import REPLICAS, Dependency, Fault, Replica, stores
 from bench.speed.faults.figures import Observed, result_of, save_picture, summary
-from bench.speed.overload.loads import Offered, Take, capacity, recovery
+from bench.speed.overload.loads import Offered, capacity, recovery
 
 BUDGET_S = 0.1
 SHARE = 0.5

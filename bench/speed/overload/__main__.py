@@ -11,12 +11,13 @@ import click
 from bench.harness.collection import Collection
 from bench.harness.connections import connected
 from bench.harness.options import HELP, address_option, chosen, data_option, numbers, out_option
+from bench.harness.results import Take
 from bench.harness.sample import TENANTS
 from bench.harness.service import running
 from bench.harness.writing import store
 from bench.reports.recording import recorded
 from bench.speed.overload.figures import save_picture, summary
-from bench.speed.overload.loads import Plan, Take, measure
+from bench.speed.overload.loads import Plan, measure
 
 
 @click.command(context_settings=HELP)

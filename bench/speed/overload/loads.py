@@ -16,7 +16,7 @@ from bench.harness.collection import Query
 from bench.harness.connections import CALL_TIMEOUT_S, MAX_CONNECTIONS, Connections, connected
 from bench.harness.latency import percentile
 from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals
-from bench.harness.results import Result
+from bench.harness.results import Result, Take
 from bench.speed.ingest import LEGS, mark_of, until_visible
 from bench.speed.overload.figures import CAPACITY, NEIGHBOUR, WRITES, is_whole_in_time, result_of
 from trivium.aio import AsyncClient
@@ -34,8 +34,6 @@ NEIGHBOUR_SHARE = 0.1
 BATCH = 64
 WRITE_TIMEOUT_S = 30.0
 MIN_DELAY = timedelta(milliseconds=100)
-
-Take = Callable[[Result], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,7 +12,7 @@ import click
 from bench.harness.collection import Collection
 from bench.harness.connections import connected, connections_for
 from bench.harness.options import HELP, address_option, chosen, data_option, numbers, out_option
-from bench.harness.results import Result
+from bench.harness.results import Take
 from bench.harness.service import running
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
@@ -53,7 +53,7 @@ async def _measure(
     collection: Collection,
     counts: Sequence[int],
     plans: Sequence[Plan],
-    take: Callable[[Result], None],
+    take: Take,
 ) -> None:
     tenants = list(collection.memories)
     async with (
