@@ -12,6 +12,7 @@ from bench.harness.load import Call, Run
 from bench.harness.results import Json, Record, Result, number, select, table
 from bench.reports import plots
 from bench.reports.report import Column, counts, figures, head, latency, percent, table_of, value
+from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP
 from trivium.values import LegState, Retrieval
 
 if TYPE_CHECKING:
@@ -79,11 +80,14 @@ def result_of(
 
 
 def is_whole_in_time(call: Call[Retrieval], budget_s: float) -> bool:
-    """Whether it was answered in time, by every leg of the profile."""
+    """Whether it was answered in time, by every leg of the profile that has something to search."""
     return (
         call.answer is not None
         and call.seconds <= budget_s
-        and all(report.state is LegState.OK for report in call.answer.leg_reports)
+        and all(
+            report.state is LegState.OK or report.reason == NOTHING_TO_LOOK_UP
+            for report in call.answer.leg_reports
+        )
     )
 
 
