@@ -11,7 +11,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from serving.adapters.text_analysis import english_time_words as words
-from serving.adapters.text_analysis.english_time_grammar import Sentence, Tense, sentences
+from serving.adapters.text_analysis.english_tense import Tense
+from serving.adapters.text_analysis.english_time_grammar import Sentence
+from serving.adapters.text_analysis.english_time_tokens import sentences
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.calendar import FIRST, LAST, Span
 from serving.domain.questions.period import MAX_MENTION, NamedTimes, Period

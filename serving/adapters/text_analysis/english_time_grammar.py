@@ -23,12 +23,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from enum import Enum
-from typing import NamedTuple
 
 from dateutil.relativedelta import relativedelta
 
 from serving.adapters.text_analysis import english_time_words as words
+from serving.adapters.text_analysis.english_tense import Tense, is_past, tense_of
+from serving.adapters.text_analysis.english_time_tokens import Counted, Token, Tokens
 from serving.domain.questions import calendar
 from serving.domain.questions.calendar import FIRST, LAST, Recurring, Span, Unit
 
@@ -36,8 +36,6 @@ _DAY = timedelta(days=1)
 _WEEK = timedelta(weeks=1)
 _LONGEST_MONTH = timedelta(days=31)
 _AROUND_A_DAY = timedelta(days=3)
-_PADDING = 16
-"""More than the words that any rule looks ahead, or back."""
 
 MAX_DEPTH = 4
 """The times within a time: "the Friday after the first week of last May" has three."""
@@ -46,81 +44,20 @@ MAX_RANK_IN_DIGITS = 3
 MAX_RANK_IN_WORDS = 10
 """An ordinal up to this may be that of anything: "the 2nd, please", "she was the fourth"."""
 
-_DIGITS = frozenset("0123456789q")
-_END = frozenset(".!?;\n")
-
-_TOKEN = re.compile(
-    r"""
-    (?P<iso>(?<![\w.])\d{4}-\d\d-\d\d(?![\w]))
-  | (?P<dotted>(?<![\w.])\d{1,2}\.\d{1,2}\.\d{4}(?!\w|\.\d))
-  | (?P<slashed>(?<![\w.])\d{1,2}/\d{1,2}/\d{4}(?!\w))
-  | (?P<short>(?<![\w./])\d{1,2}(?:/\d{1,2}(?![\w/])|\.\d{1,2}\.(?!\w)))
-  | (?P<number>(?<![\w.])\d+(?:st|nd|rd|th|s)?(?![\w]|\.\d))
-  | (?P<word>q[1-4]\b|[^\W\d_]+(?:['’][^\W\d_]+)?)
-  | (?P<other>\S)
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-
-
-class Tense(Enum):
-    """Whether a sentence is about the past or the future."""
-
-    PAST = "past"
-    FUTURE = "future"
-
-
-class Token(NamedTuple):
-    """A word in lower case without "'s", or a number, a date or a sign."""
-
-    text: str
-    written: str
-    kind: str
-    place: slice
-    possessive: bool
-
-
-class _Counted(NamedTuple):
-    """How many, at least and at most."""
-
-    low: int
-    high: int
-
+Reading = tuple[Span, int]
+"""A time, and the place behind the words that name it."""
 
 _Choice = Callable[[Recurring], Span | None]
 """Chooses one of what comes again."""
 
 
-def sentences(text: str) -> Iterator[list[Token]]:
-    """The words and signs of each sentence."""
-    tokens: list[Token] = []
-    for match in _TOKEN.finditer(text):
-        written = match.group()
-        kind = str(match.lastgroup)
-        is_short = tokens and tokens[-1].text in words.SHORTENED
-        if written == "." and is_short:
-            continue
-        if written in _END:
-            yield tokens
-            tokens = []
-            continue
-        stem, apostrophe, rest = written.lower().replace("’", "'").partition("'")
-        possessive = apostrophe == "'" and rest == "s"
-        folded = stem if possessive else stem + apostrophe + rest
-        place = slice(match.start(), match.end())
-        tokens.append(Token(folded, written, kind, place, possessive))
-    yield tokens
-
-
-class Sentence:
+class Sentence(Tokens):
     """Reads the times of one sentence."""
 
     def __init__(
         self, tokens: Sequence[Token], now: datetime, usual: Tense, *, southern: bool
     ) -> None:
-        self._tokens = tokens
-        # Beyond the last word, and before the first, there is no word.
-        self._words = [token.text for token in tokens] + [""] * _PADDING
+        super().__init__(tokens)
         self._now = now
         self._today = Unit.DAY.around(now)
         self._seasons = {
@@ -148,13 +85,13 @@ class Sentence:
             yield span, at, behind
             at = behind
 
-    def _in_its_clause(self, at: int, read: tuple[Span, int]) -> tuple[Span, int]:
+    def _in_its_clause(self, at: int, read: Reading) -> Reading:
         """The time by the tense of its clause, if that has more than the time."""
         of_sentence = self._tense
         clause = self._clause(at)
         if len(clause) > read[1] - at + 3:
             self._tense = self._tense_of(clause)
-        if self._is(at - 1, "in") and read[0].length > _WEEK and self._is_past(clause):
+        if self._is(at - 1, "in") and read[0].length > _WEEK and is_past(clause):
             # Of what is arranged "moved to May" is ahead, and "we moved in May" is over.
             self._tense = Tense.PAST
         if self._tense is not of_sentence:
@@ -162,52 +99,18 @@ class Sentence:
             self._tense = of_sentence
         return read
 
-    # ---- words
-
-    def _word(self, at: int) -> str:
-        return self._words[at]
-
-    def _is(self, at: int, *alternatives: str) -> bool:
-        return self._words[at] in alternatives
-
-    def _can_begin(self, at: int) -> bool:
-        return self._words[at] in words.BEGINNING or self._words[at][0] in _DIGITS
-
-    def _behind(self, at: int, *optional: str) -> int:
-        """The place behind these words, of which each may be there, in order."""
-        for word in optional:
-            at += self._words[at] == word
-        return at
-
-    def _is_led(self, at: int) -> bool:
-        """Whether a preposition leads to this place."""
-        return self._word(at - 1 - self._is(at - 1, "the")) in words.LEADING
-
-    def _is_capital(self, at: int) -> bool:
-        return at > 0 and self._tokens[at].written[:1].isupper()
-
-    def _is_being(self, at: int) -> bool:
-        """Whether "is", "was" or a word with "'s" stands here."""
-        return self._is(at, "is", "was") or (at >= 0 and self._tokens[at].possessive)
-
-    def _ends_before(self, at: int) -> bool:
-        """Whether what stands here can follow a time, and is not what a number counts."""
-        if at >= len(self._tokens):
-            return True
-        token = self._tokens[at]
-        is_name = self._is_capital(at) and not (self._is_weekday(at) or self._month_number(at))
-        contracted = token.text.partition("'")[0]  # "they'll"
-        follows = token.text in words.FOLLOWING or contracted in words.FOLLOWING
-        return token.kind == "other" or follows or is_name
+    # ---- tenses
 
     def _tense_of(self, said: Sequence[str]) -> Tense | None:
-        if not words.FUTURE.isdisjoint(said) or self._has_progressive(said):
-            return Tense.FUTURE
-        if self._usual is Tense.FUTURE and not words.ARRANGING.isdisjoint(said):
-            return Tense.FUTURE
-        if self._is_past(said):
-            return Tense.PAST
-        return Tense.FUTURE if "on" in said and self._is_present else None
+        is_planned = "on" in said and self._is_present
+        return tense_of(said, self._usual) or (Tense.FUTURE if is_planned else None)
+
+    def _clause(self, at: int) -> list[str]:
+        """What stands between the commas around a place."""
+        said = self._words[: len(self._tokens)]
+        begins = max((place + 1 for place in range(at) if said[place] == ","), default=0)
+        ends = next((place for place in range(at, len(said)) if said[place] == ","), len(said))
+        return said[begins:ends]
 
     @property
     def _is_present(self) -> bool:
@@ -217,52 +120,21 @@ class Sentence:
             for token in self._tokens
         )
 
-    @staticmethod
-    def _is_past(said: Sequence[str]) -> bool:
-        """Whether a word is a verb of the past, and none speaks of the future."""
-        return words.FUTURE.isdisjoint(said) and any(
-            word in words.PAST or (len(word) > 4 and word.endswith("ed") and word != "hundred")
-            for word in said
-        )
-
-    def _clause(self, at: int) -> list[str]:
-        """What stands between the commas around a place."""
-        said = self._words[: len(self._tokens)]
-        begins = max((place + 1 for place in range(at) if said[place] == ","), default=0)
-        ends = next((place for place in range(at, len(said)) if said[place] == ","), len(said))
-        return said[begins:ends]
-
-    @staticmethod
-    def _has_progressive(said: Sequence[str]) -> bool:
-        """Whether a form of "to be" has a verb in "ing" within three words, or "do I have" is."""
-        for place, word in enumerate(said):
-            near = said[place + 1 : place + 4]
-            if word in ("am", "are", "is", "i'm", "we're") and any(
-                each.endswith("ing") and len(each) > 4 and each not in ("morning", "evening")
-                for each in near
-            ):
-                return True
-            if word in ("do", "does") and "have" in near:
-                return True
-        return False
-
     @property
     def _is_future(self) -> bool:
         return (self._tense or self._usual) is Tense.FUTURE
 
     # ---- expressions
 
-    def _expression(self, at: int) -> tuple[Span, int] | None:
+    def _expression(self, at: int) -> Reading | None:
         if self._is(at, "between", "from"):
             return self._range(at)
-        if self._is(at, "since"):
+        if self._is(at, "since", "before", "until", "till", "by", "after"):
             return self._open(at, at + 1)
-        for lead in (("before",), ("prior", "to"), ("until",), ("till",), ("by",), ("up", "to"),
-                     ("as", "of"), ("after",)):  # fmt: skip
-            if all(self._is(at + place, word) for place, word in enumerate(lead)):
-                if lead == ("up", "to") and self._word(at - 1) in words.BUSY:
-                    continue  # "What was I up to yesterday?"
-                return self._open(at, at + len(lead))
+        is_busy = self._word(at - 1) in words.BUSY  # "What was I up to yesterday?"
+        is_limit = self._are(at, ("up", "to")) and not is_busy
+        if is_limit or self._are(at, ("prior", "to")) or self._are(at, ("as", "of")):
+            return self._open(at, at + 2)
         if self._is_roughly(at):
             read = self._time(at + 1, ranged=True)
             return read and (read[0].widened(_around(read[0])), read[1])
@@ -277,9 +149,8 @@ class Sentence:
             return not is_subject and self._count(at + 1) is not None
         return self._is(at, "around", "near")
 
-    def _open(self, at: int, behind: int) -> tuple[Span, int] | None:
-        read = self._reference(behind)
-        if read is None:
+    def _open(self, at: int, behind: int) -> Reading | None:
+        if (read := self._reference(behind)) is None:
             return None
         span, behind = read
         is_close = self._is(at - 1, "just", "right", "shortly", "soon")
@@ -306,10 +177,9 @@ class Sentence:
             self._usual is Tense.FUTURE and span.ends > self._now and span.length <= _LONGEST_MONTH
         )
 
-    def _cut(self, at: int) -> tuple[Span, int] | None:
+    def _cut(self, at: int) -> Reading | None:
         """A time until now, or from now on: "earlier this week"."""
-        read = self._time(self._behind(at + 1, "in", "on"))
-        if read is None:
+        if (read := self._time(self._behind(at + 1, "in", "on"))) is None:
             return None
         span, behind = read
         if not span.begins <= self._now < span.ends:
@@ -318,23 +188,21 @@ class Sentence:
             return Span(span.begins, self._now), behind
         return Span(self._now, span.ends), behind
 
-    def _reference(self, at: int) -> tuple[Span, int] | None:
+    def _reference(self, at: int) -> Reading | None:
         """Reads a time that another is counted from: of the days of Christmas the first."""
         for named, day in words.DAYS_OF_HOLIDAYS.items():
-            behind = at + len(named)
-            if tuple(self._words[at:behind]) == named:
-                return self._occurrence(day, behind)
+            if self._are(at, named):
+                return self._occurrence(day, at + len(named))
         return self._time(at, ranged=True)
 
-    def _range(self, at: int) -> tuple[Span, int] | None:
+    def _range(self, at: int) -> Reading | None:
         joints = (
             ("and",) if self._is(at, "between") else ("to", "until", "till", "through", "-", "–")
         )
         first = self._day_before_month(at + 1, joints) or self._time(at + 1, ranged=True)
         if first is None or not self._is(first[1], *joints):
             return None if self._is(at, "between") else first and self._from(first)
-        last = self._time(first[1] + 1, ranged=True)
-        if last is None:
+        if (last := self._time(first[1] + 1, ranged=True)) is None:
             return None
         if first[0].begins > last[0].begins:
             # "From March to June" is one stretch: its first part is the one before its last.
@@ -351,7 +219,7 @@ class Sentence:
             return None
         return Span(first[0].begins, last[0].ends), last[1]
 
-    def _day_before_month(self, at: int, joints: Sequence[str]) -> tuple[Span, int] | None:
+    def _day_before_month(self, at: int, joints: Sequence[str]) -> Reading | None:
         """Reads "The 3" of "between 3 and 7 May"."""
         first = self._day_number(self._behind(at, "the"))
         if first is None or not self._is(first[1], *joints):
@@ -362,21 +230,21 @@ class Sentence:
         begins = last[0].begins.replace(day=first[0])
         return Span(begins, begins + _DAY), first[1]
 
-    def _from(self, read: tuple[Span, int]) -> tuple[Span, int]:
+    def _from(self, read: Reading) -> Reading:
         """Reads "From" a time without "to": the time, or all since then with "on"."""
         span, behind = read
         if self._is(behind, "on", "onwards", "onward"):
             return Span(span.begins, LAST if self._is_future else self._today.ends), behind + 1
         return read
 
-    def _continued(self, span: Span, behind: int) -> tuple[Span, int]:
+    def _continued(self, span: Span, behind: int) -> Reading:
         """Days of a range without a word before it: "May 3-7", "Monday to Wednesday"."""
         if not self._is(behind, "-", "–", "to", "through", "till", "until"):
             return span, behind
-        if span.length == _DAY and self._tokens[behind + 1 : behind + 2]:
-            token = self._tokens[behind + 1]
-            if token.kind == "number" and token.text.isdigit() and not self._is(behind, "until"):
-                last = span.begins.replace(day=1) + (int(token.text) - 1) * _DAY
+        if span.length == _DAY and self._kind(behind + 1) == "number":
+            number = self._word(behind + 1)
+            if number.isdigit() and not self._is(behind, "until"):
+                last = span.begins.replace(day=1) + (int(number) - 1) * _DAY
                 if span.begins < last and last.month == span.begins.month:
                     return Span(span.begins, last + _DAY), behind + 2
         last_read = self._time(behind + 1, ranged=True)
@@ -388,7 +256,7 @@ class Sentence:
 
     def _time(
         self, at: int, *, ranged: bool = False, which: _Choice | None = None
-    ) -> tuple[Span, int] | None:
+    ) -> Reading | None:
         if self._depth >= MAX_DEPTH:
             return None
         self._depth += 1
@@ -397,7 +265,7 @@ class Sentence:
         finally:
             self._depth -= 1
 
-    def _any_time(self, at: int, *, ranged: bool, which: _Choice | None) -> tuple[Span, int] | None:
+    def _any_time(self, at: int, *, ranged: bool, which: _Choice | None) -> Reading | None:
         read = (
             self._distance(at)
             or self._part(at)
@@ -411,7 +279,7 @@ class Sentence:
         )
         return read and self._narrowed(*read)
 
-    def _narrowed(self, span: Span, behind: int) -> tuple[Span, int]:
+    def _narrowed(self, span: Span, behind: int) -> Reading:
         """Reads a part of a day, or a day of what is longer, behind it: "last week on Friday"."""
         if span.length <= _DAY and span.length >= timedelta(hours=23):
             place = behind
@@ -422,7 +290,7 @@ class Sentence:
                 return calendar.hours_of(span, *hours), place + 1
             return span, behind
         if span.length > _DAY and (
-            self._is(behind, "on", "in", "at") or self._tokens[behind - 1].possessive
+            self._is(behind, "on", "in", "at") or self._is_possessive(behind - 1)
         ):
             skipped = behind + self._is(behind, "on", "in", "at")
             recurring = self._recurring(self._behind(skipped, "the"), led=True)
@@ -430,20 +298,23 @@ class Sentence:
                 return self._narrowed(inside[-1], recurring[1])
         return span, behind
 
-    def _distance(self, at: int) -> tuple[Span, int] | None:
+    def _distance(self, at: int) -> Reading | None:
         """Reads "Two weeks after" a time, "the week before" it, "the Friday after" it."""
         every = self._is(at, "the", "within")
         start = self._behind(at + every, "first")
         counted = self._count_and_unit(start) or (every and self._unit(start, one=True)) or None
         if every and (vague := words.VAGUE_DISTANCES.get(self._word(start))):
-            counted = _Counted(vague[0], vague[0]), vague[1], start + 1
+            counted = Counted(vague[0], vague[0]), vague[1], start + 1
         if counted is not None:
             count, unit, behind = counted
             if self._is(behind, "ago"):
-                reference = self._named_day(behind + 1)
-                if reference is None:
+                # "A week ago yesterday", "a week ago on Friday"
+                day = self._relative(behind + 1) or self._recurring_time(
+                    self._behind(behind + 1, "on")
+                )
+                if day is None:
                     return None
-                return reference[0].moved(-_length(unit, count.low, reference[0])), reference[1]
+                return day[0].moved(day[0].begins - count.low * unit.value - day[0].begins), day[1]
             return self._away(count.high, unit, behind, every=every)
         recurring = self._recurring(start, led=True)
         if recurring is not None and self._is(recurring[1], "after", "before", "following"):
@@ -459,14 +330,12 @@ class Sentence:
             return found and (found, reference[1])
         return None
 
-    def _away(self, count: int, unit: Unit, behind: int, *, every: bool) -> tuple[Span, int] | None:
+    def _away(self, count: int, unit: Unit, behind: int, *, every: bool) -> Reading | None:
         if not self._is(behind, "after", "before", "following", "from"):
             return None
         is_before = self._is(behind, "before")
-        if self._is(behind + 1, "now"):
-            reference: tuple[Span, int] | None = self._today, behind + 2
-        else:
-            reference = self._reference(behind + 1)
+        is_now = self._is(behind + 1, "now")
+        reference = (self._today, behind + 2) if is_now else self._reference(behind + 1)
         if reference is None:
             return None
         span, end = reference
@@ -482,23 +351,11 @@ class Sentence:
             return away, end
         return unit.around(span.begins - step if is_before else span.ends - _DAY + step), end
 
-    def _named_day(self, at: int) -> tuple[Span, int] | None:
-        """The day in "a week ago yesterday", "a week ago on Friday"."""
-        return self._relative(at) or self._recurring_time(self._behind(at, "on"))
-
-    def _part(self, at: int) -> tuple[Span, int] | None:
+    def _part(self, at: int) -> Reading | None:
         """Reads "the end of" a time, "early" in it, its "first week", "second Tuesday"."""
         start = self._behind(at, "the", "very")
-        third = words.THIRDS.get(self._word(start))
-        if third is not None:
-            place = self._behind(start + 1, "-", "in", "of")
-            is_adjective = self._is(start, "early", "mid", "late")
-            if place == start + 1 and not is_adjective:
-                return None
-            read = self._time(place, ranged=True) or self._current(place)
-            # "Late last night", "early yesterday": of a day there are no parts of whole days.
-            is_day = read is not None and read[0].length <= _DAY
-            return read if read is None or is_day else (read[0].part(third, 3), read[1])
+        if (third := words.THIRDS.get(self._word(start))) is not None:
+            return self._third(start, third)
         number = words.NUMBER_OF_PART(self._word(start))
         if number is None:
             return None
@@ -516,8 +373,7 @@ class Sentence:
             return None
         if not self._is(behind, "of", "in"):
             return None
-        whole = self._time(behind + 1) or self._current(behind + 1)
-        if whole is None:
+        if (whole := self._time(behind + 1) or self._current(behind + 1)) is None:
             return None
         span, end = whole
         if is_half:
@@ -533,7 +389,17 @@ class Sentence:
         inside = thing[0].within(span) if thing else []
         return (inside[number], end) if -len(inside) <= number < len(inside) else None
 
-    def _part_of_day(self, at: int) -> tuple[Span, int] | None:
+    def _third(self, at: int, third: int) -> Reading | None:
+        place = self._behind(at + 1, "-", "in", "of")
+        is_adjective = self._is(at, "early", "mid", "late")
+        if place == at + 1 and not is_adjective:
+            return None
+        read = self._time(place, ranged=True) or self._current(place)
+        # "Late last night", "early yesterday": of a day there are no parts of whole days.
+        is_day = read is not None and read[0].length <= _DAY
+        return read if read is None or is_day else (read[0].part(third, 3), read[1])
+
+    def _part_of_day(self, at: int) -> Reading | None:
         """Reads "The morning of" a day, "the evening" on it."""
         start = self._behind(at, "the")
         hours = words.PARTS_OF_DAY.get(self._word(start))
@@ -544,13 +410,13 @@ class Sentence:
             return None
         return calendar.hours_of(read[0], *hours), read[1]
 
-    def _current(self, at: int) -> tuple[Span, int] | None:
+    def _current(self, at: int) -> Reading | None:
         """Reads "The week", "the month", "the year" in "the end of the week"."""
         start = self._behind(at, "the")
         unit = self._unit(start, one=True) if start > at else None
         return unit and (_units_at(self._now, unit[0].low, unit[1]), unit[2])
 
-    def _unit_of(self, at: int) -> tuple[Span, int] | None:
+    def _unit_of(self, at: int) -> Reading | None:
         """Reads "The week of" a day, "the month of" June, "the weekend of" the 12th."""
         start = self._behind(at, "the")
         if not self._is(start + 1, "of"):
@@ -558,8 +424,7 @@ class Sentence:
         unit = self._unit(start, one=True)
         if unit is None and not self._is(start, "weekend"):
             return None
-        read = self._time(start + 2)
-        if read is None:
+        if (read := self._time(start + 2)) is None:
             return None
         if unit is None:
             near = words.WEEKEND.nearest(read[0].begins)
@@ -567,86 +432,72 @@ class Sentence:
         around = _units_at(read[0].begins, unit[0].low, unit[1])
         return (around if around.length > read[0].length else read[0]), read[1]
 
-    def _absolute(self, at: int) -> tuple[Span, int] | None:
-        if at >= len(self._tokens):
-            return None
-        token = self._tokens[at]
-        if token.kind == "iso":
-            number, month, day = map(int, token.text.split("-"))
-        elif token.kind == "dotted":
-            day, month, number = map(int, token.text.split("."))
-        elif token.kind == "slashed":
-            month, day, number = map(int, token.text.split("/"))
-            if month > 12:
-                month, day = day, month
-        else:
-            return None
+    def _absolute(self, at: int) -> Reading | None:
+        numbers = [int(digits) for digits in re.findall(r"\d+", self._word(at))]
+        match self._kind(at):
+            case "iso":
+                number, month, day = numbers
+            case "dotted":
+                day, month, number = numbers
+            case "slashed":
+                month, day, number = numbers
+                if month > 12:
+                    month, day = day, month
+            case _:
+                return None
         return Unit.DAY.around(datetime(number, month, day)), at + 1
 
-    def _relative(self, at: int) -> tuple[Span, int] | None:
-        today = self._today
+    def _relative(self, at: int) -> Reading | None:
         start = self._behind(at, "the")
-        match self._word(start), self._word(start + 1), self._word(start + 2):
-            case ("day", "before", "yesterday"):
-                return today.moved(-2 * _DAY), start + 3
-            case ("day", "after", "tomorrow"):
-                return today.moved(2 * _DAY), start + 3
-            case ("other", "day" | "night" | "morning" | "afternoon" | "evening", _) if start > at:
-                return Span(today.begins - 7 * _DAY, today.begins), start + 2
-            case ("night", "before", "last"):
-                return calendar.hours_of(
-                    today.moved(-2 * _DAY), *words.PARTS_OF_DAY["night"]
-                ), start + 3
-            case ("last", "night", _):
-                return calendar.hours_of(
-                    today.moved(-_DAY), *words.PARTS_OF_DAY["night"]
-                ), start + 2
-            case ("yesterday", _, _):
-                return today.moved(-_DAY), start + 1
-            case ("today", _, _):
-                return today, start + 1
-            case ("tomorrow", _, _):
-                return today.moved(_DAY), start + 1
-            case ("tonight", _, _):
-                return calendar.hours_of(today, *words.PARTS_OF_DAY["night"]), start + 1
-            case ("this", "time", "last" | "next") if unit := self._unit(start + 3, one=True):
-                way = -1 if self._is(start + 2, "last") else 1
+        match self._words[start : start + 3]:
+            case ["day", "before", "yesterday"]:
+                return self._day(-2), start + 3
+            case ["day", "after", "tomorrow"]:
+                return self._day(2), start + 3
+            case ["other", "day" | "night" | "morning" | "afternoon" | "evening", _] if start > at:
+                return Span(self._today.begins - _WEEK, self._today.begins), start + 2
+            case ["night", "before", "last"]:
+                return self._day(-2, "night"), start + 3
+            case ["last", "night", _]:
+                return self._day(-1, "night"), start + 2
+            case ["yesterday", _, _]:
+                return self._day(-1), start + 1
+            case ["today", _, _]:
+                return self._today, start + 1
+            case ["tomorrow", _, _]:
+                return self._day(1), start + 1
+            case ["tonight", _, _]:
+                return self._day(0, "night"), start + 1
+            case ["this", "time", "last" | "next"] if unit := self._unit(start + 3, one=True):
+                ahead = -1 if self._is(start + 2, "last") else 1
                 part_of = {Unit.YEAR: Unit.MONTH, Unit.MONTH: Unit.WEEK}.get(unit[1], Unit.DAY)
-                return part_of.around(self._now + way * unit[1].value), unit[2]
-            case ("this", "time", "yesterday" | "tomorrow"):
+                return part_of.around(self._now + ahead * unit[1].value), unit[2]
+            case ["this", "time", "yesterday" | "tomorrow"]:
                 return self._relative(start + 2)
-            case ("this", part, _) if part in words.PARTS_OF_DAY:
-                return calendar.hours_of(today, *words.PARTS_OF_DAY[part]), start + 2
-        return (
-            self._before_last(start)
-            or self._after_next(start)
-            or self._last_or_next(start, definite=start > at)
-        )
+            case ["this", part, _] if part in words.PARTS_OF_DAY:
+                return self._day(0, part), start + 2
+        return self._one_further(start) or self._last_or_next(start, definite=start > at)
 
-    def _before_last(self, at: int) -> tuple[Span, int] | None:
-        unit = self._unit(at, one=True)
-        if unit and self._is(unit[2], "before") and self._is(unit[2] + 1, "last"):
+    def _day(self, ahead: int, part: str = "") -> Span:
+        """A day at a distance from today, or a part of it."""
+        day = self._today.moved(ahead * _DAY)
+        return calendar.hours_of(day, *words.PARTS_OF_DAY[part]) if part else day
+
+    def _one_further(self, at: int) -> Reading | None:
+        """Reads "The week before last", "the Friday after next"."""
+        unit, thing = self._unit(at, one=True), self._recurring(at, led=True)
+        behind = unit[2] if unit else thing[1] if thing else at
+        is_next = self._are(behind, ("after", "next"))
+        if not is_next and not self._are(behind, ("before", "last")):
+            return None
+        if unit:
             count, step = unit[0].low, unit[1]
-            return _units_at(self._now - 2 * count * step.value, count, step), unit[2] + 2
-        thing = self._recurring(at, led=True)
-        if thing and self._is(thing[1], "before") and self._is(thing[1] + 1, "last"):
-            found = thing[0].ended(self._today.begins, back=1)
-            return found and (found, thing[1] + 2)
-        return None
+            far = (2 if is_next else -2) * count * step.value
+            return _units_at(self._now + far, count, step), behind + 2
+        found = thing and self._chosen(thing[0], "next" if is_next else "last", further=1)
+        return found and (found, behind + 2)
 
-    def _after_next(self, at: int) -> tuple[Span, int] | None:
-        unit = self._unit(at, one=True)
-        if unit and self._is(unit[2], "after") and self._is(unit[2] + 1, "next"):
-            count, step = unit[0].low, unit[1]
-            return _units_at(self._now + 2 * count * step.value, count, step), unit[2] + 2
-        thing = self._recurring(at, led=True)
-        if thing and self._is(thing[1], "after") and self._is(thing[1] + 1, "next"):
-            following = thing[0].beginning(self._today.ends)
-            found = following and thing[0].beginning(following.ends)
-            return found and (found, thing[1] + 2)
-        return None
-
-    def _last_or_next(self, at: int, *, definite: bool) -> tuple[Span, int] | None:
+    def _last_or_next(self, at: int, *, definite: bool) -> Reading | None:
         which = self._word(at)
         start = at + 1
         if self._word(at - 1) in words.OWNING:
@@ -669,11 +520,14 @@ class Sentence:
                 latest = things[0].ended(self._today.begins)
                 assert latest is not None, "an earlier one has ended; this is a bug"
                 return Span(back.begins, latest.ends), things[1]
-        return self._one_unit(which, start, definite=definite) or self._one_thing(which, start)
+        if read := self._one_unit(which, start, definite=definite):
+            return read
+        thing = self._recurring(start, led=True)
+        found = thing and self._chosen(thing[0], which)
+        return thing and found and (found, thing[1])
 
-    def _one_unit(self, which: str, at: int, *, definite: bool) -> tuple[Span, int] | None:
-        unit = self._unit(at, one=True)
-        if unit is None:
+    def _one_unit(self, which: str, at: int, *, definite: bool) -> Reading | None:
+        if (unit := self._unit(at, one=True)) is None:
             return None
         count, step, behind = unit
         is_lately = definite and self._is(at - 3, "in", "over", "within", "during")
@@ -687,19 +541,11 @@ class Sentence:
         steps = {"last": -1, "this": 0, "next": 1}[which]
         return _units_at(self._now + steps * count.low * step.value, count.low, step), behind
 
-    def _one_thing(self, which: str, at: int) -> tuple[Span, int] | None:
-        read = self._recurring(at, led=True)
-        if read is None:
-            return None
-        thing, behind = read
-        found = self._chosen(thing, which)
-        return found and (found, behind)
-
-    def _chosen(self, thing: Recurring, which: str) -> Span | None:
+    def _chosen(self, thing: Recurring, which: str, *, further: int = 0) -> Span | None:
         if which in ("last", "past"):
-            return thing.ended(self._today.begins)
+            return thing.ended(self._today.begins, back=further)
         if which == "next":
-            return thing.beginning(self._today.ends)
+            return thing.beginning(self._today.ends, ahead=further)
         if self._tense is Tense.PAST:
             return thing.begun(self._now)
         nearest = thing.nearest(self._now)
@@ -719,12 +565,12 @@ class Sentence:
             return Span(self._today.begins, self._today.ends + step)
         return Span(self._today.begins - step, self._today.ends)
 
-    def _counted(self, at: int) -> tuple[Span, int] | None:
+    def _counted(self, at: int) -> Reading | None:
         """Reads "Three days ago", "two weekends ago"; "in three days", of the future."""
         counted = self._count_and_unit(at)
         if counted is not None:
             (low, high), unit, behind = counted
-            if self._words[behind : behind + 3] == ["and", "a", "half"]:
+            if self._are(behind, ("and", "a", "half")):
                 behind += 3
                 if unit is Unit.YEAR:
                     low, high, unit = 12 * low + 6, 12 * high + 6, Unit.MONTH
@@ -748,26 +594,24 @@ class Sentence:
             if things and self._is(things[1], "ago"):
                 found = things[0].ended(self._today.begins, back=several[0].high - 1)
                 return found and (found, things[1] + 1)
-            part = words.PARTS_OF_DAY.get(self._word(several[1]).removesuffix("s"))
-            if part and self._is(several[1] + 1, "ago"):
-                day = self._today.moved(-several[0].high * _DAY)
-                return calendar.hours_of(day, *part), several[1] + 2
+            part = self._word(several[1]).removesuffix("s")
+            if part in words.PARTS_OF_DAY and self._is(several[1] + 1, "ago"):
+                return self._day(-several[0].high, part), several[1] + 2
         return None
 
     # ---- what comes again
 
     def _recurring_time(
         self, at: int, *, ranged: bool = False, which: _Choice | None = None
-    ) -> tuple[Span, int] | None:
+    ) -> Reading | None:
         start = self._behind(at, "the")
-        read = self._recurring(start, led=ranged or self._is_led(at))
-        if read is None:
+        if (read := self._recurring(start, led=ranged or self._is_led(at))) is None:
             return None
         return self._occurrence(*read, which=which)
 
     def _occurrence(
         self, thing: Recurring, behind: int, *, which: _Choice | None = None
-    ) -> tuple[Span, int] | None:
+    ) -> Reading | None:
         """Reads which one of what comes again is meant; without a word, by the tense."""
         longer = self._longer(behind)
         if longer is not None and (inside := thing.within(longer[0])):
@@ -784,10 +628,7 @@ class Sentence:
             found = thing.begun(self._now)
         return found and (found, behind)
 
-    def _is_weekday(self, at: int) -> bool:
-        return self._word(at) in words.WEEKDAYS or self._word(at) in words.SHORT_WEEKDAYS
-
-    def _longer(self, at: int) -> tuple[Span, int] | None:
+    def _longer(self, at: int) -> Reading | None:
         """A year, or another longer time, that says which: "May 2022", "Friday of last week"."""
         start = at
         if self._is(at, ",", "of", "in", "from"):
@@ -827,7 +668,7 @@ class Sentence:
     def _holiday(self, at: int) -> tuple[Recurring, int] | None:
         for named in words.HOLIDAYS_BY_FIRST_WORD.get(self._words[at], ()):
             behind = at + len(named)
-            if tuple(self._words[at:behind]) == named:
+            if self._are(at, named):
                 holiday = words.HOLIDAYS[named]
                 if self._is(behind, "weekend"):
                     return calendar.with_weekend(holiday), behind + 1
@@ -860,7 +701,7 @@ class Sentence:
         )
         if is_short and not (self._is_capital(at) and is_led):
             return None
-        is_owned = self._word(at - 1) in words.OWNING or (at and self._tokens[at - 1].possessive)
+        is_owned = self._word(at - 1) in words.OWNING or self._is_possessive(at - 1)
         if not is_led and (is_owned or not self._ends_before(behind)):
             # "Albright's Wednesday visit", "whose Saturday": of any week.
             return None
@@ -870,42 +711,46 @@ class Sentence:
         """The place before the words "other" or "second", which may stand before this one."""
         return at - 1 - self._is(at - 1, "other", "second")
 
-    def _is_repeated(self, at: int) -> bool:
-        """Whether "of each" or "of every" stands here."""
-        return self._is(at, "of") and self._is(at + 1, "each", "every")
-
     def _day_of_month(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
         """Reads "5 May", "the fifth of May", "May 5th"; "the 19th" after a preposition."""
-        if at < len(self._tokens) and self._tokens[at].kind == "short":
+        if self._kind(at) == "short":
             date = self._short_date(at)
             return date and (date, at + 1)
-        day = self._day_number(at)
-        if day is not None:
-            number, behind, is_ordinal = day
-            place = self._behind(behind, "of")
-            if month := self._month_number(place):
-                is_sure = is_ordinal or self._word(place) not in words.AMBIGUOUS_MONTHS
-                if (
-                    is_sure
-                    or self._is_capital(place)
-                    or self._year_number(self._behind(place + 1, ","))
-                ):
-                    return calendar.day_of_year(month, number), place + 1
-                return None
-            is_definite = self._is(at - 1, "the") or self._is_weekday(at - 1)
-            listed = self._is(at - 2, "and", "or") and self._day_number(at - 3)
-            led = led or self._word(at - 2) in words.LEADING_TO_DAYS or bool(listed and listed[2])
-            # "Her last day is the 3rd", "make it the 17th"; "the first" may be of anything.
-            in_digits = self._tokens[at].kind == "number"
-            led = led or (in_digits and self._is_being(at - 2))
-            led = led or number > (MAX_RANK_IN_DIGITS if in_digits else MAX_RANK_IN_WORDS)
-            if self._is_repeated(behind):
-                return None
-            if is_ordinal and is_definite and led and self._ends_before(behind):
-                return calendar.monthly(number), behind
+        if self._day_number(at) is None:
+            return self._month_and_day(at)
+        return self._day_and_month(at) or self._day_alone(at, led=led)
+
+    def _day_and_month(self, at: int) -> tuple[Recurring, int] | None:
+        number, behind, is_ordinal = self._day_number(at) or (0, at, False)
+        place = self._behind(behind, "of")
+        is_sure = is_ordinal or self._word(place) not in words.AMBIGUOUS_MONTHS
+        is_sure = is_sure or self._is_capital(place)
+        month = self._month_number(place)
+        if month and (is_sure or self._year_number(self._behind(place + 1, ","))):
+            return calendar.day_of_year(month, number), place + 1
+        return None
+
+    def _day_alone(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
+        """Reads "Her last day is the 3rd", "make it the 17th"; "the first" may be of anything."""
+        number, behind, is_ordinal = self._day_number(at) or (0, at, False)
+        if self._is_repeated(behind) or self._month_number(self._behind(behind, "of")):
             return None
-        month = self._month_number(at)
-        if month is None:
+        is_definite = self._is(at - 1, "the") or self._is_weekday(at - 1)
+        listed = self._is(at - 2, "and", "or") and self._day_number(at - 3)
+        in_digits = self._kind(at) == "number"
+        is_led = (
+            led
+            or self._word(at - 2) in words.LEADING_TO_DAYS
+            or bool(listed and listed[2])
+            or (in_digits and self._is_being(at - 2))
+            or number > (MAX_RANK_IN_DIGITS if in_digits else MAX_RANK_IN_WORDS)
+        )
+        if is_ordinal and is_definite and is_led and self._ends_before(behind):
+            return calendar.monthly(number), behind
+        return None
+
+    def _month_and_day(self, at: int) -> tuple[Recurring, int] | None:
+        if (month := self._month_number(at)) is None:
             return None
         is_apart = self._is(at + 1, ",") and self._is(at + 2, "the")  # "July, the twelfth"
         day = self._day_number(at + 3 if is_apart else self._behind(at + 1, "the"))
@@ -914,9 +759,7 @@ class Sentence:
         number, behind, is_ordinal = day
         if self._word(at) in words.AMBIGUOUS_MONTHS and not is_ordinal:
             with_year = self._year_number(self._behind(behind, ","))
-            is_alone = (
-                at == 0 and behind < len(self._tokens) and self._tokens[behind].kind == "other"
-            )
+            is_alone = at == 0 and self._kind(behind) == "other"
             is_date = with_year or self._is_led(at) or self._is_capital(at) or is_alone
             if not (is_date and (with_year or self._ends_before(behind))):
                 return None
@@ -924,7 +767,7 @@ class Sentence:
 
     def _short_date(self, at: int) -> Recurring | None:
         """Reads "24/11", "11/24" or "24.11." after a preposition; others are fractions."""
-        goes_on = self._is(at - 1, "and", "to") and at > 1 and self._tokens[at - 2].kind == "short"
+        goes_on = self._is(at - 1, "and", "to") and self._kind(at - 2) == "short"
         if not goes_on and self._word(at - 1) not in words.LEADING_TO_SHORT_DATES:
             return None
         first, second = map(int, re.findall(r"\d+", self._word(at)))
@@ -933,9 +776,8 @@ class Sentence:
         return calendar.day_of_year(month, day) if 1 <= month <= 12 and 1 <= day <= 31 else None
 
     def _month_or_season(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
-        word = self._word(at)
         month = self._month_number(at)
-        season = self._seasons.get(word)
+        season = self._seasons.get(self._word(at))
         if month is None and season is None:
             return None
         behind = at + 1
@@ -945,31 +787,28 @@ class Sentence:
         if not (led or is_dated or self._is_listed(at)):
             return None
         if month is not None:
-            if self._is(at - 1, "the", "a") or (self._tokens[at].possessive and not is_dated):
+            if self._is(at - 1, "the", "a") or (self._is_possessive(at) and not is_dated):
                 return None
             return calendar.month_of_year(month), behind
-        assert season is not None, "it is a month or a season; this is a bug"
+        return (season, behind) if season and self._is_season(at, behind, is_dated) else None
+
+    def _is_season(self, at: int, behind: int, is_dated: bool) -> bool:
+        """Whether "fall" or "spring" here is not something else."""
         is_definite = self._is(at - 1, "the")
         # "Before the fall" is seldom about a season, "in the fall" mostly is.
         is_sure = is_dated or self._is(behind, "after", "before")
         if is_definite and not is_sure and not self._is(at - 2, "in", "during", "over", "of"):
-            return None
-        is_accident = word == "fall" and not is_dated and not words.HURTING.isdisjoint(self._words)
-        if self._is(at - 1, "a", "an") or is_accident:
-            return None
-        return (season, behind) if is_dated or self._ends_before(behind) else None
+            return False
+        is_hurt = self._is(at, "fall") and not words.HURTING.isdisjoint(self._words)
+        if self._is(at - 1, "a", "an") or (is_hurt and not is_dated):
+            return False
+        return is_dated or self._ends_before(behind)
 
     def _is_listed(self, at: int) -> bool:
         """Whether it follows another month: "in May and June"."""
         return self._is(at - 1, "and", "or", ",") and self._month_number(at - 2) is not None
 
-    # ---- numbers
-
-    def _month_number(self, at: int) -> int | None:
-        word = self._word(at)
-        return words.MONTHS.get(word) or words.SHORT_MONTHS.get(word)
-
-    def _year(self, at: int, *, ranged: bool) -> tuple[Span, int] | None:
+    def _year(self, at: int, *, ranged: bool) -> Reading | None:
         word = self._word(at)
         if word[:1] == "q" and word[1:].isdigit():
             longer = self._longer(at + 1)
@@ -988,68 +827,6 @@ class Sentence:
         first = decade if decade > 100 else 1900 + decade if decade > 20 else 2000 + decade
         return Unit.DECADE.around(datetime(first, 1, 1)), at + 2
 
-    def _year_number(self, at: int) -> int | None:
-        word = self._word(at)
-        return int(word) if len(word) == 4 and word.isdigit() and 1800 <= int(word) < 2200 else None
-
-    def _day_number(self, at: int) -> tuple[int, int, bool] | None:
-        """A day of a month, the place behind it, and whether it is an ordinal."""
-        word = self._word(at)
-        if word[:1].isdigit():
-            digits = re.fullmatch(r"(\d{1,2})(st|nd|rd|th)?", word)
-            number = int(digits[1]) if digits else 0
-            return (number, at + 1, bool(digits and digits[2])) if 1 <= number <= 31 else None
-        tens = words.TENS.get(word)
-        if tens is not None:
-            place = self._behind(at + 1, "-")
-            ones = words.ORDINALS.get(self._word(place), 10)
-            return (tens + ones, place + 1, True) if ones < 10 and tens + ones <= 31 else None
-        number = words.ORDINALS.get(word, 0)
-        return (number, at + 1, True) if number else None
-
-    def _count(self, at: int) -> tuple[_Counted, int] | None:
-        start = self._behind(at, "a", "an")
-        word = self._word(start)
-        if word in words.VAGUE_COUNTS:
-            return _Counted(*words.VAGUE_COUNTS[word]), self._behind(start + 1, "of", "more")
-        if word == "half" and self._is(start + 1, "a", "an"):
-            return None
-        if start > at:
-            return _Counted(1, 1), start
-        if word.isdigit():
-            return (_Counted(int(word), int(word)), at + 1) if len(word) <= 3 else None
-        if word in words.TENS:
-            place = self._behind(at + 1, "-")
-            ones = words.ONES.get(self._word(place), 0)
-            if 0 < ones < 10:
-                return _Counted(words.TENS[word] + ones, words.TENS[word] + ones), place + 1
-            return _Counted(words.TENS[word], words.TENS[word]), at + 1
-        number = words.ONES.get(word, 0)
-        return (_Counted(number, number), at + 1) if number else None
-
-    def _count_and_unit(self, at: int) -> tuple[_Counted, Unit, int] | None:
-        if self._is(at, "half") and self._is(at + 1, "a", "an") and self._is(at + 2, "year"):
-            return _Counted(6, 6), Unit.MONTH, at + 3
-        if self._is(at, "half") and self._is(at + 1, "an") and self._is(at + 2, "hour"):
-            return _Counted(30, 30), Unit.MINUTE, at + 3
-        counted = self._count(at)
-        if counted is None:
-            return None
-        count, behind = counted
-        unit = self._unit(behind, one=False)
-        if unit is None:
-            return None
-        times, step, end = unit
-        return _Counted(count.low * times.low, count.high * times.high), step, end
-
-    def _unit(self, at: int, *, one: bool) -> tuple[_Counted, Unit, int] | None:
-        """A unit, alone or in the plural unless it must be one; a fortnight is two weeks."""
-        word = self._word(at)
-        if not one and word == "centuries":
-            word = "century"
-        found = words.UNITS.get(word if one else word.removesuffix("s"))
-        return found and (_Counted(found[0], found[0]), found[1], at + 1)
-
 
 _LEEWAY = {Unit.MINUTE: timedelta(minutes=10), Unit.HOUR: timedelta(hours=1)}
 """How exactly "ten minutes ago" is meant."""
@@ -1058,10 +835,6 @@ _LEEWAY = {Unit.MINUTE: timedelta(minutes=10), Unit.HOUR: timedelta(hours=1)}
 def _around(span: Span) -> timedelta:
     """How much earlier and later "around" a time is."""
     return max(_AROUND_A_DAY, span.length / 4) if span.length >= _DAY else timedelta(hours=6)
-
-
-def _length(unit: Unit, count: int, span: Span) -> timedelta:
-    return span.begins - (span.begins - count * unit.value)
 
 
 def _units_at(instant: datetime, count: int, unit: Unit) -> Span:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta
 from enum import Enum
+from itertools import islice
 from typing import NamedTuple
 
 from dateutil.easter import easter
@@ -118,9 +119,10 @@ class Recurring(NamedTuple):
         found = [span for span in self.near(by) if span.ends <= by]
         return found[-1 - back] if len(found) > back else None
 
-    def beginning(self, after: datetime) -> Span | None:
-        """The first that begins at an instant or later."""
-        return next((span for span in self.near(after) if span.begins >= after), None)
+    def beginning(self, after: datetime, *, ahead: int = 0) -> Span | None:
+        """The first that begins at an instant or later, or the one that many behind it."""
+        found = (span for span in self.near(after) if span.begins >= after)
+        return next(islice(found, ahead, None), None)
 
     def nearest(self, instant: datetime) -> Span | None:
         """The one that has the instant, or else whose distance to it is the least."""
