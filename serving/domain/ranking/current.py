@@ -238,13 +238,13 @@ class Question:
 
         What has fewer of them than the turn, or only asks, does not count.
         """
+        if not self._answer_ages:
+            return [0.0] * len(head)
         common = [
             self.common_with(each) if each.is_turn and not only_asks else 0.0
             for each, only_asks in zip(head, asks, strict=True)
         ]
-        whole = sum(common)
-        if not self._answer_ages or not whole:
-            return [0.0] * len(head)
+        whole = sum(common) or 1.0
         said = [(each.said, share) for each, share in zip(head, common, strict=True)]
         return [
             sum(other for later, other in said if later > each.said and other >= share) / whole
