@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, LiteralString
 
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.log.current_items import read_graph_changes
 from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID
@@ -48,10 +47,10 @@ class PostgresTruth:
 
     async def embedding_findings(self) -> list[Finding]:
         async with self._database.snapshot() as connection:
-            (model_id,) = await fetch_row(connection, f"SELECT {_MODEL} FROM meta")
+            (model_id,) = await connection.fetch_row(f"SELECT {_MODEL} FROM meta")
             if model_id is None:
                 return []
-            cursor = await connection.execute(_EMBEDDINGS, {"model_id": model_id})
+            rows = await connection.fetch_all(_EMBEDDINGS, {"model_id": model_id})
             return [
                 Finding(
                     "embeddings",
@@ -59,7 +58,7 @@ class PostgresTruth:
                     TenantName(tenant or ""),
                     ItemId(ItemKind(kind), id_) if id_ is not None else str(key),
                 )
-                for difference, tenant, kind, id_, key in await cursor.fetchall()
+                for difference, tenant, kind, id_, key in rows
             ]
 
     async def reopened_facts(self) -> dict[TenantName, list[ItemId]]:
@@ -104,15 +103,14 @@ class PostgresTruth:
 
     async def _pending(self) -> bool:
         async with self._database.work() as connection:
-            (pending,) = await fetch_row(connection, _PENDING, {"nothing": str(NOTHING_SEEN)})
+            (pending,) = await connection.fetch_row(_PENDING, {"nothing": str(NOTHING_SEEN)})
         return bool(pending)
 
     async def _all(
         self, statement: LiteralString, values: Mapping[str, object] | None = None
     ) -> list[tuple[Any, ...]]:
         async with self._database.work() as connection:
-            cursor = await connection.execute(statement, values)
-            return await cursor.fetchall()
+            return await connection.fetch_all(statement, values)
 
 
 def _names(findings: Sequence[Finding]) -> dict[str, list[str]]:
