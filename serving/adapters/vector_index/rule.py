@@ -82,11 +82,8 @@ class IndexRule:
     ) -> RebuildReason | None:
         """Why a partition must be rebuilt, with lists or without; None if it need not be.
 
-        Args:
-            alive: Its live rows.
-            dead: Its deleted rows, which occupy memory.
-            trained_rows: How many rows its lists were trained for; None if there are no lists.
-            full: Whether there was no memory to extend the lists.
+        Dead rows occupy memory. `trained_rows` are those that its lists were trained for, None if
+        there are no lists; `full` is whether there was no memory to extend them.
         """
         if trained_rows is None:
             return "grown" if alive > self.max_scanned_rows else None
@@ -100,14 +97,10 @@ class IndexRule:
 
 
 def n_probes(rows: int, n_lists: int, passing: float) -> int:
-    """How many lists a search reads.
+    """How many lists a search reads, of `n_lists` with these rows.
 
-    The fewer rows pass its filter, the more lists: as many passing rows are read as without one.
-
-    Args:
-        rows: In the lists.
-        n_lists: The number of lists.
-        passing: The share of rows that pass, above 0.
+    The fewer rows pass its filter, a share above 0, the more lists: as many passing rows are read
+    as without one.
     """
     wanted = next(probes for limit, probes in N_PROBES if rows <= limit)
     return min(n_lists, math.ceil(wanted / passing))
