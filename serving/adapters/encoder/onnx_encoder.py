@@ -20,11 +20,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
-from serving.adapters.encoder.probes import (
-    PADDED_TOKENS,
-    probe_windows,
-    require_close,
-)
+from serving.adapters.encoder.probes import PADDED_TOKENS, probe_windows, require_close
 from serving.adapters.encoder.published import publish
 from serving.adapters.encoder.windows import (
     WindowEncoder,
@@ -171,16 +167,10 @@ def _quantize(graph: Path, quantized: Path) -> None:
 
 
 def _pooling(checkpoint: EncoderCheckpoint) -> Pool:
-    try:
-        return _POOLINGS[checkpoint.pooling]
-    except KeyError:
+    if checkpoint.pooling not in _POOLINGS:
         why = f"the pooling {checkpoint.pooling!r} of the ONNX graph is not supported"
-        raise DependencyError("embedder", why) from None
-
-
-def _first_states(states: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
-    del mask
-    return states[:, 0]
+        raise DependencyError("embedder", why)
+    return _POOLINGS[checkpoint.pooling]
 
 
 def _mean_states(states: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -189,7 +179,7 @@ def _mean_states(states: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArra
     return rows
 
 
-_POOLINGS: dict[str, Pool] = {"cls": _first_states, "mean": _mean_states}
+_POOLINGS: dict[str, Pool] = {"cls": lambda states, _: states[:, 0], "mean": _mean_states}
 
 
 def _open_session(graph: Path, threads: int) -> onnxruntime.InferenceSession:

@@ -16,10 +16,6 @@ Backend = Literal["onnx", "qwen3", "torch"]
 def backend_of(checkpoint: EncoderCheckpoint, device: str) -> Backend:
     """What runs a checkpoint: a graph ONNX Runtime, a Qwen3 our network, others torch's libraries.
 
-    Args:
-        checkpoint: What to run.
-        device: As torch names it.
-
     Raises:
         DependencyError: The checkpoint is an ONNX graph, which the device does not run.
     """
