@@ -68,10 +68,8 @@ def fetch_jars(
     """Downloads the jars that a directory lacks.
 
     A jar is moved there only when complete, so the next run resumes an interrupted one. Once all
-    jars are present, the network is not used. Several processes may call it at once.
-
-    Raises:
-        DownloadError: A jar cannot be downloaded or has another checksum.
+    jars are present, the network is not used. Several processes may call it at once. Raises
+    DownloadError if a jar cannot be downloaded or has another checksum.
     """
     if not _missing(jars, directory):
         return

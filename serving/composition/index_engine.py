@@ -47,10 +47,8 @@ def engine_maker(
     """Returns a factory of empty engines of the configured kind.
 
     Loads the library of inverted lists only if it may be needed. On a GPU that takes seconds, since
-    all kernels are compiled before the first search.
-
-    Raises:
-        DependencyError: The device does not exist, or lists are required and unavailable.
+    all kernels are compiled before the first search. Raises DependencyError if the device does not
+    exist, or lists are required and unavailable.
     """
     gpus = gpus or Gpus()
     library: ListsLibrary | None = None

@@ -226,10 +226,8 @@ class CuvsLibrary:
         """Runs one search for each kernel variant, so that no user query waits for linking.
 
         cuVS links its scan kernel on first use: per capacity of the result (a power of two up to
-        256), with and without a filter, and by the alignment of the dimension.
-
-        Raises:
-            ListsError: The library failed.
+        256), with and without a filter, and by the alignment of the dimension. Raises ListsError if
+        the library failed.
         """
         rows = torch.nn.functional.normalize(torch.randn(WARM_UP_ROWS, dimension))
         rows = rows.to(self._device.device)

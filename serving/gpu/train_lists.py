@@ -23,10 +23,7 @@ def train(sample: torch.Tensor, n_lists: int, resources: Any) -> Any:
     """Returns an IVF-Flat index without rows; the caller waits for the handle of cuVS.
 
     The sample is float16 (n, dimension), contiguous, on the device of `resources`; n is at least
-    `n_lists`.
-
-    Raises:
-        CuvsException: cuVS reported an error.
+    `n_lists`. Raises CuvsException if cuVS reported an error.
     """
     from cuvs.neighbors import ivf_flat
 

@@ -93,9 +93,7 @@ class Embedder(Protocol):
     async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
         """Embeds a question; it waits for one batch of bulk work at most.
 
-        Raises:
-            OverloadedError: The queue is full.
-            TimeoutError: The deadline passed first.
+        Raises OverloadedError if the queue is full, and TimeoutError if the deadline passed first.
         """
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:

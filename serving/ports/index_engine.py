@@ -103,11 +103,7 @@ class IndexEngine(Protocol):
         """Finds the wanted neighbours of a vector that `check_query` accepts, by cosines."""
 
     def check_query(self, vector: VectorLike) -> None:
-        """Checks a vector to search for.
-
-        Raises:
-            ValueError: `vector` has another dimension than the engine, or is zero or not finite.
-        """
+        """Raises ValueError for a vector of another dimension, or a zero or infinite one."""
 
     def search_all(
         self, searches: Sequence[tuple[VectorLike, WantedNeighbours]]

@@ -72,11 +72,9 @@ def open_checkpoint(
 ) -> EncoderCheckpoint:
     """Finds a checkpoint, verifies its weights, and reads its configuration.
 
-    Args:
-        model: A folder or a Hugging Face id.
-        dimension: Vectors are truncated to it (Matryoshka); None keeps the model's own.
-        sha256: The expected hash of the weights.
-        download: Whether an id may be downloaded from the hub, not only read from its cache.
+    The model is a folder or a Hugging Face id; without `download` that is only read from the hub's
+    cache. Vectors are truncated to `dimension` (Matryoshka); None keeps the model's own. `sha256`
+    is the expected hash of the weights.
 
     Raises:
         DependencyError: The checkpoint does not exist, lacks files, or its weights have another

@@ -51,14 +51,11 @@ Pool = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float32]]
 
 
 class OnnxEncoder(WindowEncoder):
-    """A `TextEncoder` over ONNX Runtime, with vectors as arrays.
+    """A `TextEncoder` over ONNX Runtime, of a checkpoint with a graph, with vectors as arrays.
 
-    Args:
-        checkpoint: What to run; it has a graph.
-        cache_dir: Where int8 graphs are cached; created if missing.
-        precision: If int8, it is part of the model's fingerprint.
-        threads: Threads for one forward pass; 1 leaves the other cores to the rest of the
-            service and uses the least CPU time per query.
+    int8 graphs are cached in `cache_dir`, and that precision is part of the model's fingerprint.
+    With one thread for a forward pass, the other cores are left to the rest of the service, and a
+    query takes the least CPU time.
 
     Raises:
         DependencyError: The graph cannot be loaded, or the vectors of the int8 graph differ.

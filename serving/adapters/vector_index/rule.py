@@ -51,12 +51,9 @@ RebuildReason = Literal["grown", "shrunk", "tombstones", "full", "doubled"]
 class IndexRule:
     """The rule of one index.
 
-    Args:
-        max_scanned_rows: Up to this many rows are scanned, of a partition or of those that pass a
-            filter.
-        min_lists: If there are enough rows.
-        min_rows_per_list: With fewer rows per list, centroids are noise.
-        min_tail: The least number of tail rows before lists are extended.
+    Up to `max_scanned_rows` are scanned, of a partition or of those that pass a filter. There are
+    `min_lists` if there are enough rows; with fewer than `min_rows_per_list`, centroids are noise.
+    Lists are extended by `min_tail` rows at least.
     """
 
     max_scanned_rows: int

@@ -56,8 +56,7 @@ class GraphDevice(Protocol):
     def run_recorded(self, bucket: Bucket, batch: PackedBatch) -> Rows:
         """Runs a batch of exactly this shape; the first one is run directly, and recorded.
 
-        Raises:
-            DeviceMemoryError: The device is out of memory; the shape is not recorded.
+        If it raises DeviceMemoryError, the shape is not recorded.
         """
 
 
@@ -122,8 +121,7 @@ def open_passes(
 ) -> Passes:
     """Prepares a network for its device: recorded shapes on CUDA, none elsewhere.
 
-    Raises:
-        DeviceMemoryError: The longest window does not fit the device.
+    Raises DeviceMemoryError if the longest window does not fit the device.
     """
     if network.device.type != "cuda":
         return DirectPasses(network)

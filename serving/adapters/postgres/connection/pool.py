@@ -40,7 +40,7 @@ _SEARCH_SETTINGS = (
 
 
 class Database:
-    """Access to one PostgreSQL database, with two limits on its connections."""
+    """Access to one PostgreSQL database, over connections for work and others for searches."""
 
     def __init__(self, dsn: str, *, work_connections: int = 4, search_connections: int = 8) -> None:
         self.dsn = with_defaults(dsn)
@@ -68,9 +68,7 @@ class Database:
     async def work(self) -> AsyncIterator[Connection]:
         """Lends a connection for writes and long-running work.
 
-        Raises:
-            StoreUnavailableError: No connection can be made.
-            OverloadedError: All connections are in use.
+        Raises StoreUnavailableError if none can be made, and OverloadedError if all are in use.
         """
         busy = OverloadedError("the connection pool")
         with store_errors():
@@ -126,13 +124,9 @@ class Database:
             yield connection
 
     async def recovered(self) -> None:
-        """Returns if writes can connect as well, as far as is known.
+        """Returns if writes can connect as well, as far as is known; else raises as `work` does.
 
         After an outage one pool may connect up to a second before the other.
-
-        Raises:
-            StoreUnavailableError: They cannot yet.
-            OverloadedError: All connections are in use.
         """
         if self._work.outage():
             async with self.work():

@@ -30,7 +30,7 @@ def all_beyond(position: str, columns: str, where: str = WRITTEN, then: str = ""
 def first_beyond(
     position: str, columns: str, limit: str, where: str = WRITTEN, order: str = "ASC"
 ) -> str:
-    """SQL for the first (or with "DESC" the last) of these rows, which reads about the limit.
+    """SQL for the first of these rows, or with "DESC" the last; reads about as many as the limit.
 
     All rows of transactions that were in progress count, and those after them up to the limit,
     which is what follows FETCH FIRST, such as "1 ROW ONLY".

@@ -152,7 +152,11 @@ async def _changed_names(connection: Connection, position: Snapshot) -> list[Nam
 
 async def _with_evidence(connection: Connection, names: Sequence[Name]) -> list[Name]:
     """The names, and those of the evidence segments of the facts among them."""
-    rows = await connection.fetch_all(_EVIDENCE, name_values(names, ItemKind.FACT))
+    rows = await connection.fetch_all(
+        "SELECT DISTINCT tenant.name, unnest(fact.evidence) "
+        f"{FROM_NAMES} {JOIN_ITEM[ItemKind.FACT]}",
+        name_values(names, ItemKind.FACT),
+    )
     evidence = [(TenantName(tenant), segment_id(id_)) for tenant, id_ in rows]
     return list(dict.fromkeys([*names, *evidence]))
 
@@ -164,7 +168,8 @@ async def _current_rows(
     for kind in ItemKind:
         values = name_values(names, kind)
         if values["ids"]:
-            found = await connection.fetch_all(_CURRENT[kind], {**row_values, **values})
+            statement = _rows_from(kind, f"{FROM_NAMES} {JOIN_ITEM[kind]}")
+            found = await connection.fetch_all(statement, {**row_values, **values})
             rows += [_index_row(kind, row) for row in found]
     return rows
 
@@ -201,7 +206,9 @@ def _read_all(
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
         for kind in ItemKind:
-            with connection.cursor().copy(_ALL[kind], values) as copy:
+            source = f"FROM {kind} JOIN tenant ON tenant.id = {kind}.tenant_id"
+            statement = f"COPY ({_rows_from(kind, source)}) TO STDOUT (FORMAT BINARY)"
+            with connection.cursor().copy(statement, values) as copy:
                 copy.set_types(["text", "text", "bytea[]", "bytea", *_COLUMN_TYPES[kind].values()])
                 rows = map(partial(_index_row, kind), copy.rows())
                 while batch := list(islice(rows, BATCH_ROWS)):
@@ -306,21 +313,6 @@ def _rows_from(kind: ItemKind, source: str) -> str:
     ) AS item WHERE vectors IS NOT NULL
     """
 
-
-_ALL = {
-    kind: f"""
-    COPY ({_rows_from(kind, f"FROM {kind} JOIN tenant ON tenant.id = {kind}.tenant_id")})
-      TO STDOUT (FORMAT BINARY)
-    """
-    for kind in ItemKind
-}
-
-_CURRENT = {kind: _rows_from(kind, f"{FROM_NAMES} {JOIN_ITEM[kind]}") for kind in ItemKind}
-
-_EVIDENCE = f"""
-SELECT DISTINCT tenant.name, unnest(fact.evidence) {FROM_NAMES}
-  {JOIN_ITEM[ItemKind.FACT]}
-"""
 
 _POSITION = "%(position)s::pg_snapshot"
 

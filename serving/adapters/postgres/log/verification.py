@@ -28,14 +28,24 @@ class PostgresTruth:
         self._database = database
 
     async def tenants(self) -> list[TenantName]:
-        return [TenantName(name) for (name,) in await self._all(_TENANTS)]
+        return [
+            TenantName(name) for (name,) in await self._all("SELECT name FROM tenant ORDER BY name")
+        ]
 
     async def items(self, tenant: TenantName) -> AsyncIterator[list[ItemId]]:
         for kind in ItemKind:
             last = ""
             while True:
-                values = {"tenant": tenant, "last": last, "limit": BATCH_ITEMS}
-                ids = [id_ for (id_,) in await self._all(_IDS[kind], values)]
+                rows = await self._all(
+                    f"""
+                    SELECT id FROM {kind}
+                     WHERE tenant_id = {TENANT_ID} -- tenant filter
+                       AND id > %(last)s::text
+                     ORDER BY id LIMIT %(limit)s::int4
+                    """,
+                    {"tenant": tenant, "last": last, "limit": BATCH_ITEMS},
+                )
+                ids = [id_ for (id_,) in rows]
                 if not ids:
                     break
                 yield [ItemId(kind, id_) for id_ in ids]
@@ -63,7 +73,10 @@ class PostgresTruth:
 
     async def reopened_facts(self) -> dict[TenantName, list[ItemId]]:
         reopened: defaultdict[TenantName, list[ItemId]] = defaultdict(list)
-        for tenant, id_ in await self._all(_REOPENED):
+        for tenant, id_ in await self._all(
+            "SELECT tenant.name, fact.id FROM fact JOIN tenant ON tenant.id = fact.tenant_id "
+            "WHERE fact.reopened_at IS NOT NULL ORDER BY tenant.name, fact.id"
+        ):
             reopened[TenantName(tenant)].append(fact_id(id_))
         return reopened
 
@@ -93,7 +106,13 @@ class PostgresTruth:
         """Logs in parts, since a projection reads whole transactions."""
         for kind in ItemKind:
             last = 0
-            while logged := await self._all(_LOG_PART[kind], {"last": last, "limit": BATCH_ITEMS}):
+            part = f"""
+            INSERT INTO change_log (tenant_id, key, kind, op)
+            SELECT tenant_id, key, '{kind}', 'written' FROM {kind}
+             WHERE key > %(last)s::int8 ORDER BY key LIMIT %(limit)s::int4
+            RETURNING key
+            """
+            while logged := await self._all(part, {"last": last, "limit": BATCH_ITEMS}):
                 last = max(key for (key,) in logged)
 
     async def begin_epoch(self) -> None:
@@ -123,25 +142,8 @@ def _names(findings: Sequence[Finding]) -> dict[str, list[str]]:
     }
 
 
-_REOPENED = """
-SELECT tenant.name, fact.id FROM fact JOIN tenant ON tenant.id = fact.tenant_id
- WHERE fact.reopened_at IS NOT NULL ORDER BY tenant.name, fact.id
-"""
-
-_TENANTS = "SELECT name FROM tenant ORDER BY name"
-
 _MODEL = "coalesce(complete_model, (SELECT max(id) FROM embedding_model))"
 """The model that is in use, which is the newest while none is complete."""
-
-_IDS = {
-    kind: f"""
-    SELECT id FROM {kind}
-     WHERE tenant_id = {TENANT_ID} -- tenant filter
-       AND id > %(last)s::text
-     ORDER BY id LIMIT %(limit)s::int4
-    """
-    for kind in ItemKind
-}
 
 _HAS_WRONG_VECTOR = {
     kind: f"""
@@ -207,16 +209,6 @@ SELECT coalesce(tenant.id, 0), coalesce(found.key, nextval('item_key')), named.k
        CASE WHEN found.key IS NULL THEN named.id END
   {_NAMED} CROSS JOIN LATERAL (SELECT coalesce(segment.key, fact.key)) AS found (key)
 """
-
-_LOG_PART = {
-    kind: f"""
-    INSERT INTO change_log (tenant_id, key, kind, op)
-    SELECT tenant_id, key, '{kind}', 'written' FROM {kind}
-     WHERE key > %(last)s::int8 ORDER BY key LIMIT %(limit)s::int4
-    RETURNING key
-    """
-    for kind in ItemKind
-}
 
 _PENDING = f"""
 SELECT EXISTS (
