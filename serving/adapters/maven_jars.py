@@ -6,9 +6,8 @@ import fcntl
 import hashlib
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,28 +68,19 @@ def fetch_jars(
     """Downloads the jars that a directory lacks.
 
     A jar is moved there only when complete, so the next run resumes an interrupted one. Once all
-    jars are present, the network is not used. Several processes may call it at once.
-
-    Raises:
-        DownloadError: A jar cannot be downloaded or has another checksum.
+    jars are present, the network is not used. Several processes may call it at once. Raises
+    DownloadError if a jar cannot be downloaded or has another checksum.
     """
     if not _missing(jars, directory):
         return
     directory.mkdir(parents=True, exist_ok=True)
-    with _exclusive(directory.with_name(f"{directory.name}.lock")):
+    with directory.with_name(f"{directory.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it if the process dies
         _download_missing(jars, directory, download, on_jar)
 
 
 def _missing(jars: Sequence[LockedJar], directory: Path) -> list[LockedJar]:
     return [jar for jar in jars if not (directory / jar.file_name).exists()]
-
-
-@contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock on a file; the kernel releases it if the process dies."""
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _download_missing(

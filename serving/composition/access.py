@@ -29,11 +29,7 @@ class NotAuthenticatedError(ValueError):
 
 
 def require_authentication(settings: Settings) -> None:
-    """Checks that callers must authenticate, or that the settings say otherwise.
-
-    Raises:
-        NotAuthenticatedError: Neither is so.
-    """
+    """Raises NotAuthenticatedError if callers need no authentication and settings forbid that."""
     if not (settings.auth.required or settings.auth.allow_anonymous):
         raise NotAuthenticatedError
 

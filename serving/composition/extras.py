@@ -31,32 +31,20 @@ def missing_modules(extra: str) -> Collection[str]:
 
 
 def require_encoder(model: str) -> None:
-    """Checks that what runs an encoder is installed.
-
-    Raises:
-        DependencyError: It needs the extra `models`, which is not installed.
-    """
+    """Raises DependencyError if a model needs the extra `models`, which is not installed."""
     if model not in PUBLISHED and not has_only_graph(Path(model).expanduser()):
         published = " and ".join(PUBLISHED)
         _require("embedder", f"the model {model!r}", f"; {published} do not need it")
 
 
 def require_reranker(model: str) -> None:
-    """Checks that what runs a reranker is installed.
-
-    Raises:
-        DependencyError: It needs the extra `rerank` or `models`, which is not installed.
-    """
+    """Raises DependencyError if a model needs an extra that is not installed."""
     extra = "rerank" if model in published_rerankers.PUBLISHED else "models"
     _require("reranker", f"the reranker {model!r}", extra=extra)
 
 
 def require_extras(settings: Settings) -> None:
-    """Checks that what the settings name is installed, before anything starts.
-
-    Raises:
-        DependencyError: An extra is not installed.
-    """
+    """Raises DependencyError if the settings name what needs an extra that is not installed."""
     if settings.embedder.api is None:
         require_encoder(settings.embedder.model)
     if settings.reranker.model is not None:

@@ -23,11 +23,7 @@ from serving.ports.reranking import CrossEncoder
 def runtime_of(
     embedder: EmbedderSettings, checkpoint: EncoderCheckpoint
 ) -> tuple[Backend, Precision | Literal["int8"]]:
-    """What runs an encoder, and its precision.
-
-    Raises:
-        DependencyError: The settings contradict the checkpoint.
-    """
+    """What runs an encoder, and its precision; DependencyError if settings contradict it."""
     backend = backend_of(checkpoint, embedder.device)
     return backend, choose_precision(embedder.precision, embedder.device, backend)
 
@@ -35,11 +31,7 @@ def runtime_of(
 def open_encoder(
     embedder: EmbedderSettings, checkpoint: EncoderCheckpoint, cache_dir: Path
 ) -> TextEncoder:
-    """Loads an encoder, which takes seconds.
-
-    Raises:
-        DependencyError: The settings contradict the checkpoint, or it cannot be loaded.
-    """
+    """Loads an encoder, which takes seconds; raises DependencyError if it cannot."""
     backend, chosen = runtime_of(embedder, checkpoint)
     if backend == "onnx":
         # Its import writes a file of telemetry into the temporary folder.
@@ -73,11 +65,7 @@ def keep_compiled_code(cache_dir: Path) -> None:
 
 
 def open_cross_encoder(model: str, reranker: RerankerSettings, cache_dir: Path) -> CrossEncoder:
-    """Loads a reranker, which takes seconds; a download takes minutes.
-
-    Raises:
-        DependencyError: The checkpoint cannot be had or loaded.
-    """
+    """Loads a reranker, which takes seconds, or minutes; raises DependencyError if it cannot."""
     from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder
 
     keep_compiled_code(cache_dir)
@@ -100,8 +88,7 @@ class LibraryOfGpu(ListsLibrary, Protocol):
 def open_lists(device: str) -> LibraryOfGpu:
     """Returns the library that all indexes of this process share, so that calls take turns.
 
-    Raises:
-        ListsError: It is not installed.
+    Raises ListsError if it is not installed.
     """
     import torch
 
@@ -111,15 +98,12 @@ def open_lists(device: str) -> LibraryOfGpu:
 
 
 def device_works(device: str) -> bool:
-    """Synchronises with a device, and returns whether that succeeded.
+    """Synchronises with a device, and returns whether that succeeded; a CPU always works.
 
-    The error itself does not say whether it is permanent. torch raises `AcceleratorError` for
-    CUDA errors and a plain `RuntimeError` for those of cuBLAS or cuDNN, and either may be
-    transient. After a permanent one (illegal address, kernel assertion, launch timeout,
-    uncorrectable memory error) every call fails, including this one.
-
-    Args:
-        device: As torch names it. A CPU always works.
+    The error itself does not say whether it is permanent. torch raises `AcceleratorError` for CUDA
+    errors and a plain `RuntimeError` for those of cuBLAS or cuDNN, and either may be transient.
+    After a permanent one (illegal address, kernel assertion, launch timeout, uncorrectable memory
+    error) every call fails, including this one.
     """
     if device.startswith("cpu"):
         return True

@@ -15,12 +15,7 @@ from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
 from serving.ports.index_engine import IndexEngine
 from serving.ports.vector_index import CONTEXT, IndexTier
-from serving.telemetry import (
-    INDEX_FAILED_REBUILDS,
-    INDEX_REBUILDS,
-    INDEX_ROWS,
-    Metric,
-)
+from serving.telemetry import INDEX_FAILED_REBUILDS, INDEX_REBUILDS, INDEX_ROWS, Metric
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +37,7 @@ class Gpus:
         return torch.cuda.device_count()
 
     def library(self, device: str) -> LibraryOfGpu:
-        """Returns a library of inverted lists on the device.
-
-        Raises:
-            ListsError: It is not installed, or cannot be used.
-        """
+        """Returns a library of inverted lists on the device; raises ListsError if it has none."""
         return open_lists(device)
 
 
@@ -56,10 +47,8 @@ def engine_maker(
     """Returns a factory of empty engines of the configured kind.
 
     Loads the library of inverted lists only if it may be needed. On a GPU that takes seconds, since
-    all kernels are compiled before the first search.
-
-    Raises:
-        DependencyError: The device does not exist, or lists are required and unavailable.
+    all kernels are compiled before the first search. Raises DependencyError if the device does not
+    exist, or lists are required and unavailable.
     """
     gpus = gpus or Gpus()
     library: ListsLibrary | None = None

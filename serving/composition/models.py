@@ -7,18 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
-from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.published import open_model
 from serving.adapters.reranker.published import PUBLISHED, packaged
 from serving.composition.background import measured_repeatedly
 from serving.composition.extras import require_encoder, require_reranker
 from serving.composition.gpu import open_cross_encoder, open_encoder
 from serving.composition.process import watch_over
-from serving.config.settings import (
-    EmbedderSettings,
-    EmbeddingsApiSettings,
-    Settings,
-)
+from serving.config.settings import EmbedderSettings, EmbeddingsApiSettings, Settings
 from serving.domain.breaker import Breaker
 from serving.pipeline.inference.embedder import BatchedEmbedder
 from serving.pipeline.inference.embedding_queues import BatchLimits, QueueName
@@ -83,21 +78,12 @@ async def _open_here(settings: Settings, recorder: Recorder) -> AsyncIterator[Ba
             yield embedder
 
 
-def checkpoint_of(settings: Settings) -> EncoderCheckpoint:
-    """Finds the encoder's files, or downloads them."""
-    embedder = settings.embedder
-    return open_model(
-        embedder.model,
-        settings.cache_dir,
-        fetch=True,
-        dimension=embedder.dimension,
-    )
-
-
 def _encoder(settings: Settings) -> TextEncoder:
     embedder = settings.embedder
     require_encoder(embedder.model)
-    checkpoint = checkpoint_of(settings)
+    checkpoint = open_model(
+        embedder.model, settings.cache_dir, fetch=True, dimension=embedder.dimension
+    )
     return open_encoder(embedder, checkpoint, settings.cache_dir)
 
 

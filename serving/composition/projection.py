@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+from serving import telemetry
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.openai_api import ApiExtractor
 from serving.adapters.postgres.assembly import Postgres
@@ -16,24 +17,14 @@ from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, Extr
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
 from serving.ports.change_log import ChangeLog, Projection
 from serving.ports.embedding import Embedder, EmbeddingModel
-from serving.telemetry import (
-    DEAD_LETTERS,
-    EXTRACTION_FACTS,
-    EXTRACTION_TOKENS,
-    EXTRACTION_TURNS,
-    PROJECTION_LAG,
-    PROJECTION_PENDING,
-    Recorder,
-)
+from serving.telemetry import Recorder
 
 Report = Callable[[Extracted], None]
 
 
 @asynccontextmanager
 async def running_projector(
-    settings: Settings,
-    embedder: Embedder,
-    recorder: Recorder,
+    settings: Settings, embedder: Embedder, recorder: Recorder
 ) -> AsyncIterator[None]:
     """Runs both projections, as leader or as standby."""
     async with (
@@ -71,9 +62,9 @@ async def _measure(
     for status in await log.status(model):
         if status.projection in projections:
             labels = {"projection": status.projection}
-            recorder.record(PROJECTION_LAG, status.lag_s, labels)
-            recorder.record(PROJECTION_PENDING, status.pending, labels)
-            recorder.record(DEAD_LETTERS, status.dead_letter_count, labels)
+            recorder.record(telemetry.PROJECTION_LAG, status.lag_s, labels)
+            recorder.record(telemetry.PROJECTION_PENDING, status.pending, labels)
+            recorder.record(telemetry.DEAD_LETTERS, status.dead_letter_count, labels)
 
 
 @asynccontextmanager
@@ -82,11 +73,12 @@ async def running_extraction(settings: Settings, recorder: Recorder) -> AsyncIte
 
     def report(extracted: Extracted) -> None:
         outcome = extracted.unusable or "read"
-        recorder.record(EXTRACTION_TURNS, extracted.turns, {"outcome": outcome})
+        recorder.record(telemetry.EXTRACTION_TURNS, extracted.turns, {"outcome": outcome})
         for name, count in extracted.facts.items():
-            recorder.record(EXTRACTION_FACTS, count, {"outcome": name})
-        recorder.record(EXTRACTION_TOKENS, extracted.sent_tokens, {"direction": "sent"})
-        recorder.record(EXTRACTION_TOKENS, extracted.received_tokens, {"direction": "received"})
+            recorder.record(telemetry.EXTRACTION_FACTS, count, {"outcome": name})
+        tokens = {"sent": extracted.sent_tokens, "received": extracted.received_tokens}
+        for direction, count in tokens.items():
+            recorder.record(telemetry.EXTRACTION_TOKENS, count, {"direction": direction})
 
     async with (
         open_postgres(settings) as postgres,

@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.composition.access import open_access
+from serving.composition.extras import missing_modules
 from serving.composition.index import SpaceParts, complete_space
 from serving.composition.models import open_reranker
 from serving.composition.projection import projecting as projections
 from serving.composition.stores import open_graph, open_postgres
-from serving.composition.traces import open_tracer
 from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
 from serving.config.settings import RayEnvironment, Settings, TracesEnvironment
 from serving.domain.breaker import Breaker
@@ -31,21 +31,10 @@ from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
 from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.retrieval import legs
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.leg_runner import LegRunner
-from serving.pipeline.retrieval.legs import (
-    LEGS,
-    ContextLeg,
-    DenseLeg,
-    FactsLeg,
-    GraphLeg,
-    HoldingLeg,
-    ImportantLeg,
-    LexicalLeg,
-    RelatedLeg,
-    TemporalLeg,
-)
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import RetrievalSteps
 from serving.pipeline.retrieval.warm import QUESTION, Warmer
@@ -58,7 +47,7 @@ from serving.ports.reranking import Reranker
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.service import TriviumService, UseCases, now_utc
-from serving.telemetry import NoRecorder, Recorder, breaker_changes
+from serving.telemetry import NoRecorder, Recorder, Tracer, breaker_changes
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +102,7 @@ async def running_service(
         profiles.log_notes()
         await _warm_up(steps, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
         access = await stack.enter_async_context(open_access(settings, postgres.access_keys))
-        tracer = stack.enter_context(open_tracer(TracesEnvironment()))
+        tracer = stack.enter_context(_open_tracer(TracesEnvironment()))
         yield TriviumService(
             use_cases,
             profiles,
@@ -122,6 +111,31 @@ async def running_service(
             access=access,
             streams=OpenStreams(_share_of_calls(settings, STREAMS)),
         )
+
+
+@contextmanager
+def _open_tracer(environment: TracesEnvironment) -> Iterator[Tracer | None]:
+    """Sends traces by OTLP over HTTP; None if `OTEL_*` names no address.
+
+    Without the extra `traces` there are none, which the log says: answers matter more.
+    """
+    if not environment.enabled:
+        yield None
+        return
+    if missing_modules("traces"):
+        logger.error("no traces: pip install 'trivium[traces]'")
+        yield None
+        return
+    # Only here, since a service without traces needs neither.
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    from serving.adapters.open_telemetry import OpenTelemetryTracer
+
+    tracer = OpenTelemetryTracer(OTLPSpanExporter())
+    try:
+        yield tracer
+    finally:
+        tracer.close()
 
 
 async def _warm_up(steps: RetrievalSteps, profile: Profile, give_up: Deadline) -> None:
@@ -210,7 +224,7 @@ def admission_of(settings: Settings) -> Admission:
     """Makes the admission of a replica's questions."""
     return Admission(
         _share_of_calls(settings, RETRIEVALS),
-        sheddable=frozenset(name for name, leg in LEGS.items() if leg.sheddable),
+        sheddable=frozenset(name for name, leg in legs.LEGS.items() if leg.sheddable),
         pending=PENDING_CALLS.count,
         rates=TokenBuckets(settings.serve.tenant_calls_per_second),
     )
@@ -231,20 +245,20 @@ def _share_of_calls(settings: Settings, share: float) -> int:
 
 def _breakers(recorder: Recorder) -> Mapping[str, Breaker]:
     on_change = breaker_changes(recorder)
-    dependencies = {leg.dependency for leg in LEGS.values() if leg.dependency}
+    dependencies = {leg.dependency for leg in legs.LEGS.values() if leg.dependency}
     return {name: Breaker(name, on_change) for name in (STORE, RERANKER, *dependencies)}
 
 
 def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]) -> LegRunner:
-    legs = (
-        LexicalLeg(postgres.lexical),
-        DenseLeg(postgres.access),
-        ContextLeg(),
-        FactsLeg(),
-        GraphLeg(graph, postgres.consistency),
-        RelatedLeg(graph, postgres.consistency),
-        TemporalLeg(postgres.timeline),
-        ImportantLeg(postgres.timeline),
-        HoldingLeg(postgres.timeline),
+    all_legs = (
+        legs.LexicalLeg(postgres.lexical),
+        legs.DenseLeg(postgres.access),
+        legs.ContextLeg(),
+        legs.FactsLeg(),
+        legs.GraphLeg(graph, postgres.consistency),
+        legs.RelatedLeg(graph, postgres.consistency),
+        legs.TemporalLeg(postgres.timeline),
+        legs.ImportantLeg(postgres.timeline),
+        legs.HoldingLeg(postgres.timeline),
     )
-    return LegRunner({leg.name: leg for leg in legs}, postgres.consistency, breakers)
+    return LegRunner({leg.name: leg for leg in all_legs}, postgres.consistency, breakers)

@@ -67,11 +67,7 @@ async def open_graph(settings: Settings) -> AsyncIterator[Neo4jGraph]:
 
 
 def graph_settings(settings: Settings) -> Neo4jSettings:
-    """The connection to Neo4j.
-
-    Raises:
-        ValueError: The settings do not name a Neo4j.
-    """
+    """The connection to Neo4j; raises ValueError if the settings name none."""
     if settings.neo4j.uri is None:
         raise ValueError("neo4j.uri is not set: name a Neo4j with TRIVIUM_NEO4J__URI")
     password = settings.neo4j.password

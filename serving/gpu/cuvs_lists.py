@@ -66,11 +66,8 @@ class _Device:
     def call(self, what: str) -> Iterator[Any]:
         """Runs a call after what torch has queued, waits for it, and translates its errors.
 
-        Args:
-            what: What may not fit, as `OutOfMemoryError` names it.
-
         Raises:
-            OutOfMemoryError: It did not fit.
+            OutOfMemoryError: `what` did not fit.
             torch.AcceleratorError: The device is lost.
             ListsError: cuVS reported another error.
         """
@@ -178,11 +175,7 @@ class _Filter:
 
 
 class CuvsLibrary:
-    """A `ListsLibrary` of `CuvsLists`.
-
-    Raises:
-        ListsError: cuVS is not installed.
-    """
+    """A `ListsLibrary` of `CuvsLists`; raises ListsError if cuVS is not installed."""
 
     holds_searches = True  # each call has the interpreter's lock
 
@@ -233,10 +226,8 @@ class CuvsLibrary:
         """Runs one search for each kernel variant, so that no user query waits for linking.
 
         cuVS links its scan kernel on first use: per capacity of the result (a power of two up to
-        256), with and without a filter, and by the alignment of the dimension.
-
-        Raises:
-            ListsError: The library failed.
+        256), with and without a filter, and by the alignment of the dimension. Raises ListsError if
+        the library failed.
         """
         rows = torch.nn.functional.normalize(torch.randn(WARM_UP_ROWS, dimension))
         rows = rows.to(self._device.device)

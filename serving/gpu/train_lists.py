@@ -20,15 +20,10 @@ TRAINING_ROUNDS = 20
 
 
 def train(sample: torch.Tensor, n_lists: int, resources: Any) -> Any:
-    """Returns an IVF-Flat index without rows.
+    """Returns an IVF-Flat index without rows; the caller waits for the handle of cuVS.
 
-    Args:
-        sample: float16 (n, dimension), contiguous, on the device of `resources`.
-        n_lists: At most n.
-        resources: The handle of cuVS, which the caller waits for.
-
-    Raises:
-        CuvsException: cuVS reported an error.
+    The sample is float16 (n, dimension), contiguous, on the device of `resources`; n is at least
+    `n_lists`. Raises CuvsException if cuVS reported an error.
     """
     from cuvs.neighbors import ivf_flat
 

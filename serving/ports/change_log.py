@@ -129,14 +129,10 @@ class ChangeLog(Protocol):
         *,
         complete: bool = False,
     ) -> None:
-        """Stores that everything up to `position` is projected.
+        """Stores that everything up to `position` is projected, to `model` if it has one.
 
-        Args:
-            projection: The projection.
-            model: Its model, if it has one.
-            position: The position.
-            complete: Whether every row has a vector of `model`. From then on only the latest rows
-                lack one, until another model is complete.
+        If `complete`, every row has a vector of `model`. From then on only the latest rows lack
+        one, until another model is complete.
         """
 
     async def wait(self, timeout_s: float) -> None:

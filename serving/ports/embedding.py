@@ -81,11 +81,7 @@ class TextEncoder(Protocol):
         """Encodes one row per window, in order; a row does not depend on the others."""
 
     def encode_queries(self, windows: Sequence[TokenIds]) -> Sequence[VectorLike | None]:
-        """Encodes the same rows, which stay on the device.
-
-        Returns:
-            One per window, in order; None for a row that is zero or not finite.
-        """
+        """Encodes the same rows, which stay on the device; None for a zero or infinite one."""
 
 
 class Embedder(Protocol):
@@ -97,14 +93,11 @@ class Embedder(Protocol):
     async def embed_query(self, text: str, deadline: Deadline) -> VectorLike:
         """Embeds a question; it waits for one batch of bulk work at most.
 
-        Raises:
-            OverloadedError: The queue is full.
-            TimeoutError: The deadline passed first.
+        Raises OverloadedError if the queue is full, and TimeoutError if the deadline passed first.
         """
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         """Embeds texts as bulk work; a text longer than the model's window has a row per window.
 
-        Raises:
-            OverloadedError: The queue is full.
+        Raises OverloadedError if the queue is full.
         """

@@ -37,17 +37,12 @@ class Graph(Protocol):
     ) -> list[Candidate]:
         """Walks one and two hops from the seeds.
 
-        Returns segments (mentions and evidence), or with `Yields.FACTS` the facts in place of their
-        evidence; best first, each with its path and, if evidence, its facts.
+        Returns at most `depth` segments (mentions and evidence), or with `Yields.FACTS` the facts
+        in place of their evidence; best first, each with its path and, if evidence, its facts. All
+        of them pass the query's scope.
 
-        Args:
-            query: The question; all candidates pass its scope.
-            walk: Which relations to follow, how far, and how to order the candidates.
-            seeds: The segments whose entities the walk starts from, best first. None means the
-                entities that the question names; with `walk.mentions` it starts from both.
-            depth: The most candidates.
-            yields: Whether to return facts or segments.
-            deadline: When to give up.
+        The seeds are the segments whose entities the walk starts from, best first. None means the
+        entities that the question names; with `walk.mentions` it starts from both.
         """
 
     async def related(
@@ -58,10 +53,8 @@ class Graph(Protocol):
         An entity with m mentions adds `1 / ((r + 1) * m)` to the score of each segment that
         mentions it, for each seed of rank r, counted from 1. Entities with more than some dozens of
         mentions add nothing, nor do those that the question names (`domain.text.names_entity`),
-        which other legs follow. A seed is found only by another seed.
-
-        Returns:
-            Segments, best first, each with the entities that it shares.
+        which other legs follow. A seed is found only by another seed. The best come first, each
+        with the entities that it shares.
         """
 
     async def apply(self, changes: GraphChanges) -> None:

@@ -71,11 +71,7 @@ class Neighbours:
 
 
 class UnsoundRowsError(ValueError):
-    """Rows have a vector that is zero or not finite, and cannot be scored.
-
-    Args:
-        names: The names of all such rows; at least one.
-    """
+    """Rows have a vector that is zero or not finite, and cannot be scored: those of `names`."""
 
     def __init__(self, names: Sequence[tuple[TenantName, ItemId]]) -> None:
         super().__init__(names)
@@ -104,18 +100,10 @@ class IndexEngine(Protocol):
         """
 
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
-        """Finds the wanted neighbours of a vector; scores are cosines.
-
-        Raises:
-            ValueError: `vector` has another dimension than the engine, or is zero or not finite.
-        """
+        """Finds the wanted neighbours of a vector that `check_query` accepts, by cosines."""
 
     def check_query(self, vector: VectorLike) -> None:
-        """Checks a vector to search for.
-
-        Raises:
-            ValueError: `vector` has another dimension than the engine, or is zero or not finite.
-        """
+        """Raises ValueError for a vector of another dimension, or a zero or infinite one."""
 
     def search_all(
         self, searches: Sequence[tuple[VectorLike, WantedNeighbours]]

@@ -15,31 +15,22 @@ class EntityExtractor(Protocol):
     """Extracts the entities of segments that have none."""
 
     def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the names found, in the order of the text.
-
-        Args:
-            segment: The segment.
-            known_names: The tenant's names, by `name_key`.
-        """
+        """Returns the names found, in the order of the text; the known ones are by `name_key`."""
 
 
 class DateReader(Protocol):
     """Finds the times in questions and in what was said."""
 
     def times(self, question: str, as_of: datetime) -> NamedTimes:
-        """Returns the times that a question names, in order.
+        """Returns the times that a question names, in order; "last week" is relative to `as_of`.
 
-        Args:
-            question: Any text.
-            as_of: The time of the question, with its zone, to which "last week" is relative.
+        `as_of` has the zone of the question.
         """
 
     def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
         """Returns the times that a turn speaks of, in order, such as "tomorrow"; no long ones.
 
-        Args:
-            text: Any text.
-            said_at: When it was said, with its zone.
+        `said_at` has the zone in which it was said.
         """
 
 

@@ -136,11 +136,9 @@ class WholeIndex(VectorIndex, Protocol):
     ) -> IndexAnswer:
         """Finds what `Graph.related` finds, among the segments that have a vector.
 
-        Waits for the query's token until the deadline, then answers with `stale` set.
-
-        Raises:
-            TimeoutError: The deadline passed first.
-            DependencyError: The index is not ready; `why` says why.
+        Waits for the query's token until the deadline, then answers with `stale` set. Raises
+        TimeoutError if the deadline passed first, and DependencyError if the index is not ready;
+        `why` says why.
         """
 
 

@@ -21,13 +21,7 @@ class LexicalSearch(Protocol):
         """Finds segments by words, best first; none for a question of stop words only.
 
         Equal scores of BM25 are ordered by time, and then by id; those of the other modes by id.
-
-        Args:
-            query: The question.
-            words: How to match and score.
-            depth: The most candidates.
-            enough: With fewer of them ALL_THEN_ANY takes rows with any of the words.
-            deadline: When to give up.
+        With fewer than `enough`, ALL_THEN_ANY takes rows with any of the words.
         """
 
 
@@ -39,11 +33,7 @@ class NameResolver(Protocol):
     ) -> Mapping[str, str]:
         """Returns the names that the words stand for, by word; others are omitted.
 
-        A word stands for a name only if no segment of the tenant has it, in any of its forms; then
-        `NameIndex` of the tenant's names decides.
-
-        Args:
-            tenant: The tenant.
-            words: Single words, as written in the question, of `MIN_LETTERS` and more.
-            deadline: When to give up.
+        The words are single, as written in the question, of `MIN_LETTERS` and more. One stands for
+        a name only if no segment of the tenant has it, in any of its forms; then `NameIndex` of the
+        tenant's names decides.
         """

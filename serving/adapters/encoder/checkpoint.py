@@ -68,19 +68,13 @@ def has_only_graph(folder: Path) -> bool:
 
 
 def open_checkpoint(
-    model: str,
-    *,
-    dimension: int | None = None,
-    sha256: str | None = None,
-    download: bool = False,
+    model: str, *, dimension: int | None = None, sha256: str | None = None, download: bool = False
 ) -> EncoderCheckpoint:
     """Finds a checkpoint, verifies its weights, and reads its configuration.
 
-    Args:
-        model: A folder or a Hugging Face id.
-        dimension: Vectors are truncated to it (Matryoshka); None keeps the model's own.
-        sha256: The expected hash of the weights.
-        download: Whether an id may be downloaded from the hub, not only read from its cache.
+    The model is a folder or a Hugging Face id; without `download` that is only read from the hub's
+    cache. Vectors are truncated to `dimension` (Matryoshka); None keeps the model's own. `sha256`
+    is the expected hash of the weights.
 
     Raises:
         DependencyError: The checkpoint does not exist, lacks files, or its weights have another
@@ -102,15 +96,6 @@ def _find_folder(model: str, download: bool) -> Path:
         return folder
     if names_folder(model):
         raise DependencyError("embedder", f"there is no folder {model!r}")
-    return _hub_folder(model, download)
-
-
-def names_folder(model: str) -> bool:
-    """Whether a model is named by a path, and not by a hub id."""
-    return model.startswith(("/", "./", "../", "~"))
-
-
-def _hub_folder(model: str, download: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
@@ -118,6 +103,11 @@ def _hub_folder(model: str, download: bool) -> Path:
     except (OSError, ValueError) as error:
         why = f"the model {model!r} is no folder and not on this machine"
         raise DependencyError("embedder", why) from error
+
+
+def names_folder(model: str) -> bool:
+    """Whether a model is named by a path, and not by a hub id."""
+    return model.startswith(("/", "./", "../", "~"))
 
 
 def _weights_sha256(folder: Path) -> str:
@@ -151,36 +141,31 @@ def _read_checkpoint(folder: Path, weights: str, dimension: int | None) -> Encod
     query_prompt = str(prompts.get("query", ""))
     document_prompt = str(prompts.get("document") or prompts.get("passage") or "")
     native = _native_dimension(folder, modules)
-    least = _least_dimension(folder)
+    least = MIN_DIMENSIONS.get(_read_json(folder / "config.json").get("model_type", ""), 1)
     if dimension is not None and not least <= dimension <= native:
         raise ValueError(f"dimension must be from {least} to the model's {native}, got {dimension}")
     dimension = dimension or native
     window = _window(folder)
-    fingerprint = _hash(
-        {
-            "weights": weights,
-            "config": _file_sha256(folder / "config.json"),
-            "tokenizer": _file_sha256(_tokenizer_file(folder)),
-            "modules": {name: _read_json(folder / path / "config.json") for path, name in modules},
-            "prompts": [query_prompt, document_prompt],
-            "dimension": dimension,
-            "window": [window, WINDOW_OVERLAP],
-            "text_form": TEXT_FORM,
-        }
-    )
+    described = {
+        "weights": weights,
+        "config": _file_sha256(folder / "config.json"),
+        "tokenizer": _file_sha256(_tokenizer_file(folder)),
+        "modules": {name: _read_json(folder / path / "config.json") for path, name in modules},
+        "prompts": [query_prompt, document_prompt],
+        "dimension": dimension,
+        "window": [window, WINDOW_OVERLAP],
+        "text_form": TEXT_FORM,
+    }
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     return EncoderCheckpoint(
         folder=folder,
-        model=EmbeddingModel(fingerprint, dimension),
+        model=EmbeddingModel(digest.hexdigest()[:32], dimension),
         modules=tuple(name for _, name in modules),
         pooling=_pooling(folder, modules),
         window=window,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
-
-
-def _hash(description: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _tokenizer_file(folder: Path) -> Path:
@@ -205,10 +190,6 @@ def _native_dimension(folder: Path, modules: list[tuple[str, str]]) -> int:
         if name == "Dense":
             dimension = int(_read_json(folder / path / "config.json")["out_features"])
     return dimension
-
-
-def _least_dimension(folder: Path) -> int:
-    return MIN_DIMENSIONS.get(_read_json(folder / "config.json").get("model_type", ""), 1)
 
 
 def _pooling(folder: Path, modules: list[tuple[str, str]]) -> str:

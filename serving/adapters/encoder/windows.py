@@ -72,14 +72,10 @@ def padded(windows: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.i
 def encode_by_length(
     windows: Sequence[TokenIds], run: RunBatch, dimension: int, padded_tokens: int
 ) -> Vectors:
-    """Runs windows in batches of similar length.
+    """Runs windows in batches of similar length; rows are truncated to `dimension`.
 
-    Args:
-        windows: In any order.
-        run: The forward pass.
-        dimension: Rows are truncated to it.
-        padded_tokens: The most tokens of a pass, padding included. It bounds memory; smaller
-            passes waste less on padding.
+    A pass has at most `padded_tokens`, padding included. That bounds memory; smaller passes waste
+    less on padding.
 
     Returns:
         float32 (n, dimension), of unit length, in the order of `windows`.
@@ -95,9 +91,7 @@ def encode_by_length(
 def batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[list[int]]:
     """Groups indices into batches of similar length, the shortest first.
 
-    Args:
-        lengths: In tokens, in any order.
-        padded_tokens: The most tokens of a batch, padding included, unless it is a single row.
+    A batch has at most `padded_tokens`, padding included, unless it is a single row.
     """
     batch: list[int] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):

@@ -23,11 +23,7 @@ BATCH_ITEMS = 1000
 
 @asynccontextmanager
 async def open_contents(settings: Neo4jSettings) -> AsyncIterator[Neo4jContents]:
-    """Connects to Neo4j.
-
-    Raises:
-        DependencyError: It cannot be reached.
-    """
+    """Connects to Neo4j; raises DependencyError if it cannot be reached."""
     async with settings.open_driver() as driver:
         with driver_errors():
             await driver.verify_connectivity()  # at once; a query would be tried again
@@ -88,9 +84,7 @@ class Neo4jContents:
             ItemId(kind, row["properties"]["id"]): _digest(row["properties"], row["related"])
             for kind in ItemKind
             for row in await self._all(
-                _CONTENTS[kind],
-                tenant=tenant,
-                ids=[item.id for item in items if item.kind is kind],
+                _CONTENTS[kind], tenant=tenant, ids=[item.id for item in items if item.kind is kind]
             )
         }
 

@@ -6,21 +6,13 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
 
-from neo4j.exceptions import (
-    AuthError,
-    ClientError,
-    DatabaseError,
-    DriverError,
-    Neo4jError,
-    ServiceUnavailable,
-    SessionExpired,
-)
+from neo4j import exceptions
 
 from serving.domain.errors import DependencyError
 
 TIMED_OUT_CODE = "Neo.ClientError.Transaction.TransactionTimedOut"
 REJECTION_CODES = ("Neo.ClientError.Statement.", "Neo.ClientError.Schema.")
-LOST_CONNECTION = (ServiceUnavailable, SessionExpired)
+LOST_CONNECTION = (exceptions.ServiceUnavailable, exceptions.SessionExpired)
 
 Value = TypeVar("Value")
 
@@ -51,14 +43,15 @@ def driver_errors() -> Iterator[None]:
         yield
     except LOST_CONNECTION as error:
         raise DependencyError("graph", "Neo4j cannot be reached") from error
-    except AuthError as error:
+    except exceptions.AuthError as error:
         raise DependencyError("graph", "Neo4j rejected the credentials") from error
-    except Neo4jError as error:
+    except exceptions.Neo4jError as error:
         if _code(error).startswith(TIMED_OUT_CODE):
             raise TimeoutError from error
-        advice = "; start it again if that stays" if isinstance(error, DatabaseError) else ""
+        stays = isinstance(error, exceptions.DatabaseError)
+        advice = "; start it again if that stays" if stays else ""
         raise DependencyError("graph", f"Neo4j answered {_code(error)}{advice}") from error
-    except DriverError as error:
+    except exceptions.DriverError as error:
         reason = f"the driver of Neo4j failed ({type(error).__name__})"
         raise DependencyError("graph", reason) from error
 
@@ -68,11 +61,11 @@ def rejected_rows() -> Iterator[None]:
     """Raises ValueError if Neo4j rejects the rows themselves, so that they are not retried."""
     try:
         yield
-    except ClientError as error:
+    except exceptions.ClientError as error:
         if _code(error).startswith(REJECTION_CODES):
             raise ValueError(f"Neo4j rejects the rows ({_code(error)})") from error
         raise
 
 
-def _code(error: Neo4jError) -> str:
+def _code(error: exceptions.Neo4jError) -> str:
     return error.code or "an error without a code"

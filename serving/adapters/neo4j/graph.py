@@ -12,13 +12,12 @@ from typing import LiteralString, cast
 
 import neo4j
 
-from serving.adapters.neo4j import related, statements, walks
+from serving.adapters.neo4j import statements, walks
 from serving.adapters.neo4j.errors import driver_errors, rejected_rows, retry_once_if_lost
 from serving.adapters.neo4j.names import NamedSpan, near_names_query, near_spans, question_spans
 from serving.adapters.neo4j.planning import BackgroundPlanning
-from serving.adapters.neo4j.projection import write_changes
-from serving.adapters.neo4j.rows import Row, Value, upgraded_entity
-from serving.adapters.neo4j.search import Search, candidates
+from serving.adapters.neo4j.rows import Row, Value, upgraded_entity, write_changes
+from serving.adapters.neo4j.search import Search, candidates, related_candidates, related_parameters
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.items.records import ItemId, ItemKind, TenantName
@@ -32,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 _NO_SCOPE = Scope(tenant=TenantName(""), as_of=datetime(1970, 1, 1, tzinfo=UTC))
 PLANNING_PARAMETERS = {
-    **related.parameters(Query(text="", scope=_NO_SCOPE), (), depth=1),
+    **related_parameters(Query(text="", scope=_NO_SCOPE), (), depth=1),
     **Search(scope=_NO_SCOPE, walk=Walk(), seeds=(), depth=1, yields=Yields.EVIDENCE).parameters(),
 }
 """Parameters with which any search can be planned; they find nothing."""
@@ -92,7 +91,7 @@ class Neo4jGraph:
         """
         async with self._write_errors():
             await retry_once_if_lost(self._set_up)
-        self._planning.start((*walks.DEFAULT, related.RELATED_SEGMENTS, *walks.CUSTOM))
+        self._planning.start((*walks.DEFAULT, walks.RELATED_SEGMENTS, *walks.CUSTOM))
 
     async def search(
         self,
@@ -144,20 +143,18 @@ class Neo4jGraph:
 
         Entities with more than `MAX_MENTIONS` mentions are ignored.
         """
-        parameters = related.parameters(query, _segment_ids(seeds), depth)
+        parameters = related_parameters(query, _segment_ids(seeds), depth)
         with driver_errors():
             async with asyncio.timeout(deadline.remaining()):
                 [(found,)] = await self._run(
-                    related.RELATED_SEGMENTS, parameters, deadline.remaining()
+                    walks.RELATED_SEGMENTS, parameters, deadline.remaining()
                 )
-        return related.candidates(cast(list[list[object]], found))
+        return related_candidates(cast(list[list[object]], found))
 
     async def apply(self, changes: GraphChanges) -> None:
         """Applies the changes in one transaction. Idempotent.
 
-        Raises:
-            DependencyError: Neo4j is unreachable or failed.
-            ValueError: Neo4j rejects the rows; a retry would fail too.
+        Raises ValueError if Neo4j rejects the rows; a retry would fail too.
         """
         async with self._write_errors():
             await retry_once_if_lost(lambda: self._apply(changes))
@@ -243,11 +240,7 @@ class Neo4jGraph:
     async def _run(
         self, statement: LiteralString, given: Row, timeout_s: float
     ) -> list[neo4j.Record]:
-        """Runs a statement in its own transaction, which takes one round trip.
-
-        Raises:
-            NotReadyError: The constraints and indexes are being created.
-        """
+        """Runs a statement in a transaction, in one round trip; NotReadyError without indexes."""
         # The server enforces the limit too, or an abandoned walk would continue. 0 means no limit.
         query = neo4j.Query(statement, timeout=max(timeout_s, 0.001))
 

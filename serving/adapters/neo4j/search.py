@@ -9,8 +9,9 @@ from typing import Any, LiteralString, NamedTuple, cast
 from serving.adapters.neo4j import walks
 from serving.adapters.neo4j.names import NamedSpan
 from serving.adapters.neo4j.rows import EARLIEST, LATEST, Row, microseconds
-from serving.domain.items.records import ItemId, ItemKind
-from serving.domain.questions.query import Scope, TimeRange
+from serving.domain.items.records import ItemId, ItemKind, segment_id
+from serving.domain.items.text import MAX_MENTIONS, MAX_NAMES_SHOWN, NAMED_SHARE, words_to_name_by
+from serving.domain.questions.query import Query, Scope, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, best_first
@@ -158,6 +159,19 @@ def _range_parameters(name: str, range_: TimeRange) -> Row:
     }
 
 
+def related_parameters(query: Query, seeds: Sequence[str], depth: int) -> Row:
+    """The parameters of `walks.RELATED_SEGMENTS`."""
+    return {
+        **scope_parameters(query.scope),
+        "asked": sorted(words_to_name_by(query.text)),
+        "named_share": NAMED_SHARE,
+        "segments": list(seeds),
+        "depth": depth,
+        "most_mentions": MAX_MENTIONS,
+        "names": MAX_NAMES_SHOWN,
+    }
+
+
 class Step(NamedTuple):
     """A fact on a path, and the entity that it leads to."""
 
@@ -199,17 +213,9 @@ class Trail(NamedTuple):
 
 
 def candidates(
-    found: Sequence[Sequence[object]],
-    yields: Yields,
-    order: WalkOrder = WalkOrder.ACTIVATION,
+    found: Sequence[Sequence[object]], yields: Yields, order: WalkOrder = WalkOrder.ACTIVATION
 ) -> list[Candidate]:
-    """Converts the result of a search to candidates, best first.
-
-    Args:
-        found: Per item its id, its score in billionths and its trails.
-        yields: Whether the items are facts or segments.
-        order: The order of the walk.
-    """
+    """Converts a result, of an id, a score in billionths and trails each; best first."""
     kind = ItemKind.FACT if yields is Yields.FACTS else ItemKind.SEGMENT
     read = [_candidate(kind, order, *item) for item in found]
     if order is WalkOrder.ACTIVATION:
@@ -242,3 +248,11 @@ def _path_of(trails: Sequence[Trail]) -> str:
     if trails[0].steps:
         return str(trails[0])
     return ", ".join(dict.fromkeys([trail.seed for trail in trails if not trail.steps]))
+
+
+def related_candidates(found: Sequence[Sequence[object]]) -> list[Candidate]:
+    """Converts a result to candidates, best first; a path names the shared entities."""
+    return best_first(
+        Candidate(segment_id(str(id_)), cast(int, score) / 1e9, ", ".join(cast(list[str], names)))
+        for id_, score, names in found
+    )

@@ -312,6 +312,32 @@ CALL (seeds) {{
 {_best(item, "seed_place")}"""
 
 
+# ---------------------------------------------------------------- by shared mentions
+
+# Scores are whole billionths: sums of floats in another order differ in their last bits and would
+# break ties at random.
+RELATED_SEGMENTS = f"""CYPHER replan=skip
+UNWIND range(0, size($given.segments) - 1) AS place
+MATCH (seed:Segment {{tenant: $given.tenant, id: $given.segments[place]}})
+      -[:MENTIONS]->(entity:Entity)
+WITH place, seed, entity, COUNT {{ (entity)<-[:MENTIONS]-() }} AS mentions,
+     split(entity.words, ' ') AS words
+WHERE 1 < mentions <= $given.most_mentions
+  AND size([word IN words WHERE word IN $given.asked]) < $given.named_share * size(words)
+CALL (seed, entity) {{
+    MATCH (entity)<-[:MENTIONS]-(segment)
+    WHERE segment <> seed AND segment.tenant = $given.tenant AND {VISIBLE}
+    RETURN segment
+}}
+WITH segment, toInteger(1e9 / ((place + 2) * mentions)) AS gain, entity
+ORDER BY gain DESC, entity.key
+WITH segment, sum(gain) AS score, collect(DISTINCT entity.name)[..$given.names] AS names
+ORDER BY score DESC, segment.id LIMIT $given.depth
+RETURN collect([segment.id, score, names]) AS found
+"""
+
+# ---------------------------------------------------------------- all searches
+
 FIND_SEGMENTS = _find_segments(custom=False)
 FIND_FACTS = _find_facts(custom=False)
 FOLLOW_TO_SEGMENTS = _find_segments(custom=True)

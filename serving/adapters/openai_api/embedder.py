@@ -60,15 +60,10 @@ class ApiModel:
 class ApiEmbedder:
     """Embeds by another service. A text is sent whole and has one vector.
 
-    Args:
-        session: The HTTP client.
-        url: The base address of the API, such as `https://host/v1`.
-        model: The model.
-        batch: The most texts of one request.
-        timeout_s: The time limit of a request for documents; that of a question is its deadline.
-        max_waiting: The most questions that may wait for an answer.
-        breaker: Stops questions while the other service does not answer them. Documents are tried
-            again by the projection, which waits longer after each failure.
+    `url` is the base address of the API, such as `https://host/v1`. `timeout_s` limits a request
+    for documents, of at most `batch` texts; that of a question is its deadline. The breaker stops
+    questions while the other service does not answer them. Documents are tried again by the
+    projection, which waits longer after each failure.
     """
 
     def __init__(
@@ -83,10 +78,7 @@ class ApiEmbedder:
         breaker: Breaker | None = None,
     ) -> None:
         self._endpoint = Endpoint(
-            session,
-            f"{url.rstrip('/')}/embeddings",
-            dependency="embedder",
-            api="embeddings API",
+            session, f"{url.rstrip('/')}/embeddings", dependency="embedder", api="embeddings API"
         )
         self._model = model
         self._batch = batch

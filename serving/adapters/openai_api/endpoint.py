@@ -37,13 +37,9 @@ class RequestRefusedError(Exception):
 
 
 class Endpoint:
-    """A method of the API.
+    """A method of the API at `url`, over a client with the key in its headers.
 
-    Args:
-        session: The HTTP client, with the key in its headers.
-        url: The address of the method.
-        dependency: The name of the dependency in errors, such as "embedder".
-        api: What the API is called there, such as "embeddings API".
+    Errors name the dependency, such as "embedder", and the API, such as "embeddings API".
     """
 
     def __init__(

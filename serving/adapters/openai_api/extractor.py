@@ -140,12 +140,7 @@ class ApiExtractor:
         return TokenBound(sent=-(-size // BYTES_PER_TOKEN), received=self._max_tokens)
 
     async def _try_usual(self, error: Exception) -> None:
-        """Returns if a usual turn is answered.
-
-        Raises:
-            OverloadedError: The other service is busy.
-            DependencyError: It is not answered either, so these turns are not to blame.
-        """
+        """Returns if a usual turn is answered; else these turns are not to blame, and it raises."""
         try:
             await self._answer(Conversation(turns=(USUAL_TURN,)))
         except RequestRefusedError as refused:
@@ -209,14 +204,10 @@ def _written(conversation: Conversation) -> str:
 
 
 def _proposal(answer: Any, conversation: Conversation) -> Proposal:
-    """Reads an answer.
-
-    Raises:
-        UnusableAnswerError: It is not of the schema.
-    """
-    turns, facts = _labels(conversation)
+    """Reads an answer; raises UnusableAnswerError if it is not of the schema."""
+    turns, known = _labels(conversation)
     segment_ids = {label: turn.id for label, turn in turns}
-    fact_ids = {label: fact.id for label, fact in facts.items()}
+    known_ids = {label: fact.id for label, fact in known.items()}
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
     sent, received = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     try:
@@ -225,24 +216,14 @@ def _proposal(answer: Any, conversation: Conversation) -> Proposal:
         raise UnusableAnswerError(
             error.reason, sent_tokens=sent, received_tokens=received
         ) from error
-    return Proposal(
-        facts=tuple(
-            ProposedFact(
-                subject=fact.subject,
-                relation=fact.relation,
-                object=fact.object,
-                sentence=fact.sentence,
-                evidence=_ids(fact.evidence, segment_ids),
-                valid_from=fact.valid_from,
-                valid_to=fact.valid_to,
-                closes=_ids(fact.closes, fact_ids),
-                single_valued=fact.single_valued,
-            )
-            for fact in answered
-        ),
-        sent_tokens=sent,
-        received_tokens=received,
-    )
+    facts = []
+    for fact in answered:
+        of_labels = {
+            "evidence": _ids(fact.evidence, segment_ids),
+            "closes": _ids(fact.closes, known_ids),
+        }
+        facts.append(ProposedFact(**dict(fact) | of_labels))
+    return Proposal(facts=tuple(facts), sent_tokens=sent, received_tokens=received)
 
 
 def _ids(labels: Sequence[str], ids: Mapping[str, str]) -> tuple[str, ...]:

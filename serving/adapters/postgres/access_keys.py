@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from serving.adapters.postgres.connection.pool import Database
 from serving.domain.identity import AccessKey, Role
-from serving.domain.items.records import TenantName
+
+_COLUMNS = [field.name for field in fields(AccessKey)]
 
 
 class PostgresAccessKeys:
@@ -14,23 +17,11 @@ class PostgresAccessKeys:
         self._database = database
 
     async def add(self, key: AccessKey) -> None:
+        values = {name: getattr(key, name) for name in _COLUMNS} | {"roles": sorted(key.roles)}
+        places = ", ".join(f"%({name})s" for name in _COLUMNS)
         async with self._database.work() as connection:
             await connection.execute(
-                """
-                INSERT INTO access_key
-                  (id, secret_hash, roles, tenant, note, created_at, expires_at, revoked_at)
-                VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
-                """,
-                [
-                    key.id,
-                    key.secret_hash,
-                    sorted(role.value for role in key.roles),
-                    key.tenant,
-                    key.note,
-                    key.created_at,
-                    key.expires_at,
-                    key.revoked_at,
-                ],
+                f"INSERT INTO access_key ({', '.join(_COLUMNS)}) VALUES ({places})", values
             )
 
     async def revoke(self, key_id: str) -> bool:
@@ -43,22 +34,8 @@ class PostgresAccessKeys:
 
     async def all(self) -> list[AccessKey]:
         async with self._database.work() as connection:
-            cursor = await connection.execute(
-                "SELECT id, secret_hash, roles, tenant, note, created_at, expires_at, revoked_at "
-                "FROM access_key ORDER BY created_at, id",
-                binary=True,
+            rows = await connection.fetch_all(
+                f"SELECT {', '.join(_COLUMNS)} FROM access_key ORDER BY created_at, id"
             )
-            rows = await cursor.fetchall()
-        return [
-            AccessKey(
-                id=id_,
-                secret_hash=secret_hash,
-                roles=frozenset(map(Role, roles)),
-                tenant=None if tenant is None else TenantName(tenant),
-                note=note,
-                created_at=created_at,
-                expires_at=expires_at,
-                revoked_at=revoked_at,
-            )
-            for id_, secret_hash, roles, tenant, note, created_at, expires_at, revoked_at in rows
-        ]
+        keys = (dict(zip(_COLUMNS, row, strict=True)) for row in rows)
+        return [AccessKey(**key | {"roles": frozenset(map(Role, key["roles"]))}) for key in keys]

@@ -25,13 +25,9 @@ class Postgres:
     """One adapter per port, over shared connections.
 
     Open it in the event loop that uses it. Opening does not wait for PostgreSQL and does not
-    migrate it (`migrations.migrate`).
-
-    Args:
-        dsn: A libpq connection string.
-        work_connections: The maximum of connections for writes and projections. One more is used
-            to listen, and one for each projection that this process leads.
-        search_connections: The maximum of connections for searches and reads.
+    migrate it (`migrations.migrate`). There are at most `work_connections` for writes and
+    projections, one more to listen, and one for each projection that this process leads; and at
+    most `search_connections` for searches and reads.
     """
 
     def __init__(self, dsn: str, *, work_connections: int = 4, search_connections: int = 8) -> None:
@@ -55,23 +51,17 @@ class Postgres:
     def feed_of(self, shard: Shard) -> PostgresIndexFeed:
         return PostgresIndexFeed(self.database, self.notifications, shard)
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         """Starts connecting, listening and storing access counts; returns at once."""
         await self.database.open()
         await self.notifications.open()
         await self.access.open()
+        return self
 
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stores and sends what is pending, then closes all connections."""
         await self.access.close()
         await self._known_names.close()
         await self.lexical.close()
         await self.notifications.close()
         await self.database.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()

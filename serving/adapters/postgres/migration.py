@@ -9,8 +9,6 @@ from serving.adapters.postgres.writes.name_keys import refresh_name_keys
 async def migrate(dsn: str) -> None:
     """Applies the missing migrations of the schema, and computes name keys of other versions anew.
 
-    Raises:
-        StoreUnavailableError: PostgreSQL is unreachable.
-        SchemaTooNewError: The schema is newer than this program.
+    Raises as `migrate_schema` does.
     """
     await migrate_schema(dsn, refresh_name_keys)

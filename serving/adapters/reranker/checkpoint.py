@@ -48,9 +48,8 @@ class RerankerCheckpoint:
 def open_checkpoint(model: str, *, download: bool = False) -> RerankerCheckpoint:
     """Finds a checkpoint and reads its kind and window.
 
-    Args:
-        model: A folder, or a Hugging Face id.
-        download: Whether an id may be downloaded from the hub, not only read from its cache.
+    The model is a folder or a Hugging Face id; without `download` that is only read from the hub's
+    cache.
 
     Raises:
         DependencyError: The checkpoint does not exist, lacks files, or is of an unknown kind.

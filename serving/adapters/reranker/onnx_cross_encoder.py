@@ -44,14 +44,10 @@ MAX_DEVIATION = 0.25
 
 
 class OnnxCrossEncoder:
-    """A `CrossEncoder` over ONNX Runtime.
+    """A `CrossEncoder` over ONNX Runtime, of a folder with `model.onnx` and `tokenizer.json`.
 
     Pairs run one by one: the scale of int8 activations is that of a whole pass, so in a batch the
     score of a pair would depend on the others.
-
-    Args:
-        folder: Has `model.onnx` and `tokenizer.json`.
-        threads: Threads for one forward pass.
 
     Raises:
         DependencyError: The files are missing or changed, or the logits differ from the card's.

@@ -16,10 +16,7 @@ def open_tokenizer(folder: Path) -> Tokenizer:
 
     Otherwise a text could contain "[SEP]" and end itself, or "<|im_end|>" and continue as the
     model. XLM-R's "</s>" is also in its ordinary vocabulary and remains a token, with little
-    effect.
-
-    Raises:
-        DependencyError: There is no `tokenizer.json`, or it cannot be read.
+    effect. Raises DependencyError if there is no `tokenizer.json` that can be read.
     """
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -34,12 +31,7 @@ def open_tokenizer(folder: Path) -> Tokenizer:
 
 
 class Beginning:
-    """Cuts texts to their first tokens.
-
-    Args:
-        folder: Of the checkpoint.
-        tokens: The most that are kept, without special ones.
-    """
+    """Cuts texts to their first tokens, special ones not counted."""
 
     def __init__(self, folder: Path, tokens: int) -> None:
         self._tokenizer = open_tokenizer(folder)
@@ -54,16 +46,9 @@ class Beginning:
 class PairTokenizer:
     """Makes pairs of a question and a text, for encoders that read both at once.
 
-    Truncation removes the end of the text. A question takes at most half of the window, so part
-    of the text is always read. The texts of a call are tokenized by all cores at once, with the
-    interpreter lock released.
-
-    Args:
-        folder: Of the checkpoint.
-        window: Tokens of question and text together, special ones included.
-
-    Raises:
-        DependencyError: There is no `tokenizer.json`, or it cannot be read.
+    Truncation to the window, special tokens included, removes the end of the text. A question takes
+    at most half of it, so part of the text is always read. The texts of a call are tokenized by all
+    cores at once, with the interpreter lock released. Raises as `open_tokenizer` does.
     """
 
     def __init__(self, folder: Path, window: int) -> None:

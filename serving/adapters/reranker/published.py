@@ -17,11 +17,7 @@ PUBLISHED: Mapping[str, str] = MappingProxyType({"minilm-l12": "models/data/rera
 
 
 def packaged(name: str) -> Path:
-    """The folder of a published cross-encoder.
-
-    Raises:
-        DependencyError: The package is not installed.
-    """
+    """The folder of a published cross-encoder; DependencyError if its package is not installed."""
     package = importlib.util.find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise DependencyError("reranker", f"the package {PACKAGE} is not installed")

@@ -1,6 +1,6 @@
 """In-memory vector indexes: `ExactIndex` scans every row, `TieredIndex` uses inverted lists."""
 
-from serving.adapters.vector_index.exact_index import ExactIndex
+from serving.adapters.vector_index.rows.tenant_rows import ExactIndex
 from serving.adapters.vector_index.rule import IndexRule
 from serving.adapters.vector_index.tiered_index import TieredIndex
 

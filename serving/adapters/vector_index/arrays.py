@@ -59,11 +59,6 @@ def is_on_device(vector: VectorLike) -> bool:
     return module is not None and isinstance(vector, module.DeviceVector)
 
 
-def numbered(start: int, end: int, other: Array) -> Array:
-    """The row numbers from `start` up to `end`, on the device of another array: int64."""
-    return on_device_of(np.arange(start, end), other)
-
-
 def is_out_of_memory(error: Exception) -> bool:
     """Whether Python, NumPy or torch ran out of memory."""
     # By its name, since torch may not be there; and torch has no such class for the host.

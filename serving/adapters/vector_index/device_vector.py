@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 class DeviceVector:
     """A vector on its device. NumPy and pickle convert it to an array on the host.
 
-    Args:
-        tensor: float32 (dimension,), complete, so that any stream may read it. The caller has
-            checked that it is finite and not zero, which requires a synchronisation.
+    The tensor is float32 (dimension,), complete, so that any stream may read it. The caller has
+    checked that it is finite and not zero, which requires a synchronisation.
     """
 
     __slots__ = ("tensor",)

@@ -44,23 +44,15 @@ class RebuildProgress:
     stopped: bool = False
 
     def pause(self, held_s: float = 0.0) -> None:
-        """Yields the GIL.
+        """Yields the GIL, at least `REST_FACTOR` times as long as no search could run before.
 
-        Args:
-            held_s: How long no search could run before.
-
-        Raises:
-            StoppedError: The rebuild was stopped.
+        Raises StoppedError if the rebuild was stopped.
         """
         self._check()
         time.sleep(max(PAUSE_S, REST_FACTOR * held_s))
 
     def enter(self, phase: str) -> None:
-        """Begins the next phase.
-
-        Raises:
-            StoppedError: The rebuild was stopped.
-        """
+        """Begins the next phase; raises StoppedError if the rebuild was stopped."""
         self._check()
         self.phase, self.share = phase, 0.0
 
@@ -106,7 +98,7 @@ def _train(
     progress.enter("filling")
     for start in range(0, count, FILLED_AT_ONCE):
         end, since = min(start + FILLED_AT_ONCE, count), time.perf_counter()
-        lists.extend(vectors[start:end], arrays.numbered(start, end, vectors))
+        lists.extend(vectors[start:end], arrays.on_device_of(np.arange(start, end), vectors))
         progress.share = end / count
         progress.pause(time.perf_counter() - since if library.holds_searches else 0.0)
     return TrainedLists(lists, count)

@@ -51,12 +51,9 @@ RebuildReason = Literal["grown", "shrunk", "tombstones", "full", "doubled"]
 class IndexRule:
     """The rule of one index.
 
-    Args:
-        max_scanned_rows: Up to this many rows are scanned, of a partition or of those that pass a
-            filter.
-        min_lists: If there are enough rows.
-        min_rows_per_list: With fewer rows per list, centroids are noise.
-        min_tail: The least number of tail rows before lists are extended.
+    Up to `max_scanned_rows` are scanned, of a partition or of those that pass a filter. There are
+    `min_lists` if there are enough rows; with fewer than `min_rows_per_list`, centroids are noise.
+    Lists are extended by `min_tail` rows at least.
     """
 
     max_scanned_rows: int
@@ -82,11 +79,8 @@ class IndexRule:
     ) -> RebuildReason | None:
         """Why a partition must be rebuilt, with lists or without; None if it need not be.
 
-        Args:
-            alive: Its live rows.
-            dead: Its deleted rows, which occupy memory.
-            trained_rows: How many rows its lists were trained for; None if there are no lists.
-            full: Whether there was no memory to extend the lists.
+        Dead rows occupy memory. `trained_rows` are those that its lists were trained for, None if
+        there are no lists; `full` is whether there was no memory to extend them.
         """
         if trained_rows is None:
             return "grown" if alive > self.max_scanned_rows else None
@@ -100,14 +94,10 @@ class IndexRule:
 
 
 def n_probes(rows: int, n_lists: int, passing: float) -> int:
-    """How many lists a search reads.
+    """How many lists a search reads, of `n_lists` with these rows.
 
-    The fewer rows pass its filter, the more lists: as many passing rows are read as without one.
-
-    Args:
-        rows: In the lists.
-        n_lists: The number of lists.
-        passing: The share of rows that pass, above 0.
+    The fewer rows pass its filter, a share above 0, the more lists: as many passing rows are read
+    as without one.
     """
     wanted = next(probes for limit, probes in N_PROBES if rows <= limit)
     return min(n_lists, math.ceil(wanted / passing))

@@ -50,13 +50,8 @@ class _FailedRebuild(NamedTuple):
 class TieredIndex(TenantRows):
     """An `IndexEngine` that scans small partitions and puts large ones into inverted lists.
 
-    Args:
-        dimension: Of all vectors.
-        library: Trains lists on `device`.
-        rule: When rows are in lists.
-        device: Where the vectors are stored, as torch names it.
-        clock: Monotonic seconds.
-        memory: The free bytes of the host. A GPU's own allocator rejects what does not fit.
+    The library trains lists on `device`. `memory` returns the free bytes of the host; a GPU's own
+    allocator rejects what does not fit.
     """
 
     def __init__(
@@ -205,19 +200,11 @@ class TieredIndex(TenantRows):
                 change = partition.drain_journal()
                 if change.size <= FEW_CHANGES:
                     replacement.change(change)
-                    self._swap_if_current(name, partition, replacement)
+                    # Unless the old one is gone.
+                    if not self._closed and self.has(name, partition):
+                        self.swap(name, replacement)
+                        swapped = {"generation": self.generation, "rows": replacement.view.count}
+                        logger.info("index partition swapped", extra=swapped)
                     return
             replacement.change(change)
             progress.pause()
-
-    def _swap_if_current(
-        self, name: PartitionName, partition: Partition, replacement: Partition
-    ) -> None:
-        """Swaps the rebuilt partition in, unless the old one is gone; `writing` is held."""
-        if self._closed or not self.has(name, partition):
-            return
-        self.swap(name, replacement)
-        logger.info(
-            "index partition swapped",
-            extra={"generation": self.generation, "rows": replacement.view.count},
-        )

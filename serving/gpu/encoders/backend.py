@@ -16,12 +16,7 @@ Backend = Literal["onnx", "qwen3", "torch"]
 def backend_of(checkpoint: EncoderCheckpoint, device: str) -> Backend:
     """What runs a checkpoint: a graph ONNX Runtime, a Qwen3 our network, others torch's libraries.
 
-    Args:
-        checkpoint: What to run.
-        device: As torch names it.
-
-    Raises:
-        DependencyError: The checkpoint is an ONNX graph, which the device does not run.
+    Raises DependencyError for an ONNX graph on a device that does not run it.
     """
     if checkpoint.graph is not None:
         if device != "cpu":
@@ -38,10 +33,7 @@ def choose_precision(
 
     int8 for an ONNX graph; bfloat16 for "qwen3" on an accelerator, in which Qwen3 was trained; else
     float32. The choice does not depend on the processor, because all replicas of a service must
-    make vectors that compare.
-
-    Raises:
-        DependencyError: The backend does not support the precision.
+    make vectors that compare. Raises DependencyError if the backend does not support the precision.
     """
     if backend == "onnx":
         if precision not in ("auto", "float32", "int8"):

@@ -64,12 +64,6 @@ def vectors_by_length(
 ) -> list[DeviceVector | None]:
     """Runs windows in batches of similar length; like `encode_by_length`, but on the device.
 
-    Args:
-        windows: In any order.
-        run: The forward pass.
-        dimension: Rows are truncated to it.
-        padded_tokens: The most tokens of a pass, padding included.
-
     Returns:
         One unit vector per window, in their order; None where the network's row is zero or not
         finite.

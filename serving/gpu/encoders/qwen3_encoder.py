@@ -34,13 +34,10 @@ from serving.ports.embedding import Device, TokenIds
 class Qwen3Encoder(DeviceEncoder):
     """A `TextEncoder` for Qwen3-Embedding and its fine-tuned variants.
 
-    Args:
-        checkpoint: What to load.
-        device: As torch names it: "cpu", "cuda", "cuda:1".
-        precision: Of weights and arithmetic. If not float32, it is part of the model's
-            fingerprint. float16 is closer to float32 than bfloat16, but overflows above 65,504,
-            which is reported as an error at start-up or for the batch.
-        threads: Torch's threads for one forward pass, process-wide.
+    The precision is that of weights and arithmetic. If not float32, it is part of the model's
+    fingerprint. float16 is closer to float32 than bfloat16, but overflows above 65,504, which is
+    reported as an error at start-up or for the batch. `threads` are torch's for one forward pass,
+    process-wide.
 
     Raises:
         DependencyError: The checkpoint has another architecture, its tokenizer does not append
@@ -65,11 +62,7 @@ class Qwen3Encoder(DeviceEncoder):
             require_end_token(checkpoint, self._tokenizer, architecture.vocabulary)
             with StoredTensors(checkpoint.folder) as tensors:
                 network = load_qwen3(
-                    tensors,
-                    architecture,
-                    checkpoint.window,
-                    torch.device(device),
-                    precision,
+                    tensors, architecture, checkpoint.window, torch.device(device), precision
                 )
             self._passes = network.passes()
         self._device = Device(
@@ -99,14 +92,9 @@ def require_end_token(
 ) -> None:
     """Checks that the tokenizer ends every window with the padding token.
 
-    Args:
-        checkpoint: Of the tokenizer.
-        tokenizer: The one in use.
-        vocabulary: The number of tokens of the network.
-
     Raises:
-        DependencyError: It does not, or it has a token that the network lacks; such a token would
-            abort the process on CUDA.
+        DependencyError: It does not, or it has a token beyond the network's `vocabulary`; such a
+            token would abort the process on CUDA.
     """
     plain = Tokenizer.from_file(str(checkpoint.folder / "tokenizer.json"))
     end = _padding_token(checkpoint)

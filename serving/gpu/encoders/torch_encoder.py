@@ -18,12 +18,8 @@ from serving.ports.embedding import Device, TokenIds
 class TorchEncoder(DeviceEncoder):
     """A `TextEncoder` over the sentence-transformers library.
 
-    Args:
-        checkpoint: What to load.
-        device: As torch names it: "cpu", "cuda", "cuda:1".
-        precision: Of weights and arithmetic. If not float32, it is part of the model's
-            fingerprint, since full bfloat16 moves vectors below a cosine of 0.9999.
-        threads: Torch's threads for one forward pass, process-wide.
+    A precision other than float32 is part of the model's fingerprint, since full bfloat16 moves
+    vectors below a cosine of 0.9999. `threads` are torch's for one forward pass, process-wide.
 
     Raises:
         DependencyError: The checkpoint or the device cannot be used.

@@ -9,7 +9,7 @@ enough for launches not to matter.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -38,18 +38,16 @@ class BucketPlan:
 
     A batch is run in the smallest shape that holds it, with at most 25 % more rows (50 % below 8)
     and 25 % more tokens per row (or the next multiple of 8). A single longest window has a shape
-    only if `token_budget` allows it.
-
-    Args:
-        token_budget: The most tokens of a shape; 0 means no shapes.
-        window: The most tokens of a row.
+    only if `token_budget` allows it; 0 means no shapes. `window` is the most tokens of a row.
     """
 
     def __init__(self, *, token_budget: int, window: int) -> None:
         self.window = window
         self._token_budget = token_budget
-        self._lengths = [*takewhile(lambda length: length < window, _lengths()), window]
-        self._row_counts = [*takewhile(lambda rows: rows <= token_budget, _row_counts())]
+        # 8, 16, 24 ... 64, then 80, 96, 112, 128, 160 ...; and 1, 2, 4, 6, 8, 10, 12, 14, 16 ...
+        lengths, counts = _steps(range(8, SHORT_LENGTHS, 8), SHORT_LENGTHS), _steps((1, 2, 4, 6), 8)
+        self._lengths = [*takewhile(lambda length: length < window, lengths), window]
+        self._row_counts = [*takewhile(lambda rows: rows <= token_budget, counts)]
 
     @property
     def buckets(self) -> list[Bucket]:
@@ -68,12 +66,7 @@ class BucketPlan:
         ]
 
     def choose(self, rows: int, length: int) -> Bucket | None:
-        """The smallest shape that holds a batch; None if there is none.
-
-        Args:
-            rows: At least 1.
-            length: Tokens of the longest row, from 1 to the window.
-        """
+        """The smallest shape that holds rows of up to `length` tokens; None if there is none."""
         of_rows = bisect_left(self._row_counts, rows)
         if of_rows == len(self._row_counts):
             return None
@@ -82,19 +75,9 @@ class BucketPlan:
         return bucket if bucket.tokens <= self._token_budget else None
 
 
-def _lengths() -> Iterator[int]:
-    """8, 16, 24 ... 64, then four steps per doubling: 80, 96, 112, 128, 160 ..."""
-    yield from range(8, SHORT_LENGTHS, 8)
-    octave = SHORT_LENGTHS
-    while True:
-        yield from range(octave, 2 * octave, octave // 4)
-        octave *= 2
-
-
-def _row_counts() -> Iterator[int]:
-    """1, 2, 4, 6, then four steps per doubling: 8, 10, 12, 14, 16, 20 ..."""
-    yield from (1, 2, 4, 6)
-    octave = 8
+def _steps(first: Iterable[int], octave: int) -> Iterator[int]:
+    """The first, then four steps per doubling."""
+    yield from first
     while True:
         yield from range(octave, 2 * octave, octave // 4)
         octave *= 2

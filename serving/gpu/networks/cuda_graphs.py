@@ -16,12 +16,8 @@ class CudaGraphs:
     """A `GraphDevice` over CUDA graphs, which share a memory pool, an input and an output buffer.
 
     Sharing is safe because a pass ends before the next begins. All work is on a dedicated stream,
-    apart from that of other threads.
-
-    Args:
-        network: On a CUDA device. Its forward pass must not copy anything back to the host.
-        width: Of its rows.
-        buckets: The shapes that may be captured.
+    apart from that of other threads. The network is on a CUDA device and makes rows of `width`; its
+    forward pass must not copy anything back to the host. `buckets` may be captured.
     """
 
     def __init__(self, network: Network, width: int, buckets: Sequence[Bucket]) -> None:

@@ -40,8 +40,7 @@ class Passes(Protocol):
     def run(self, windows: Sequence[Window]) -> Rows:
         """Makes one row per window, in their order; later passes do not overwrite them.
 
-        Args:
-            windows: At least one; padded to the longest, within the budget.
+        There is at least one; padded to the longest they are within the budget.
 
         Raises:
             DeviceMemoryError: The device is out of memory.
@@ -52,17 +51,12 @@ class GraphDevice(Protocol):
     """A device that records a pass of a shape and replays it. One thread uses it at a time."""
 
     def run(self, windows: Sequence[Window]) -> Rows:
-        """Runs a batch of any shape, kernel by kernel.
-
-        Raises:
-            DeviceMemoryError: The device is out of memory.
-        """
+        """Runs a batch of any shape, kernel by kernel; raises DeviceMemoryError as `Passes` do."""
 
     def run_recorded(self, bucket: Bucket, batch: PackedBatch) -> Rows:
         """Runs a batch of exactly this shape; the first one is run directly, and recorded.
 
-        Raises:
-            DeviceMemoryError: The device is out of memory; the shape is not recorded.
+        If it raises DeviceMemoryError, the shape is not recorded.
         """
 
 
@@ -127,8 +121,7 @@ def open_passes(
 ) -> Passes:
     """Prepares a network for its device: recorded shapes on CUDA, none elsewhere.
 
-    Raises:
-        DeviceMemoryError: The longest window does not fit the device.
+    Raises DeviceMemoryError if the longest window does not fit the device.
     """
     if network.device.type != "cuda":
         return DirectPasses(network)

@@ -17,11 +17,9 @@ from serving.gpu.networks.errors import CheckpointError
 class StoredTensors:
     """All tensors of one checkpoint, over all of its files.
 
-    A context manager. The files are memory-mapped while it is open; only tensors that are read
-    are copied.
-
-    Raises:
-        CheckpointError: There are no files, one cannot be read, or two hold the same tensor.
+    A context manager. The files are memory-mapped while it is open; only tensors that are read are
+    copied. Raises CheckpointError if there are no files, one cannot be read, or two hold the same
+    tensor.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -43,12 +43,8 @@ class Qwen3Reranker:
     """A `PairModel` over a causal language model.
 
     Truncation removes the end of the text, never the prompt. A question takes at most half of the
-    tokens that the prompt leaves.
-
-    Args:
-        checkpoint: What to load.
-        device: As torch names it.
-        precision: Of weights and arithmetic. The two rows of the head are always float32.
+    tokens that the prompt leaves. The precision is that of weights and arithmetic; the two rows of
+    the head are always float32.
 
     Raises:
         DependencyError: The window is too short for the prompt, or "yes" is no single token.

@@ -44,9 +44,7 @@ def passes_of(forward: Forward, device: torch.device, window: int) -> Passes:
 def forward_of(model: Any, separator: int | None) -> Forward:
     """The forward pass of a model of the transformers library with one output.
 
-    Args:
-        model: On its device, ready for inference.
-        separator: The token after the question, if the model has token types.
+    The separator is the token after the question, if the model has token types.
     """
 
     def forward(ids: Tensor, lengths: Tensor) -> Tensor:
@@ -66,24 +64,16 @@ def separator_of(pair: Pair) -> int | None:
 
 
 def types_of(ids: Tensor, separator: int) -> Tensor:
-    """The token types of BERT: 0 up to the first separator, then 1.
+    """The token types of BERT for ids (pairs, tokens): 0 up to the first separator, then 1.
 
     A text cannot write a separator, so the first one ends the question.
-
-    Args:
-        ids: (pairs, tokens).
-        separator: The token between question and text.
     """
     separators = (ids == separator).long()
     return (separators.cumsum(1) - separators).clamp(max=1)
 
 
 def _load_model(checkpoint: RerankerCheckpoint, device: str, precision: Precision) -> Any:
-    """Loads the model for inference, offline.
-
-    Raises:
-        DependencyError: The checkpoint lacks weights; transformers would initialise them randomly.
-    """
+    """Loads the model for inference, offline."""
     # Imported late: the import takes seconds.
     from transformers import AutoModelForSequenceClassification
     from transformers.utils.logging import disable_progress_bar
@@ -96,6 +86,7 @@ def _load_model(checkpoint: RerankerCheckpoint, device: str, precision: Precisio
         use_safetensors=True,
         output_loading_info=True,
     )
+    # Those that are missing would be initialised randomly.
     if report["missing_keys"] or report["mismatched_keys"]:
         raise DependencyError("reranker", "the checkpoint lacks weights of the model")
     return model.to(device).eval()

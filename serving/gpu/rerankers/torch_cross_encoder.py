@@ -39,14 +39,10 @@ KINDS: Mapping[Kind, Callable[[RerankerCheckpoint, str, Precision], PairModel]] 
 
 
 class TorchCrossEncoder:
-    """A `CrossEncoder` for every known kind of checkpoint.
+    """A `CrossEncoder` for every known kind of checkpoint, on a device as torch names it.
 
-    Args:
-        checkpoint: What to load.
-        device: As torch names it: "cpu", "cuda", "cuda:1".
-        precision: Of weights and arithmetic.
-        threads: Torch's threads for one forward pass, on this thread and on those that first use
-            torch later.
+    `threads` are torch's for one forward pass, on this thread and on those that first use torch
+    later.
 
     Raises:
         DependencyError: The checkpoint or the device cannot be used, or logits are not finite.

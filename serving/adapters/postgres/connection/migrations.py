@@ -6,15 +6,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 
 from serving.adapters.postgres.connection.dsn import with_defaults
 from serving.adapters.postgres.connection.errors import store_errors
-from serving.adapters.postgres.connection.pool import Connection
 from serving.adapters.postgres.connection.row_security import prepare_row_security
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.statements import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ async def migrate_schema(dsn: str, fill: Fill) -> None:
         SchemaTooNewError: The schema is newer than this program.
     """
     with store_errors():
-        async with await AsyncConnection.connect(with_defaults(dsn), autocommit=True) as connection:
+        async with await Connection.connect(with_defaults(dsn), autocommit=True) as connection:
             await connection.execute("SELECT pg_advisory_lock(%s::bigint)", [_LOCK])
             await _apply_missing(connection)
             await fill(connection)
@@ -96,25 +95,20 @@ def latest_version() -> int:
 
 
 def _scripts() -> list[str]:
-    folder = resources.files("serving.adapters.postgres.connection") / "schema"
-    files = sorted(
-        (file for file in folder.iterdir() if file.name.endswith(".sql")),
-        key=lambda file: file.name,
-    )
+    files = sorted(Path(__file__).with_name("schema").glob("*.sql"))
     return [file.read_text(encoding="utf-8") for file in files]
 
 
 async def _schema_version(connection: Connection) -> int:
-    if await fetch_row(connection, "SELECT to_regclass('meta') IS NOT NULL") == (False,):
+    if await connection.fetch_row("SELECT to_regclass('meta') IS NOT NULL") == (False,):
         return 0
-    (version,) = await fetch_row(connection, "SELECT schema_version FROM meta")
+    (version,) = await connection.fetch_row("SELECT schema_version FROM meta")
     return int(version)
 
 
 async def _rebuild_restored_log(connection: Connection) -> None:
-    (moved,) = await fetch_row(
-        connection,
-        "SELECT meta.cluster_id <> here.system_identifier FROM meta, pg_control_system() AS here",
+    (moved,) = await connection.fetch_row(
+        "SELECT meta.cluster_id <> here.system_identifier FROM meta, pg_control_system() AS here"
     )
     if moved:
         async with connection.transaction():

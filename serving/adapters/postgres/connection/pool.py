@@ -11,20 +11,17 @@ import math
 import select
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Self, TypeAlias
+from typing import Self
 
-from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from serving.adapters.postgres.connection.dsn import with_defaults
 from serving.adapters.postgres.connection.errors import store_errors
 from serving.adapters.postgres.connection.row_security import CallerConnection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
 from serving.domain.items.records import TenantName
-
-Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
-"""An autocommit connection whose rows are tuples."""
 
 POOL_TIMEOUT_S = 2.0
 """How long work without a deadline waits for a connection."""
@@ -43,13 +40,7 @@ _SEARCH_SETTINGS = (
 
 
 class Database:
-    """Access to one PostgreSQL database.
-
-    Args:
-        dsn: A libpq connection string.
-        work_connections: The maximum of connections for writes and projections.
-        search_connections: The maximum of connections for searches and reads.
-    """
+    """Access to one PostgreSQL database, over connections for work and others for searches."""
 
     def __init__(self, dsn: str, *, work_connections: int = 4, search_connections: int = 8) -> None:
         self.dsn = with_defaults(dsn)
@@ -77,9 +68,7 @@ class Database:
     async def work(self) -> AsyncIterator[Connection]:
         """Lends a connection for writes and long-running work.
 
-        Raises:
-            StoreUnavailableError: No connection can be made.
-            OverloadedError: All connections are in use.
+        Raises StoreUnavailableError if none can be made, and OverloadedError if all are in use.
         """
         busy = OverloadedError("the connection pool")
         with store_errors():
@@ -135,13 +124,9 @@ class Database:
             yield connection
 
     async def recovered(self) -> None:
-        """Returns if writes can connect as well, as far as is known.
+        """Returns if writes can connect as well, as far as is known; else raises as `work` does.
 
         After an outage one pool may connect up to a second before the other.
-
-        Raises:
-            StoreUnavailableError: They cannot yet.
-            OverloadedError: All connections are in use.
         """
         if self._work.outage():
             async with self.work():
@@ -154,7 +139,7 @@ class Database:
             StoreUnavailableError: PostgreSQL is unreachable.
         """
         with store_errors():
-            return await AsyncConnection.connect(self.dsn, autocommit=True)
+            return await Connection.connect(self.dsn, autocommit=True)
 
 
 class _Pool:

@@ -14,11 +14,11 @@ values.
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
+
+from serving.adapters.postgres.connection.statements import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ SEARCH_OPERATORS = (
 )
 
 
-class CallerConnection(AsyncConnection[tuple[Any, ...]]):
+class CallerConnection(Connection):
     """A connection for statements of one caller at a time."""
 
     _tenant: str | None = None
@@ -58,7 +58,7 @@ SELECT set_config('trivium.tenant', %s::text, false),
 """
 
 
-async def prepare_row_security(connection: AsyncConnection[tuple[Any, ...]]) -> None:
+async def prepare_row_security(connection: Connection) -> None:
     """Creates the role, and lets it read the tables; the schema is the latest.
 
     At each start, since dumps and upgrades of PostgreSQL keep neither the role nor its privileges.
@@ -80,7 +80,7 @@ async def prepare_row_security(connection: AsyncConnection[tuple[Any, ...]]) -> 
         )
 
 
-async def _declare_leakproof(connection: AsyncConnection[tuple[Any, ...]], function: str) -> None:
+async def _declare_leakproof(connection: Connection, function: str) -> None:
     cursor = await connection.execute(
         "SELECT FROM pg_proc WHERE oid = %s::regprocedure AND NOT proleakproof", [function]
     )

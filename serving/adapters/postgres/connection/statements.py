@@ -1,11 +1,11 @@
-"""Statements whose result is a single row."""
+"""Connections, and what their statements return."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeAlias
 
-from serving.adapters.postgres.connection.pool import Connection
+from psycopg import AsyncConnection
 
 LOG_EPOCH: LiteralString = """
 (meta.log_epoch::text
@@ -17,22 +17,23 @@ A timeline begins when a standby is promoted or a backup is restored to a point 
 the ids of transactions that they lost again, so no position of another timeline is used.
 """
 
-
-async def fetch_row(
-    connection: Connection,
-    statement: LiteralString,
-    values: Sequence[object] | Mapping[str, object] | None = None,
-    *,
-    prepare: bool | None = None,
-) -> tuple[Any, ...]:
-    """Executes a statement that always returns a row, and returns that row."""
-    cursor = await connection.execute(statement, values, prepare=prepare)
-    row = await cursor.fetchone()
-    assert row is not None, "the statement returned no row; this is a bug"
-    return row
+Values: TypeAlias = Sequence[object] | Mapping[str, object] | None
 
 
-async def current_xid(connection: Connection) -> int:
-    """The id of the current transaction, assigned if it has none yet."""
-    (xid,) = await fetch_row(connection, "SELECT pg_current_xact_id()::text::int8")
-    return int(xid)
+class Connection(AsyncConnection[tuple[Any, ...]]):
+    """An autocommit connection whose rows are tuples."""
+
+    async def fetch_all(
+        self, statement: LiteralString, values: Values = None, *, prepare: bool | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Executes a statement, and returns its rows, which PostgreSQL sends in binary form."""
+        cursor = await self.execute(statement, values, prepare=prepare, binary=True)
+        return await cursor.fetchall()
+
+    async def fetch_row(
+        self, statement: LiteralString, values: Values = None, *, prepare: bool | None = None
+    ) -> tuple[Any, ...]:
+        """Executes a statement that always returns a row, and returns that row."""
+        rows = await self.fetch_all(statement, values, prepare=prepare)
+        assert rows, "the statement returned no row; this is a bug"
+        return rows[0]

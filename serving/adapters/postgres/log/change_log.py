@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
-from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.log.compaction import compact_log
 from serving.adapters.postgres.log.current_items import read_graph_changes
-from serving.adapters.postgres.log.dead_letters import dead_letter
 from serving.adapters.postgres.log.embeddings import insert_embeddings, missing_embeddings
-from serving.adapters.postgres.log.entries import first_beyond
+from serving.adapters.postgres.log.entries import POSITIONS, first_beyond
 from serving.adapters.postgres.log.leadership import Leadership
-from serving.adapters.postgres.log.waiting import POSITIONS
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model, find_or_make_model
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import DependencyError
@@ -71,10 +69,9 @@ class PostgresChangeLog:
             position = after
             if position is None:
                 position, _ = await _read_position(connection, projection, model_id)
-            cursor = await connection.execute(
-                _NEXT_CHANGES, {"position": str(position), "limit": limit}, binary=True
+            rows = await connection.fetch_all(
+                _NEXT_CHANGES, {"position": str(position), "limit": limit}
             )
-            rows = await cursor.fetchall()
         now = Snapshot.parse(rows[0][0])
         logged = [row[1:] for row in rows if row[1] is not None]
         if not logged and not position.in_progress and now.xmax < position.xmax + IDLE_TRANSACTIONS:
@@ -98,11 +95,7 @@ class PostgresChangeLog:
     async def save_embeddings(
         self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]
     ) -> None:
-        """Stores the vectors of the rows whose text is unchanged, in one transaction.
-
-        Raises:
-            ValueError: A vector's dimension differs from the model's.
-        """
+        """Stores the vectors of rows whose text is unchanged; ValueError for another dimension."""
         if any(rows.shape[1:] != (model.dimension,) for _, rows in vectors):
             raise ValueError(f"vectors must have dimension {model.dimension}")
         async with (
@@ -129,8 +122,27 @@ class PostgresChangeLog:
                 failed; that must be retried until it succeeds.
         """
         async with self._leadership.connection(projection, model) as connection:
-            stored = await dead_letter(connection, projection, change, reason)
-        if not stored and projection == "graph":
+            # The lock prevents a concurrent erasure, which would leave the entry behind.
+            cursor = await connection.execute(
+                f"""
+                WITH row AS (
+                  SELECT key, tenant_id FROM {change.item.kind}
+                   WHERE key = %(key)s::int8 FOR KEY SHARE
+                )
+                INSERT INTO dead_letter (projection, key, tenant_id, xid, reason)
+                SELECT %(projection)s::text, key, tenant_id, %(xid)s::xid8, %(reason)s::text
+                  FROM row
+                    ON CONFLICT (projection, key) DO UPDATE SET
+                       xid = excluded.xid, reason = excluded.reason, dead_lettered_at = now()
+                """,
+                {
+                    "projection": projection,
+                    "key": change.key,
+                    "xid": str(change.xid),
+                    "reason": reason,
+                },
+            )
+        if not cursor.rowcount and projection == "graph":
             raise DependencyError("graph", "an erased row could not be removed")
 
     async def advance(
@@ -165,7 +177,7 @@ class PostgresChangeLog:
         """The progress of each projection; that of embeddings only if a model is given."""
         async with self._database.snapshot() as connection:
             statuses = [await _status(connection, "graph", NO_MODEL)]
-            if await _ever_ran(connection, "extraction"):
+            if await connection.fetch_all(_EXTRACTION_RAN):
                 statuses.append(await _status(connection, "extraction", NO_MODEL))
             if model is not None:
                 model_id = await find_model(connection, model)
@@ -175,8 +187,8 @@ class PostgresChangeLog:
     async def has_pending(self, count: int) -> bool:
         """Reads at most `count` entries of an index for each projection, in the model in use."""
         async with self._database.work() as connection:
-            (pending,) = await fetch_row(
-                connection, _HAS_PENDING, {"count": count, "nothing": str(NOTHING_SEEN)}
+            (pending,) = await connection.fetch_row(
+                _HAS_PENDING, {"count": count, "nothing": str(NOTHING_SEEN)}
             )
         return bool(pending)
 
@@ -188,13 +200,8 @@ class PostgresChangeLog:
 def position_after(position: Snapshot, now: Snapshot, newest: int) -> Snapshot:
     """The position of a reader that has processed the log up to transaction `newest`, by id.
 
-    Equal to `now` without the transactions after `newest`; its size does not grow with their
-    number.
-
-    Args:
-        position: The reader's former position.
-        now: The snapshot in which the log was read.
-        newest: The last transaction processed.
+    `position` was its former one, and `now` the snapshot in which it read the log. The result is
+    `now` without the transactions after `newest`; its size does not grow with their number.
     """
     xmax = max(position.xmax, newest + 1)
     missing = {xid for xid in now.in_progress if xid < xmax}
@@ -210,8 +217,7 @@ async def _read_position(
     connection: Connection, projection: Projection, model_id: int
 ) -> tuple[Snapshot, bool]:
     """The projection's position, and whether its model was the last to be complete."""
-    position, complete = await fetch_row(
-        connection,
+    position, complete = await connection.fetch_row(
         """
         SELECT position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2
           FROM meta LEFT JOIN projection_state
@@ -222,28 +228,19 @@ async def _read_position(
     return (Snapshot.parse(position) if position else NOTHING_SEEN), complete
 
 
-async def _ever_ran(connection: Connection, projection: Projection) -> bool:
-    (ran,) = await fetch_row(
-        connection,
-        "SELECT EXISTS (SELECT FROM projection_state WHERE projection = %s::text)",
-        [projection],
-    )
-    return bool(ran)
-
-
 async def _status(
     connection: Connection, projection: Projection, model_id: int
 ) -> ProjectionStatus:
     position, _ = await _read_position(connection, projection, model_id)
-    dead_letters, pending, lag_s = await fetch_row(
-        connection,
-        _STATUS,
-        {"projection": projection, "position": str(position)},
+    dead_letters, pending, lag_s = await connection.fetch_row(
+        _STATUS, {"projection": projection, "position": str(position)}
     )
     return ProjectionStatus(projection, pending, lag_s, dead_letters)
 
 
 _POSITION = "%(position)s::pg_snapshot"
+
+_EXTRACTION_RAN = "SELECT 1 FROM projection_state WHERE projection = 'extraction' LIMIT 1"
 
 # A transaction is logged about as late as its id says, so the age is that of the first of them.
 _STATUS = f"""

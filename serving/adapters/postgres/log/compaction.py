@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from serving.adapters.postgres.connection.pool import Connection
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.statements import Connection
 from serving.domain.consistency import Snapshot
 
 RETENTION = timedelta(hours=1)
@@ -27,11 +26,7 @@ def covers(position: Snapshot, other: Snapshot) -> bool:
 
 
 async def compact_log(connection: Connection) -> int:
-    """Deletes rows that no reader needs; `connection` is in a transaction.
-
-    Returns:
-        The number of rows deleted.
-    """
+    """Deletes rows that no reader needs, and returns how many; `connection` is in a transaction."""
     await connection.execute(
         "INSERT INTO log_checkpoint (snapshot) VALUES (pg_current_snapshot()::text) "
         "ON CONFLICT DO NOTHING"
@@ -49,22 +44,22 @@ async def compact_log(connection: Connection) -> int:
 
 async def read_compacted(connection: Connection) -> Snapshot:
     """The snapshot up to which the log is compacted."""
-    (compacted,) = await fetch_row(connection, "SELECT compacted FROM meta")
+    (compacted,) = await connection.fetch_row("SELECT compacted FROM meta")
     return Snapshot.parse(compacted)
 
 
 async def _horizon(connection: Connection) -> Snapshot | None:
     """The newest checkpoint that is old enough and behind the graph; deletes older ones."""
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         "SELECT position FROM projection_state WHERE projection = 'graph'"
     )
-    graph = [Snapshot.parse(row[0]) for row in await cursor.fetchall()]
-    cursor = await connection.execute(
+    graph = [Snapshot.parse(row[0]) for row in rows]
+    rows = await connection.fetch_all(
         "SELECT snapshot, taken_at FROM log_checkpoint WHERE taken_at <= now() - %s "
         "ORDER BY taken_at DESC",
         [RETENTION],
     )
-    for text, taken_at in await cursor.fetchall():
+    for text, taken_at in rows:
         snapshot = Snapshot.parse(text)
         if all(covers(position, snapshot) for position in graph):
             await connection.execute("DELETE FROM log_checkpoint WHERE taken_at < %s", [taken_at])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
@@ -41,8 +41,7 @@ async def read_current(connection: Connection, names: Sequence[Name]) -> dict[Na
     for kind in ItemKind:
         values = name_values(names, kind)
         if values["ids"]:
-            cursor = await connection.execute(_CURRENT[kind], values, binary=True)
-            for tenant, *row in await cursor.fetchall():
+            for tenant, *row in await connection.fetch_all(_CURRENT[kind], values):
                 item = TO_ITEM[kind](row)
                 current[TenantName(tenant), item.item] = item
     return current

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, to_segment
 from serving.domain.items.records import Item, ItemKind, TenantName
@@ -40,10 +40,8 @@ async def missing_embeddings(
     for kind in ItemKind:
         keys = [change.key for change in changes if change.item.kind is kind]
         if keys:
-            cursor = await connection.execute(
-                _MISSING[kind], {"keys": keys, "model_id": model_id}, binary=True
-            )
-            for key, text_hash, *row in await cursor.fetchall():
+            values = {"keys": keys, "model_id": model_id}
+            for key, text_hash, *row in await connection.fetch_all(_MISSING[kind], values):
                 rows[key] = (text_hash, TO_ITEM[kind](row))
     alone = [
         EmbeddingTask(change, normal_form(text_to_embed(rows[change.key][1])), rows[change.key][0])
@@ -60,19 +58,15 @@ async def _missing_contexts(
     keys = [change.key for change in changes if change.item.kind is ItemKind.SEGMENT]
     if not keys:
         return []
-    cursor = await connection.execute(
-        _MISSING_CONTEXTS, {"keys": keys, "model_id": model_id}, binary=True
-    )
-    pairs = await cursor.fetchall()
+    pairs = await connection.fetch_all(_MISSING_CONTEXTS, {"keys": keys, "model_id": model_id})
     if not pairs:
         return []
-    cursor = await connection.execute(
+    found = await connection.fetch_all(
         f"SELECT key, text_hash, {COLUMNS[ItemKind.SEGMENT]} FROM segment "
         "WHERE key = ANY (%s::int8[])",
         [[*{key for _, turn, previous in pairs for key in (turn, previous)}]],
-        binary=True,
     )
-    rows = {key: (text_hash, to_segment(row)) for key, text_hash, *row in await cursor.fetchall()}
+    rows = {key: (text_hash, to_segment(row)) for key, text_hash, *row in found}
     latest = max(change.xid for change in changes)
     tasks = []
     for tenant, turn, previous in pairs:
@@ -97,26 +91,31 @@ async def insert_embeddings(
         of_kind = [(task, rows) for task, rows in vectors if task.change.item.kind is kind]
         if not of_kind:
             continue
-        hashes = [_hashes(task) for task, _ in of_kind]
+        # By key, of the rows whose text is embedded.
+        hashes = [
+            {task.change.key: task.text_hash, **dict([task.previous] if task.previous else [])}
+            for task, _ in of_kind
+        ]
         keys = sorted({key for of_task in hashes for key in of_task})
-        await connection.execute(_LOCK[kind], {"keys": keys})
-        cursor = await connection.execute(_CURRENT[kind], {"keys": keys}, binary=True)
-        unchanged = set(await cursor.fetchall())
-        await _replace(
-            connection,
-            model_id,
-            kind,
-            [
-                pair
-                for pair, of_task in zip(of_kind, hashes, strict=True)
-                if unchanged.issuperset(of_task.items())
-            ],
+        await connection.execute(
+            f"""
+            SELECT FROM {kind} WHERE key = ANY (%s::int8[])
+             ORDER BY tenant_id, id FOR NO KEY UPDATE
+            """,
+            [keys],
         )
-
-
-def _hashes(task: EmbeddingTask) -> dict[int, bytes]:
-    """The text hashes of the rows whose text is embedded, by their keys."""
-    return {task.change.key: task.text_hash, **dict([task.previous] if task.previous else [])}
+        current = await connection.fetch_all(
+            f"SELECT key, text_hash FROM {kind} "
+            f"WHERE key = ANY (%s::int8[]) AND NOT {IS_HIDDEN[kind]}",
+            [keys],
+        )
+        unchanged = set(current)
+        still = [
+            pair
+            for pair, of_task in zip(of_kind, hashes, strict=True)
+            if unchanged.issuperset(of_task.items())
+        ]
+        await _replace(connection, model_id, kind, still)
 
 
 async def _replace(
@@ -150,7 +149,13 @@ async def _replace(
         """,
         [model_id, keys, places, hashes, stored, before],
     )
-    await connection.execute(_LOG[kind], {"keys": keys})
+    await connection.execute(
+        f"""
+        INSERT INTO change_log (tenant_id, key, kind, op)
+        SELECT tenant_id, key, '{kind}', 'embedded' FROM {kind} WHERE key = ANY (%s::int8[])
+        """,
+        [keys],
+    )
     await connection.execute(
         "DELETE FROM dead_letter WHERE projection = 'embedding' AND key = ANY (%s::int8[])", [keys]
     )
@@ -196,30 +201,6 @@ _MISSING = {
     kind: f"""
     SELECT key, text_hash, {COLUMNS[kind]} FROM {kind}
      WHERE key = ANY (%(keys)s::int8[]) AND NOT {IS_HIDDEN[kind]} AND NOT {HAS_EMBEDDING[kind]}
-    """
-    for kind in ItemKind
-}
-
-_LOCK = {
-    kind: f"""
-    SELECT FROM {kind} WHERE key = ANY (%(keys)s::int8[])
-     ORDER BY tenant_id, id FOR NO KEY UPDATE
-    """
-    for kind in ItemKind
-}
-
-_CURRENT = {
-    kind: f"""
-    SELECT key, text_hash FROM {kind}
-     WHERE key = ANY (%(keys)s::int8[]) AND NOT {IS_HIDDEN[kind]}
-    """
-    for kind in ItemKind
-}
-
-_LOG = {
-    kind: f"""
-    INSERT INTO change_log (tenant_id, key, kind, op)
-    SELECT tenant_id, key, '{kind}', 'embedded' FROM {kind} WHERE key = ANY (%(keys)s::int8[])
     """
     for kind in ItemKind
 }

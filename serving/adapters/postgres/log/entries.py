@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from serving.adapters.postgres.connection.pool import Connection
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.tenants import Tenant
 from serving.domain.items.records import ItemId, ItemKind
 
@@ -16,15 +15,9 @@ WRITTEN = "op <> 'embedded'"
 def all_beyond(position: str, columns: str, where: str = WRITTEN, then: str = "") -> str:
     """SQL for the rows of the log beyond a position, as two ranges of its index by transaction.
 
-    The first are of transactions that were in progress at the position. Compared with
-    `NOT pg_visible_in_snapshot`, what was committed since a long transaction began is not read
-    again.
-
-    Args:
-        position: An expression of type `pg_snapshot`.
-        columns: To select.
-        where: Which of the rows.
-        then: Order and limit of the second range.
+    The first are of transactions that were in progress at the position, an expression of type
+    `pg_snapshot`. Compared with `NOT pg_visible_in_snapshot`, what was committed since a long
+    transaction began is not read again. `then` are order and limit of the second range.
     """
     part = f"(SELECT {columns} FROM change_log WHERE {where} AND"
     return f"""
@@ -37,18 +30,25 @@ def all_beyond(position: str, columns: str, where: str = WRITTEN, then: str = ""
 def first_beyond(
     position: str, columns: str, limit: str, where: str = WRITTEN, order: str = "ASC"
 ) -> str:
-    """SQL for the first (or last) of these rows, which reads about as many as the limit.
+    """SQL for the first of these rows, or with "DESC" the last; reads about as many as the limit.
 
-    All rows of transactions that were in progress count, and those after them up to the limit.
-
-    Args:
-        position: An expression of type `pg_snapshot`.
-        columns: To select.
-        limit: What follows FETCH FIRST, such as "1 ROW ONLY".
-        where: Which of the rows.
-        order: By transaction, "ASC" or "DESC".
+    All rows of transactions that were in progress count, and those after them up to the limit,
+    which is what follows FETCH FIRST, such as "1 ROW ONLY".
     """
     return all_beyond(position, columns, where, f"ORDER BY xid {order} FETCH FIRST {limit}")
+
+
+POSITIONS = """
+  SELECT projection, model_id, position FROM projection_state
+   WHERE projection IN ('embedding', 'graph')
+  UNION ALL
+  SELECT given.projection, 0::int2, %(nothing)s::text
+    FROM (VALUES ('embedding'), ('graph')) AS given (projection)
+   WHERE NOT EXISTS (SELECT FROM projection_state AS known
+                      WHERE known.projection = given.projection)
+"""
+"""The positions of both projections, of the embeddings for each model; %(nothing)s is that of one
+that never ran."""
 
 
 async def log_written(
@@ -57,8 +57,7 @@ async def log_written(
     """Logs rows by key as written; returns the transaction's id, None without rows."""
     if not rows:
         return None
-    (xid,) = await fetch_row(
-        connection,
+    (xid,) = await connection.fetch_row(
         """
         WITH logged AS (
           INSERT INTO change_log (tenant_id, key, kind, op)
@@ -72,17 +71,21 @@ async def log_written(
     return int(xid)
 
 
-async def note_erasure(connection: Connection) -> None:
+async def note_erasure(connection: Connection) -> int:
     """Records that this transaction erased items: `Forget` verifies it again when repeated.
 
-    To be called last in a transaction, since others wait for it until the transaction ends.
+    To be called last in a transaction, since others wait for it until the transaction ends. Returns
+    the transaction's id.
     """
-    await connection.execute("UPDATE meta SET erased_xid = pg_current_xact_id()")
+    (xid,) = await connection.fetch_row(
+        "UPDATE meta SET erased_xid = pg_current_xact_id() RETURNING erased_xid::text::int8"
+    )
+    return int(xid)
 
 
 async def last_erasure(connection: Connection) -> int:
     """The id of the last transaction that erased items; 0 before the first."""
-    (xid,) = await fetch_row(connection, "SELECT erased_xid::text::int8 FROM meta")
+    (xid,) = await connection.fetch_row("SELECT erased_xid::text::int8 FROM meta")
     return int(xid)
 
 

@@ -16,15 +16,15 @@ from psycopg.sql import SQL
 
 from serving.adapters.postgres.connection.errors import store_errors
 from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
-from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import LOG_EPOCH, Connection
 from serving.adapters.postgres.log.compaction import covers, read_compacted
 from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, name_values
 from serving.adapters.postgres.log.embeddings import CONTEXT_WINDOW, HAS_EMBEDDING, STORED_TYPE
 from serving.adapters.postgres.log.entries import all_beyond, first_beyond
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, terms_of
 from serving.adapters.postgres.tables.models import find_model
-from serving.adapters.postgres.tables.rows import CLOSING_COLUMNS, to_closings
+from serving.adapters.postgres.tables.rows import CLOSING_COLUMNS, to_closings, typed_columns
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.items.records import ItemId, ItemKind, TenantName, segment_id
 from serving.domain.shards import WHOLE, Shard
@@ -58,7 +58,7 @@ class PostgresIndexFeed:
             model_id = await find_model(connection, model)
             position = await _read_position(connection, model_id)
             # Another connection reads the same snapshot by this name.
-            (snapshot,) = await fetch_row(connection, "SELECT pg_export_snapshot()")
+            (snapshot,) = await connection.fetch_row("SELECT pg_export_snapshot()")
             rows = _all_rows(self._database.dsn, snapshot, self._row_values(model_id))
             try:
                 yield position, rows
@@ -95,14 +95,20 @@ class PostgresIndexFeed:
     async def lag_s(self, position: FeedPosition) -> float:
         """Reads the first change alone, in the order of transactions."""
         async with self._database.work() as connection:
-            (lag_s,) = await fetch_row(connection, _LAG, {"position": str(position.log)})
+            (lag_s,) = await connection.fetch_row(_LAG, {"position": str(position.log)})
         return float(lag_s)
 
     async def embedded_share(self, model: EmbeddingModel) -> float:
         async with self._database.work() as connection:
             model_id = await find_model(connection, model)
             counts = [
-                await fetch_row(connection, _COVERAGE[kind], {"model_id": model_id})
+                await connection.fetch_row(
+                    f"""
+                    SELECT count(*), count(*) FILTER (WHERE {HAS_EMBEDDING[kind]})
+                      FROM {kind} WHERE NOT {IS_HIDDEN[kind]}
+                    """,
+                    {"model_id": model_id},
+                )
                 for kind in ItemKind
             ]
         embeddable, embedded = map(sum, zip(*counts, strict=True))
@@ -117,8 +123,7 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
 
     It ends with the newest transaction of the log, which survives a crash (`Snapshot.up_to`).
     """
-    epoch, log, newest, compacted, embedded, complete = await fetch_row(
-        connection,
+    epoch, log, newest, compacted, embedded, complete = await connection.fetch_row(
         f"""
         SELECT {LOG_EPOCH}, pg_current_snapshot()::text,
                (SELECT coalesce(max(xid), '0') FROM change_log)::text::int8, compacted,
@@ -137,10 +142,9 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
 
 
 async def _changed_names(connection: Connection, position: Snapshot) -> list[Name]:
-    cursor = await connection.execute(
-        _CHANGED, {"position": str(position), "most": MAX_CHANGES + 1}, binary=True
+    rows = await connection.fetch_all(
+        _CHANGED, {"position": str(position), "most": MAX_CHANGES + 1}
     )
-    rows = await cursor.fetchall()
     if len(rows) > MAX_CHANGES:
         raise FeedLostError(f"more than {MAX_CHANGES} changes are pending")
     return [(TenantName(tenant), ItemId(ItemKind(kind), id_)) for tenant, kind, id_ in rows]
@@ -148,8 +152,12 @@ async def _changed_names(connection: Connection, position: Snapshot) -> list[Nam
 
 async def _with_evidence(connection: Connection, names: Sequence[Name]) -> list[Name]:
     """The names, and those of the evidence segments of the facts among them."""
-    cursor = await connection.execute(_EVIDENCE, name_values(names, ItemKind.FACT), binary=True)
-    evidence = [(TenantName(tenant), segment_id(id_)) for tenant, id_ in await cursor.fetchall()]
+    rows = await connection.fetch_all(
+        "SELECT DISTINCT tenant.name, unnest(fact.evidence) "
+        f"{FROM_NAMES} {JOIN_ITEM[ItemKind.FACT]}",
+        name_values(names, ItemKind.FACT),
+    )
+    evidence = [(TenantName(tenant), segment_id(id_)) for tenant, id_ in rows]
     return list(dict.fromkeys([*names, *evidence]))
 
 
@@ -160,8 +168,9 @@ async def _current_rows(
     for kind in ItemKind:
         values = name_values(names, kind)
         if values["ids"]:
-            cursor = await connection.execute(_CURRENT[kind], {**row_values, **values}, binary=True)
-            rows += [_index_row(kind, row) for row in await cursor.fetchall()]
+            statement = _rows_from(kind, f"{FROM_NAMES} {JOIN_ITEM[kind]}")
+            found = await connection.fetch_all(statement, {**row_values, **values})
+            rows += [_index_row(kind, row) for row in found]
     return rows
 
 
@@ -197,7 +206,9 @@ def _read_all(
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         connection.execute(SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
         for kind in ItemKind:
-            with connection.cursor().copy(_ALL[kind], values) as copy:
+            source = f"FROM {kind} JOIN tenant ON tenant.id = {kind}.tenant_id"
+            statement = f"COPY ({_rows_from(kind, source)}) TO STDOUT (FORMAT BINARY)"
+            with connection.cursor().copy(statement, values) as copy:
                 copy.set_types(["text", "text", "bytea[]", "bytea", *_COLUMN_TYPES[kind].values()])
                 rows = map(partial(_index_row, kind), copy.rows())
                 while batch := list(islice(rows, BATCH_ROWS)):
@@ -231,34 +242,24 @@ def _vectors(windows: Sequence[bytes]) -> np.ndarray[Any, np.dtype[np.float16]]:
 
 
 _COLUMN_TYPES = {
-    ItemKind.SEGMENT: {
-        "tags": "text[]",
-        "entities": "text[]",
-        "speaker": "text",
-        "entity": "text",
-        "importance": "float8",
-        "event_time": "timestamptz",
-        "created_at": "timestamptz",
-        "updated_at": "timestamptz",
-    },
-    ItemKind.FACT: {
-        "valid_from": "timestamptz",
-        "valid_to": "timestamptz",
-        "recorded_at": "timestamptz",
-        "retracted_at": "timestamptz",
-        "evidence": "text[]",
-        "created_at": "timestamptz",
-        "updated_at": "timestamptz",
-        "closed_by": "text[]",
-        "closed_at": "timestamptz[]",
-        "closing_recorded_at": "timestamptz[]",
-        "closing_retracted_at": "timestamptz[]",
-    },
+    ItemKind.SEGMENT: typed_columns(
+        {
+            "text[]": "tags entities",
+            "text": "speaker entity",
+            "float8": "importance",
+            "timestamptz": "event_time created_at updated_at",
+        }
+    ),
+    ItemKind.FACT: typed_columns(
+        {
+            "timestamptz": "valid_from valid_to recorded_at retracted_at created_at updated_at",
+            "text[]": "evidence closed_by",
+            "timestamptz[]": "closed_at closing_recorded_at closing_retracted_at",
+        }
+    ),
 }
 """The columns of an index row besides its name and vectors."""
-_COLUMNS = {
-    kind: ", ".join(f"{kind}.{name}" for name in types) for kind, types in _COLUMN_TYPES.items()
-}
+
 _OWNED = {
     kind: f"""
     (%(shards)s::int8 = 1 OR %(shard)s::int8 = ('x' || left(
@@ -301,43 +302,17 @@ _CONTEXT = {
 }
 """A row's vector with the turn before it; NULL if it has none, or none for this shard."""
 
-_ALL = {
-    kind: f"""
-    COPY (
-      SELECT * FROM (
-        SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_CONTEXT[kind]}, {_COLUMNS[kind]}
-          FROM {kind} JOIN tenant ON tenant.id = {kind}.tenant_id
-         WHERE NOT {IS_HIDDEN[kind]}
-      ) AS item WHERE vectors IS NOT NULL
-    ) TO STDOUT (FORMAT BINARY)
-    """
-    for kind in ItemKind
-}
 
-_CURRENT = {
-    kind: f"""
+def _rows_from(kind: ItemKind, source: str) -> str:
+    columns = ", ".join(f"{kind}.{name}" for name in _COLUMN_TYPES[kind])
+    return f"""
     SELECT * FROM (
-      SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_CONTEXT[kind]}, {_COLUMNS[kind]}
-        {FROM_NAMES}
-        {JOIN_ITEM[kind]}
+      SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_CONTEXT[kind]}, {columns}
+        {source}
        WHERE NOT {IS_HIDDEN[kind]}
     ) AS item WHERE vectors IS NOT NULL
     """
-    for kind in ItemKind
-}
 
-_EVIDENCE = f"""
-SELECT DISTINCT tenant.name, unnest(fact.evidence) {FROM_NAMES}
-  {JOIN_ITEM[ItemKind.FACT]}
-"""
-
-_COVERAGE = {
-    kind: f"""
-    SELECT count(*), count(*) FILTER (WHERE {HAS_EMBEDDING[kind]})
-      FROM {kind} WHERE NOT {IS_HIDDEN[kind]}
-    """
-    for kind in ItemKind
-}
 
 _POSITION = "%(position)s::pg_snapshot"
 

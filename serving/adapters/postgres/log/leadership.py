@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from serving.adapters.postgres.connection.errors import store_errors
-from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.models import NO_MODEL, find_or_make_model
 from serving.ports.change_log import Projection
 from serving.ports.embedding import EmbeddingModel
@@ -67,10 +67,8 @@ class Leadership:
         # VACUUM from removing dead rows.
         while True:
             with store_errors():
-                (taken,) = await fetch_row(
-                    connection,
-                    "SELECT pg_try_advisory_lock(%s::int4, %s::int4)",
-                    [_LOCK_CLASS, model_id],
+                (taken,) = await connection.fetch_row(
+                    "SELECT pg_try_advisory_lock(%s::int4, %s::int4)", [_LOCK_CLASS, model_id]
                 )
             if taken:
                 return

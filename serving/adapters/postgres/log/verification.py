@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, LiteralString
 
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.log.current_items import read_graph_changes
 from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID
@@ -29,14 +28,24 @@ class PostgresTruth:
         self._database = database
 
     async def tenants(self) -> list[TenantName]:
-        return [TenantName(name) for (name,) in await self._all(_TENANTS)]
+        return [
+            TenantName(name) for (name,) in await self._all("SELECT name FROM tenant ORDER BY name")
+        ]
 
     async def items(self, tenant: TenantName) -> AsyncIterator[list[ItemId]]:
         for kind in ItemKind:
             last = ""
             while True:
-                values = {"tenant": tenant, "last": last, "limit": BATCH_ITEMS}
-                ids = [id_ for (id_,) in await self._all(_IDS[kind], values)]
+                rows = await self._all(
+                    f"""
+                    SELECT id FROM {kind}
+                     WHERE tenant_id = {TENANT_ID} -- tenant filter
+                       AND id > %(last)s::text
+                     ORDER BY id LIMIT %(limit)s::int4
+                    """,
+                    {"tenant": tenant, "last": last, "limit": BATCH_ITEMS},
+                )
+                ids = [id_ for (id_,) in rows]
                 if not ids:
                     break
                 yield [ItemId(kind, id_) for id_ in ids]
@@ -48,10 +57,10 @@ class PostgresTruth:
 
     async def embedding_findings(self) -> list[Finding]:
         async with self._database.snapshot() as connection:
-            (model_id,) = await fetch_row(connection, f"SELECT {_MODEL} FROM meta")
+            (model_id,) = await connection.fetch_row(f"SELECT {_MODEL} FROM meta")
             if model_id is None:
                 return []
-            cursor = await connection.execute(_EMBEDDINGS, {"model_id": model_id})
+            rows = await connection.fetch_all(_EMBEDDINGS, {"model_id": model_id})
             return [
                 Finding(
                     "embeddings",
@@ -59,12 +68,15 @@ class PostgresTruth:
                     TenantName(tenant or ""),
                     ItemId(ItemKind(kind), id_) if id_ is not None else str(key),
                 )
-                for difference, tenant, kind, id_, key in await cursor.fetchall()
+                for difference, tenant, kind, id_, key in rows
             ]
 
     async def reopened_facts(self) -> dict[TenantName, list[ItemId]]:
         reopened: defaultdict[TenantName, list[ItemId]] = defaultdict(list)
-        for tenant, id_ in await self._all(_REOPENED):
+        for tenant, id_ in await self._all(
+            "SELECT tenant.name, fact.id FROM fact JOIN tenant ON tenant.id = fact.tenant_id "
+            "WHERE fact.reopened_at IS NOT NULL ORDER BY tenant.name, fact.id"
+        ):
             reopened[TenantName(tenant)].append(fact_id(id_))
         return reopened
 
@@ -94,7 +106,13 @@ class PostgresTruth:
         """Logs in parts, since a projection reads whole transactions."""
         for kind in ItemKind:
             last = 0
-            while logged := await self._all(_LOG_PART[kind], {"last": last, "limit": BATCH_ITEMS}):
+            part = f"""
+            INSERT INTO change_log (tenant_id, key, kind, op)
+            SELECT tenant_id, key, '{kind}', 'written' FROM {kind}
+             WHERE key > %(last)s::int8 ORDER BY key LIMIT %(limit)s::int4
+            RETURNING key
+            """
+            while logged := await self._all(part, {"last": last, "limit": BATCH_ITEMS}):
                 last = max(key for (key,) in logged)
 
     async def begin_epoch(self) -> None:
@@ -104,15 +122,14 @@ class PostgresTruth:
 
     async def _pending(self) -> bool:
         async with self._database.work() as connection:
-            (pending,) = await fetch_row(connection, _PENDING, {"nothing": str(NOTHING_SEEN)})
+            (pending,) = await connection.fetch_row(_PENDING, {"nothing": str(NOTHING_SEEN)})
         return bool(pending)
 
     async def _all(
         self, statement: LiteralString, values: Mapping[str, object] | None = None
     ) -> list[tuple[Any, ...]]:
         async with self._database.work() as connection:
-            cursor = await connection.execute(statement, values)
-            return await cursor.fetchall()
+            return await connection.fetch_all(statement, values)
 
 
 def _names(findings: Sequence[Finding]) -> dict[str, list[str]]:
@@ -125,25 +142,8 @@ def _names(findings: Sequence[Finding]) -> dict[str, list[str]]:
     }
 
 
-_REOPENED = """
-SELECT tenant.name, fact.id FROM fact JOIN tenant ON tenant.id = fact.tenant_id
- WHERE fact.reopened_at IS NOT NULL ORDER BY tenant.name, fact.id
-"""
-
-_TENANTS = "SELECT name FROM tenant ORDER BY name"
-
 _MODEL = "coalesce(complete_model, (SELECT max(id) FROM embedding_model))"
 """The model that is in use, which is the newest while none is complete."""
-
-_IDS = {
-    kind: f"""
-    SELECT id FROM {kind}
-     WHERE tenant_id = {TENANT_ID} -- tenant filter
-       AND id > %(last)s::text
-     ORDER BY id LIMIT %(limit)s::int4
-    """
-    for kind in ItemKind
-}
 
 _HAS_WRONG_VECTOR = {
     kind: f"""
@@ -209,16 +209,6 @@ SELECT coalesce(tenant.id, 0), coalesce(found.key, nextval('item_key')), named.k
        CASE WHEN found.key IS NULL THEN named.id END
   {_NAMED} CROSS JOIN LATERAL (SELECT coalesce(segment.key, fact.key)) AS found (key)
 """
-
-_LOG_PART = {
-    kind: f"""
-    INSERT INTO change_log (tenant_id, key, kind, op)
-    SELECT tenant_id, key, '{kind}', 'written' FROM {kind}
-     WHERE key > %(last)s::int8 ORDER BY key LIMIT %(limit)s::int4
-    RETURNING key
-    """
-    for kind in ItemKind
-}
 
 _PENDING = f"""
 SELECT EXISTS (

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import TENANT_ID, conditions_of
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
@@ -110,18 +111,17 @@ class PostgresAccessLog:
             "facts": [item.id for item in items if item.kind is ItemKind.FACT],
         }
         async with self._database.search(deadline, tenant) as connection:
-            cursor = await connection.execute(_SHOWN_COUNTS, asked, prepare=True, binary=True)
-            rows = await cursor.fetchall()
+            rows = await connection.fetch_all(_SHOWN_COUNTS, asked, prepare=True)
         return {ItemId(ItemKind(kind), id_): shown for kind, id_, shown in rows}
 
     async def recently_accessed(self, scope: Scope, limit: int, deadline: Deadline) -> list[ItemId]:
         conditions = conditions_of(scope.segment_filter, scope.as_of)
         values = {"tenant": scope.tenant, "limit": limit, **conditions.values}
         async with self._database.planned_search(deadline, scope.tenant) as connection:
-            cursor = await connection.execute(
-                _RECENTLY_ACCESSED.format(conditions=conditions), values, prepare=True, binary=True
+            rows = await connection.fetch_all(
+                _RECENTLY_ACCESSED.format(conditions=conditions), values, prepare=True
             )
-            return [segment_id(id_) for (id_,) in await cursor.fetchall()]
+            return [segment_id(id_) for (id_,) in rows]
 
 
 async def _store(connection: Connection, accesses: Mapping[_Name, _Shown]) -> None:

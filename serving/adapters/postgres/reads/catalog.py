@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.log.dead_letters import list_dead_letters
 from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING
 from serving.adapters.postgres.log.entries import all_beyond
-from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, conditions_of
+from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, Conditions, conditions_of
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model
 from serving.adapters.postgres.tables.rows import COLUMNS, to_fact, to_segment
 from serving.domain.consistency import NOTHING_SEEN
-from serving.domain.items.records import Fact, ItemKind, Segment, TenantName
+from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.questions.query import Filter
 from serving.domain.questions.time_zones import parse_time_zone
@@ -32,18 +32,8 @@ class PostgresCatalog:
         self, tenant: TenantName, filter_: Filter, after: str, limit: int
     ) -> list[Segment]:
         conditions = conditions_of(filter_)
-        async with self._database.work() as connection:
-            cursor = await connection.execute(
-                f"""
-                SELECT {COLUMNS[ItemKind.SEGMENT]} FROM segment
-                 WHERE tenant_id = {TENANT_ID} -- tenant filter
-                   AND id > %(after)s::text{conditions}
-                 ORDER BY id LIMIT %(limit)s::int4
-                """,
-                {"tenant": tenant, "after": after, "limit": limit, **conditions.values},
-                binary=True,
-            )
-            return [to_segment(row) for row in await cursor.fetchall()]
+        values = {"tenant": tenant, "after": after, "limit": limit, **conditions.values}
+        return [to_segment(row) for row in await self._page(ItemKind.SEGMENT, conditions, values)]
 
     async def list_facts(
         self,
@@ -56,34 +46,38 @@ class PostgresCatalog:
         """With `valid_at`, those valid at that time and never retracted."""
         about = "AND entity_keys && %(entities)s::text[]" if entities else ""
         valid = "" if valid_at is None else _VALID
+        values = {
+            "tenant": tenant,
+            "entities": [name_key(name) for name in entities],
+            "valid_at": valid_at,
+            "after": after,
+            "limit": limit,
+        }
+        rows = await self._page(ItemKind.FACT, f" {about} {valid}", values)
+        return [to_fact(row) for row in rows]
+
+    async def _page(
+        self, kind: ItemKind, where: Conditions | str, values: Mapping[str, object]
+    ) -> list[tuple[Any, ...]]:
         async with self._database.work() as connection:
-            cursor = await connection.execute(
+            return await connection.fetch_all(
                 f"""
-                SELECT {COLUMNS[ItemKind.FACT]} FROM fact
+                SELECT {COLUMNS[kind]} FROM {kind}
                  WHERE tenant_id = {TENANT_ID} -- tenant filter
-                   AND id > %(after)s::text {about} {valid}
+                   AND id > %(after)s::text{where}
                  ORDER BY id LIMIT %(limit)s::int4
                 """,
-                {
-                    "tenant": tenant,
-                    "entities": [name_key(name) for name in entities],
-                    "valid_at": valid_at,
-                    "after": after,
-                    "limit": limit,
-                },
-                binary=True,
+                values,
             )
-            return [to_fact(row) for row in await cursor.fetchall()]
 
     async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
         async with self._database.snapshot() as connection:
             model_id = NO_MODEL if model is None else await find_model(connection, model)
             values = {"tenant": tenant, "model_id": model_id, "nothing": str(NOTHING_SEEN)}
-            cursor = await connection.execute(_COUNTS, values)
-            row = await cursor.fetchone()
-        if row is None:
+            found = await connection.fetch_all(_COUNTS, values)
+        if not found:
             return TenantCounts(0, 0, 0, 0, 0, "", "")
-        config, time_zone, segments, sensitive_segments, facts, hidden_facts, lacking = row
+        config, time_zone, segments, sensitive_segments, facts, hidden_facts, lacking = found[0]
         embeddable = segments - sensitive_segments + facts - hidden_facts
         return TenantCounts(
             segments=segments,
@@ -97,7 +91,23 @@ class PostgresCatalog:
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
         async with self._database.work() as connection:
-            return await list_dead_letters(connection, tenant, limit)
+            rows = await connection.fetch_all(
+                f"""
+                SELECT projection,
+                       CASE WHEN fact.key IS NULL THEN 'segment' ELSE 'fact' END,
+                       coalesce(segment.id, fact.id), reason, dead_lettered_at
+                  FROM dead_letter
+                  LEFT JOIN segment USING (key)
+                  LEFT JOIN fact USING (key)
+                 WHERE dead_letter.tenant_id = {TENANT_ID} -- tenant filter
+                 ORDER BY dead_lettered_at DESC, dead_letter.key LIMIT %(limit)s::int4
+                """,
+                {"tenant": tenant, "limit": limit},
+            )
+        return [
+            DeadLetter(projection, ItemId(ItemKind(kind), id_), reason, at)
+            for projection, kind, id_, reason, at in rows
+        ]
 
 
 _VALID = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from serving.adapters.postgres.connection.pool import Database
@@ -23,8 +24,7 @@ class PostgresTimeline:
         self, scope: Scope, depth: int, deadline: Deadline, *, earliest_first: bool = False
     ) -> list[Candidate]:
         order, sign = ("event_time", "-") if earliest_first else ("event_time DESC", "")
-        score = f"{sign}extract(epoch FROM event_time)::float8"
-        return await self._segments(scope, score, order, depth, deadline)
+        return await self._segments(scope, sign + _SECONDS, order, depth, deadline)
 
     async def important(
         self, scope: Scope, least: float, depth: int, deadline: Deadline
@@ -39,53 +39,43 @@ class PostgresTimeline:
             deadline,
         )
 
-    async def _segments(
-        self, scope: Scope, score: str, order: str, depth: int, deadline: Deadline
-    ) -> list[Candidate]:
-        conditions = conditions_of(scope.segment_filter, scope.as_of)
-        async with self._database.planned_search(deadline, scope.tenant) as connection:
-            cursor = await connection.execute(
-                f"""
-                SELECT id, {score} FROM segment
-                 WHERE tenant_id = {TENANT_ID} -- tenant filter
-                   AND NOT sensitive{conditions}
-                 ORDER BY {order}, id LIMIT %(depth)s::int4
-                """,
-                {"tenant": scope.tenant, "depth": depth, **conditions.values},
-                prepare=True,
-                binary=True,
-            )
-            return [Candidate(segment_id(id_), time) for id_, time in await cursor.fetchall()]
-
     async def mentioning(
         self, period: Period, scope: Scope, depth: int, deadline: Deadline
     ) -> list[Candidate]:
+        about = {
+            "begins": period.begins,
+            "ends": period.ends,
+            "longest": MAX_MENTION,
+            "longest_about": longest_about(period),
+        }
+        return await self._segments(
+            scope, _SECONDS, "event_time DESC", depth, deadline, where=_MENTIONS, values=about
+        )
+
+    async def _segments(
+        self,
+        scope: Scope,
+        score: str,
+        order: str,
+        depth: int,
+        deadline: Deadline,
+        *,
+        where: str = "",
+        values: Mapping[str, object] | None = None,
+    ) -> list[Candidate]:
         conditions = conditions_of(scope.segment_filter, scope.as_of)
         async with self._database.planned_search(deadline, scope.tenant) as connection:
-            cursor = await connection.execute(
+            rows = await connection.fetch_all(
                 f"""
-                SELECT id, extract(epoch FROM event_time)::float8 FROM segment
+                SELECT id, {score} FROM segment
                  WHERE tenant_id = {TENANT_ID} -- tenant filter
-                   AND mentions_from < %(ends)s::timestamptz
-                   AND mentions_from > %(begins)s::timestamptz - %(longest)s::interval
-                   AND mentions_to > %(begins)s::timestamptz
-                   AND mentions_to - mentions_from <= %(longest_about)s::interval
-                   AND NOT sensitive{conditions}
-                 ORDER BY event_time DESC, id LIMIT %(depth)s::int4
+                   AND NOT sensitive{where}{conditions}
+                 ORDER BY {order}, id LIMIT %(depth)s::int4
                 """,
-                {
-                    "tenant": scope.tenant,
-                    "depth": depth,
-                    "begins": period.begins,
-                    "ends": period.ends,
-                    "longest": MAX_MENTION,
-                    "longest_about": longest_about(period),
-                    **conditions.values,
-                },
+                {"tenant": scope.tenant, "depth": depth, **(values or {}), **conditions.values},
                 prepare=True,
-                binary=True,
             )
-            return [Candidate(segment_id(id_), time) for id_, time in await cursor.fetchall()]
+            return [Candidate(segment_id(id_), score) for id_, score in rows]
 
     async def holding(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
         values: dict[str, object] = {
@@ -105,7 +95,7 @@ class PostgresTimeline:
             unknown = "" if scope.filter.of_evidence.selects else f"NOT EXISTS (SELECT {_EVIDENCE})"
             rested = f"AND ({' OR '.join(filter(None, [passing, unknown]))})"
         async with self._database.planned_search(deadline, scope.tenant) as connection:
-            cursor = await connection.execute(
+            rows = await connection.fetch_all(
                 f"""
                 SELECT id, extract(epoch FROM coalesce(valid_from, recorded_at))::float8 FROM fact
                  WHERE tenant_id = {TENANT_ID} -- tenant filter
@@ -115,10 +105,17 @@ class PostgresTimeline:
                 """,
                 values,
                 prepare=True,
-                binary=True,
             )
-            return [Candidate(fact_id(id_), time) for id_, time in await cursor.fetchall()]
+            return [Candidate(fact_id(id_), time) for id_, time in rows]
 
+
+_SECONDS = "extract(epoch FROM event_time)::float8"
+
+_MENTIONS = """
+ AND mentions_from < %(ends)s::timestamptz
+ AND mentions_from > %(begins)s::timestamptz - %(longest)s::interval
+ AND mentions_to > %(begins)s::timestamptz
+ AND mentions_to - mentions_from <= %(longest_about)s::interval"""
 
 _EVIDENCE = """FROM segment
   WHERE segment.tenant_id = fact.tenant_id -- tenant filter

@@ -29,12 +29,8 @@ def content_hash(
 ) -> bytes:
     """SHA-256 of everything the client sent about an item, and of its tenant's configuration.
 
-    Args:
-        item: The item.
-        text_search_config: The tenant's.
-        extracted: Whether the service, not the client, named the entities.
-        undated: Whether the service, not the client, set the segment's event time or the fact's
-            recording time.
+    If `extracted`, the service named the entities; if `undated`, it set the segment's event time or
+    the fact's recording time.
     """
     content = _content(item)
     if extracted:
@@ -51,11 +47,7 @@ def repeats(item: Item, stored: Item, *, undated: bool) -> bool:
     """Whether an item says what is stored, whoever named the time, the entities and the sentence.
 
     An item that was read back has them all, but its hash is another one if it was sent without.
-
-    Args:
-        item: The item that is written.
-        stored: The stored one of its id.
-        undated: Whether `item` came without a time.
+    `undated` items came without a time.
     """
     given, kept = _content(item), _content(stored)
     if undated:

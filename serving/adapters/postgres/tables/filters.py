@@ -68,11 +68,8 @@ class Conditions:
 def conditions_of(filter_: Filter, as_of: datetime | None = None) -> Conditions:
     """Converts a filter to conditions on `segment`, equivalent to `Filter.accepts`.
 
-    Append them to a `WHERE tenant_id = ...`.
-
-    Args:
-        filter_: The filter.
-        as_of: Excludes segments with a later event time, if given.
+    Append them to a `WHERE tenant_id = ...`. With `as_of`, segments of a later event time fail
+    them.
     """
     conditions = Conditions()
     for group in filter_.term_groups():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.ports.embedding import EmbeddingModel
 
 NO_MODEL = 0
@@ -12,29 +12,23 @@ NO_MODEL = 0
 async def find_model(connection: Connection, model: EmbeddingModel) -> int:
     """The model's number; `NO_MODEL` if nothing is stored for it yet.
 
-    Raises:
-        ValueError: The stored model of this fingerprint has another dimension.
+    Raises ValueError if the stored model of this fingerprint has another dimension.
     """
-    cursor = await connection.execute(
+    found = await connection.fetch_all(
         "SELECT id, dimension FROM embedding_model WHERE fingerprint = %s::text",
         [model.fingerprint],
     )
-    row = await cursor.fetchone()
-    if row is None:
+    if not found:
         return NO_MODEL
-    if row[1] != model.dimension:
-        raise ValueError(
-            f"model {model.fingerprint!r} has dimension {row[1]}, not {model.dimension}"
-        )
-    return int(row[0])
+    [(id_, dimension)] = found
+    if dimension != model.dimension:
+        known = f"model {model.fingerprint!r} has dimension {dimension}"
+        raise ValueError(f"{known}, not {model.dimension}")
+    return int(id_)
 
 
 async def find_or_make_model(connection: Connection, model: EmbeddingModel) -> int:
-    """The model's number, assigned now if it has none.
-
-    Raises:
-        ValueError: The stored model of this fingerprint has another dimension.
-    """
+    """The model's number, assigned now if it has none; raises as `find_model` does."""
     if not await find_model(connection, model):
         await connection.execute(
             "INSERT INTO embedding_model (fingerprint, dimension) VALUES (%s, %s) "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from serving.domain.items.records import Fact, Item, ItemKind, Segment
@@ -25,6 +25,11 @@ COLUMNS = {
     ItemKind.FACT: ", ".join(f"fact.{name}" for name in (*_FACT_FIELDS, *CLOSING_COLUMNS)),
 }
 """The columns that `TO_ITEM` reads."""
+
+
+def typed_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """The type of each column, of the names that each type has, separated by spaces."""
+    return {name: type_ for type_, names in columns.items() for name in names.split()}
 
 
 def to_segment(row: Sequence[Any]) -> Segment:

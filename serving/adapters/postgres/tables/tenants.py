@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from serving.adapters.postgres.connection.pool import Connection
-from serving.adapters.postgres.connection.statements import LOG_EPOCH, fetch_row
+from serving.adapters.postgres.connection.statements import LOG_EPOCH, Connection
 from serving.domain.errors import InvalidRequestError, TextSearchConfigConflictError, Violation
 from serving.domain.items.records import TenantName
 from serving.domain.languages import LANGUAGE_NAMES
@@ -36,8 +35,7 @@ async def lock_tenant(connection: Connection, name: TenantName, *, exclusive: bo
     no name or tenant reappears while it is erased.
     """
     shared = "" if exclusive else "_shared"
-    epoch, _ = await fetch_row(
-        connection,
+    epoch, _ = await connection.fetch_row(
         f"SELECT {LOG_EPOCH}, pg_advisory_xact_lock{shared}(%s::int4, hashtext(%s)) FROM meta",
         [_LOCK_CLASS, name],
     )
@@ -46,15 +44,13 @@ async def lock_tenant(connection: Connection, name: TenantName, *, exclusive: bo
 
 async def find_tenant(connection: Connection, name: TenantName) -> Tenant | None:
     """Reads the tenant's row."""
-    cursor = await connection.execute(
-        "SELECT id, text_search_config, time_zone"
+    rows = await connection.fetch_all(
+        "SELECT id, name, text_search_config, time_zone"
         "  FROM tenant WHERE name = %s::text",  # tenant filter
         [name],
         prepare=True,
-        binary=True,
     )
-    row = await cursor.fetchone()
-    return None if row is None else Tenant(row[0], name, *row[1:])
+    return Tenant(*rows[0]) if rows else None
 
 
 async def find_or_make_tenant(

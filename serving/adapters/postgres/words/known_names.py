@@ -21,8 +21,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
-from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import LOG_EPOCH
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import LOG_EPOCH, Connection
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
@@ -41,17 +41,10 @@ _Version: TypeAlias = tuple[int, int, str]
 cached names."""
 
 
-@dataclass(frozen=True, slots=True)
-class TenantNames:
-    """A tenant's names as an index, and its language."""
-
-    tenant_id: int
-    language: Language
-    index: NameIndex
-
-
 @dataclass(slots=True)
-class _Entry:
+class TenantNames:
+    """A tenant's names by `name_key` and as an index, and its language."""
+
     version: _Version
     language: Language
     seen: Snapshot = NOTHING_SEEN
@@ -61,8 +54,9 @@ class _Entry:
     """How many changes had been announced before the last update."""
     updated_at_s: float = -math.inf
 
-    def to_share(self) -> TenantNames:
-        return TenantNames(self.version[0], self.language, self.index)
+    @property
+    def tenant_id(self) -> int:
+        return self.version[0]
 
     def add(self, keys: Sequence[str], names: Sequence[str]) -> None:
         self.names.update(zip(keys, names, strict=True))
@@ -81,7 +75,7 @@ class KnownNames:
         self._database = database
         self._notifications = notifications
         self._clock = clock
-        self._entries: OrderedDict[TenantName, _Entry] = OrderedDict()
+        self._entries: OrderedDict[TenantName, TenantNames] = OrderedDict()
         self._reading: dict[TenantName, asyncio.Task[None]] = {}
 
     async def close(self) -> None:
@@ -112,7 +106,7 @@ class KnownNames:
     async def of_tenant(self, tenant: TenantName) -> Mapping[str, str]:
         """The names of the tenant's entities, by `name_key`; a view, which may grow later."""
         async with self._database.work() as connection:
-            found = await self._of_tenant(connection, tenant)
+            found = await self.updated(connection, tenant)
         return {} if found is None else MappingProxyType(found.names)
 
     def current(self, tenant: TenantName) -> TenantNames | None:
@@ -123,14 +117,10 @@ class KnownNames:
         if self._clock() - entry.updated_at_s > UNCHECKED_S:
             return None
         self._entries.move_to_end(tenant)
-        return entry.to_share()
+        return entry
 
     async def updated(self, connection: Connection, tenant: TenantName) -> TenantNames | None:
         """The names up to date; None for an unknown tenant."""
-        found = await self._of_tenant(connection, tenant)
-        return None if found is None else found.to_share()
-
-    async def _of_tenant(self, connection: Connection, tenant: TenantName) -> _Entry | None:
         found = await self._up_to_date(connection, tenant, self._entries.get(tenant))
         if found is None:
             self._entries.pop(tenant, None)
@@ -144,22 +134,19 @@ class KnownNames:
         return found
 
     async def _up_to_date(
-        self, connection: Connection, tenant: TenantName, entry: _Entry | None
-    ) -> _Entry | None:
+        self, connection: Connection, tenant: TenantName, entry: TenantNames | None
+    ) -> TenantNames | None:
         """The entry with the names added since, or a new one; None for an unknown tenant."""
         seen = NOTHING_SEEN if entry is None else entry.seen
         heard = self._notifications.heard(Channel.CHANGES)
-        cursor = await connection.execute(
-            _ADDED_SINCE, {"tenant": tenant, "seen": str(seen)}, binary=True
-        )
-        row = await cursor.fetchone()
-        if row is None:
+        found = await connection.fetch_all(_ADDED_SINCE, {"tenant": tenant, "seen": str(seen)})
+        if not found:
             return None
-        tenant_id, names_erased, epoch, config, now, newest, keys, names = row
+        tenant_id, names_erased, epoch, config, now, newest, keys, names = found[0]
         version = (tenant_id, names_erased, epoch)
         if entry is not None and entry.version != version:
             return await self._up_to_date(connection, tenant, None)
-        entry = entry or _Entry(version, language_of(config))
+        entry = entry or TenantNames(version, language_of(config))
         entry.add(keys, names)
         entry.seen = Snapshot.parse(now).up_to(max(newest, entry.seen.xmax - 1))
         entry.heard, entry.updated_at_s = heard, self._clock()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.words.known_names import KnownNames, TenantNames
 from serving.adapters.postgres.words.query_plan import WordStatistics, quoted
 from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
@@ -46,12 +47,7 @@ class PostgresNameResolver:
             if not alike:
                 return {}
             statistics = await self._statistics.of_tenant(connection, known.tenant_id)
-            rare = {
-                word: lexeme
-                for word in alike
-                if (lexeme := _lexeme(word, known.language)) is not None
-                and lexeme not in statistics.frequencies
-            }
+            rare = _rare(alike, known.language, statistics)
             stored = await _stored(connection, known.tenant_id, rare.values())
             return {word: alike[word] for word, lexeme in rare.items() if lexeme not in stored}
 
@@ -64,7 +60,7 @@ class PostgresNameResolver:
         statistics = self._statistics.cached(known.tenant_id)
         if statistics is None:
             return alike
-        return [word for word in alike if not _is_common(word, known.language, statistics)]
+        return list(_rare(alike, known.language, statistics))
 
 
 def _alike(words: Sequence[str], known: TenantNames) -> dict[str, str]:
@@ -74,16 +70,16 @@ def _alike(words: Sequence[str], known: TenantNames) -> dict[str, str]:
     return {word: name for word, name in names.items() if name is not None}
 
 
-def _is_common(word: str, language: Language, statistics: WordStatistics) -> bool:
-    """Whether a word is a function word, or known to occur in several texts."""
-    lexeme = _lexeme(word, language)
-    return lexeme is None or lexeme in statistics.frequencies
-
-
-def _lexeme(word: str, language: Language) -> str | None:
-    """The lexeme of a word; None for a function word, or what is no word."""
-    lexeme = next(iter(asked_lexemes(word, language)), None)
-    return None if lexeme is None or is_function_word(lexeme) else lexeme
+def _rare(words: Iterable[str], language: Language, statistics: WordStatistics) -> dict[str, str]:
+    """The lexemes of words that are no function words, and not known to occur in several texts."""
+    lexemes = {word: next(iter(asked_lexemes(word, language)), None) for word in words}
+    return {
+        word: lexeme
+        for word, lexeme in lexemes.items()
+        if lexeme is not None
+        and not is_function_word(lexeme)
+        and lexeme not in statistics.frequencies
+    }
 
 
 async def _stored(connection: Connection, tenant_id: int, lexemes: Collection[str]) -> set[str]:
@@ -94,8 +90,7 @@ async def _stored(connection: Connection, tenant_id: int, lexemes: Collection[st
         "lexemes": list(lexemes),
         "queries": list(map(quoted, lexemes)),
     }
-    cursor = await connection.execute(_STORED, given, prepare=True, binary=True)
-    return {lexeme for (lexeme,) in await cursor.fetchall()}
+    return {lexeme for (lexeme,) in await connection.fetch_all(_STORED, given, prepare=True)}
 
 
 _STORED = """

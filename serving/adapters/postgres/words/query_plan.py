@@ -85,20 +85,12 @@ class QueryPlan:
 
 
 def plan_query(
-    words: Mapping[str, int],
-    statistics: WordStatistics,
-    budget: Budget,
-    *,
-    complete: bool = False,
+    words: Mapping[str, int], statistics: WordStatistics, budget: Budget, *, complete: bool = False
 ) -> QueryPlan:
-    """Plans the search for a question.
+    """Plans the search for a question, from its lexemes with their counts; at least one.
 
-    Args:
-        words: The question's lexemes with their counts; at least one. A repeated word weighs as
-            often, as in BM25 for long questions.
-        statistics: The tenant's.
-        budget: The limits.
-        complete: Makes every matching row a candidate, ignoring the budget.
+    A repeated word weighs as often, as in BM25 for long questions. If `complete`, every matching
+    row is a candidate, whatever the budget.
     """
     rarest = sorted(words, key=lambda word: (statistics.frequency(word), word))[:MAX_WORDS]
     complete = complete or sum(map(statistics.frequency, rarest)) <= budget.all_rows

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from psycopg import AsyncConnection
-
 from serving.adapters.postgres.connection.dsn import with_defaults
 from serving.adapters.postgres.connection.errors import store_errors
-from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.rows import COLUMNS, to_segment
 from serving.adapters.postgres.words.tsvector import stored_words
 from serving.domain.items.records import ItemKind
@@ -34,9 +32,10 @@ async def rewrite_outdated_words(dsn: str) -> int:
     """
     rewritten = 0
     with store_errors():
-        async with await AsyncConnection.connect(with_defaults(dsn), autocommit=True) as connection:
+        async with await Connection.connect(with_defaults(dsn), autocommit=True) as connection:
             await connection.execute("SELECT pg_advisory_lock(%s::bigint)", [_LOCK])
-            while keys := await _some(connection):
+            while rows := await connection.fetch_all(_OUTDATED, [AT_ONCE]):
+                keys = [key for (key,) in rows]
                 async with connection.transaction():
                     await _rewrite(connection, keys)
                 rewritten += len(keys)
@@ -46,22 +45,17 @@ async def rewrite_outdated_words(dsn: str) -> int:
     return rewritten
 
 
-async def _some(connection: Connection) -> list[int]:
-    cursor = await connection.execute(
-        "SELECT key FROM outdated_words ORDER BY key LIMIT %s::int4", [AT_ONCE]
-    )
-    return [key for (key,) in await cursor.fetchall()]
-
-
 async def _rewrite(connection: Connection, keys: list[int]) -> None:
-    cursor = await connection.execute(_LOCKED, [keys], binary=True)
     words = {
-        key: stored_words(to_segment(row), config) for key, config, *row in await cursor.fetchall()
+        key: stored_words(to_segment(row), config)
+        for key, config, *row in await connection.fetch_all(_LOCKED, [keys])
     }
     vectors, lengths = zip(*words.values(), strict=True) if words else ((), ())
     await connection.execute(_UPDATE, [list(words), list(vectors), list(lengths)])
     await connection.execute("DELETE FROM outdated_words WHERE key = ANY (%s::int8[])", [keys])
 
+
+_OUTDATED = "SELECT key FROM outdated_words ORDER BY key LIMIT %s::int4"
 
 # In the order in which writers lock.
 _LOCKED = f"""

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
-from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.words.query_plan import WordStatistics
 from serving.domain.errors import TriviumError
 
@@ -124,7 +124,7 @@ class WordStatisticsCache:
 
 async def count_words(connection: Connection, tenant_id: int, segments: int) -> WordStatistics:
     """Counts in how many of the tenant's segments each word is; sensitive ones do not count."""
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         """
         SELECT word, ndoc
           FROM ts_stat(format(
@@ -133,15 +133,13 @@ async def count_words(connection: Connection, tenant_id: int, segments: int) -> 
          ORDER BY ndoc DESC LIMIT %s::int4
         """,
         [tenant_id, MAX_WORDS],
-        binary=True,
     )
-    return WordStatistics(segments, dict(await cursor.fetchall()))
+    return WordStatistics(segments, dict(rows))
 
 
 async def estimate_words(connection: Connection, segments: int) -> WordStatistics:
     """Estimates the statistics of a tenant with `segments` segments from all tenants."""
-    cursor = await connection.execute(_SHARES, binary=True)
-    shares: dict[str, float] = dict(await cursor.fetchall())
+    shares: dict[str, float] = dict(await connection.fetch_all(_SHARES))
     rare_share = min(shares.values()) / 2 if shares else UNKNOWN_SHARE
     return WordStatistics(
         segments,
@@ -151,8 +149,7 @@ async def estimate_words(connection: Connection, segments: int) -> WordStatistic
 
 
 async def _count_segments(connection: Connection, tenant_id: int, limit: int | None) -> int:
-    (segments,) = await fetch_row(
-        connection,
+    (segments,) = await connection.fetch_row(
         "SELECT count(*) FROM (SELECT FROM segment "
         "WHERE tenant_id = %s::int4 "  # tenant filter
         "LIMIT %s::int8) AS few",

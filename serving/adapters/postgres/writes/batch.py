@@ -19,25 +19,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serving.adapters.postgres.connection.pool import Connection
-from serving.adapters.postgres.log.dead_letters import discard_dead_letters
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.log.embeddings import insert_embeddings
 from serving.adapters.postgres.log.entries import log_written
 from serving.adapters.postgres.tables.content import content_hash, repeats, text_hash
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
 from serving.adapters.postgres.tables.models import find_model, find_or_make_model
-from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, array_literal
+from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, array_literal, typed_columns
 from serving.adapters.postgres.tables.tenants import Tenant, find_or_make_tenant, lock_tenant
 from serving.adapters.postgres.words.tsvector import stored_words
+from serving.adapters.postgres.writes import names
 from serving.adapters.postgres.writes.closings import find_superseded, refresh_closings, topic_hash
-from serving.adapters.postgres.writes.names import (
-    NAME_KEYS,
-    delete_unused_names,
-    entity_keys_of,
-    names_dropped,
-    store_names,
-    store_names_of_facts,
-)
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
 from serving.domain.items.superseding import topic_of
@@ -131,7 +123,7 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     dropped: set[str] = set()
     for item, former in changed:
         if former is not None:
-            dropped |= names_dropped(former.name_keys, item)
+            dropped |= names.names_dropped(former.name_keys, item)
     if (resensitized or closing or dropped) and not exclusive:
         raise ExclusiveLockRequiredError
     superseded = await find_superseded(connection, tenant, closing)
@@ -160,15 +152,14 @@ async def _read_stored(
     ids = {kind: [item.id for item in items if item.kind is kind] for kind in ItemKind}
     for kind, ids_of_kind in ids.items():
         if ids_of_kind:
-            cursor = await connection.execute(
-                f"SELECT content_hash, written_xid::text::int8, {NAME_KEYS[kind]}, {COLUMNS[kind]} "
-                f"FROM {kind} "
+            rows = await connection.fetch_all(
+                "SELECT content_hash, written_xid::text::int8, "
+                f"{names.NAME_KEYS[kind]}, {COLUMNS[kind]} FROM {kind} "
                 "WHERE tenant_id = %s::int4 "  # tenant filter
                 "AND id = ANY (%s::text[])",
                 [tenant.id, ids_of_kind],
-                binary=True,
             )
-            for hash_, xid, name_keys, *row in await cursor.fetchall():
+            for hash_, xid, name_keys, *row in rows:
                 item = TO_ITEM[kind](row)
                 stored[item.item] = _Stored(hash_, xid, name_keys, item)
     return stored
@@ -198,14 +189,14 @@ async def _write_changed(
     outdated = [*({row.key for row in written.values() if not row.created} | affected)]
     if outdated:
         await connection.execute(_DELETE_OUTDATED_EMBEDDINGS, {"keys": outdated})
-        await discard_dead_letters(connection, outdated)
+        await connection.execute("DELETE FROM dead_letter WHERE key = ANY (%s::int8[])", [outdated])
     kinds = dict.fromkeys(affected, ItemKind.FACT)
     kinds |= {row.key: row.item.kind for row in written.values()}
     xid = await log_written(connection, tenant, kinds)
     rows = {item: row.key for item, row in written.items()}
-    await store_names(connection, tenant, changed, rows)
-    await store_names_of_facts(connection, tenant, resting.keys())
-    await delete_unused_names(connection, tenant, effects.dropped.union(*resting.values()))
+    await names.store_names(connection, tenant, changed, rows)
+    await names.store_names_of_facts(connection, tenant, resting.keys())
+    await names.delete_unused_names(connection, tenant, effects.dropped.union(*resting.values()))
     if given and xid:
         await _insert_given(connection, tenant, segments, rows, given, xid)
     return written, xid
@@ -251,12 +242,8 @@ async def _upsert(
         return {}
     rows = [_column_values(item, hashes[item.item], tenant) for item in items]
     values = {name: [row[name] for row in rows] for name in _COLUMN_TYPES[kind]}
-    cursor = await connection.execute(
-        _UPSERT[kind], {"tenant_id": tenant.id, **values}, binary=True
-    )
-    written = (
-        _Written(ItemId(kind, id_), key, created) for id_, key, created in await cursor.fetchall()
-    )
+    stored = await connection.fetch_all(_UPSERT[kind], {"tenant_id": tenant.id, **values})
+    written = (_Written(ItemId(kind, id_), key, created) for id_, key, created in stored)
     return {row.item: row for row in written}
 
 
@@ -279,7 +266,7 @@ def _column_values(item: Item, content_hash: bytes, tenant: Tenant) -> dict[str,
         "evidence": array_literal(item.evidence),
         "closes": array_literal(item.closes),
         "topic": topic_hash(topic_of(item)),
-        "entity_keys": array_literal(entity_keys_of(item)),
+        "entity_keys": array_literal(names.entity_keys_of(item)),
     }
 
 
@@ -293,7 +280,7 @@ async def _lock_facts(
     """
     if not (effects.resensitized or effects.superseded):
         return {}
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         """
         SELECT key, evidence && %(resensitized)s::text[], entity_keys FROM fact
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
@@ -306,53 +293,33 @@ async def _lock_facts(
             "resensitized": effects.resensitized,
         },
     )
-    return {key: names for key, affected, names in await cursor.fetchall() if affected}
+    return {key: name_keys for key, affected, name_keys in rows if affected}
 
 
 _COLUMN_TYPES = {
-    ItemKind.SEGMENT: {
-        "id": "text",
-        "text": "text",
-        "title": "text",
-        "kind": "text",
-        "speaker": "text",
-        "session": "text",
-        "event_time": "timestamptz",
-        "importance": "float8",
-        "sensitive": "bool",
-        "labels": "jsonb",
-        "entities": "text[]",
-        "entity": "text",
-        "keywords": "text[]",
-        "content_hash": "bytea",
-        "text_hash": "bytea",
-        "tags": "text[]",
-        "tsv": "tsvector",
-        "dl": "int4",
-        "created_at": "timestamptz",
-        "mentions_from": "timestamptz",
-        "mentions_to": "timestamptz",
-    },
-    ItemKind.FACT: {
-        "id": "text",
-        "subject": "text",
-        "relation": "text",
-        "object": "text",
-        "sentence": "text",
-        "valid_from": "timestamptz",
-        "valid_to": "timestamptz",
-        "recorded_at": "timestamptz",
-        "retracted_at": "timestamptz",
-        "evidence": "text[]",
-        "weight": "float8",
-        "sensitive": "bool",
-        "closes": "text[]",
-        "single_valued": "bool",
-        "topic": "bytea",
-        "entity_keys": "text[]",
-        "content_hash": "bytea",
-        "text_hash": "bytea",
-    },
+    ItemKind.SEGMENT: typed_columns(
+        {
+            "text": "id text title kind speaker session entity",
+            "text[]": "entities keywords tags",
+            "timestamptz": "event_time created_at mentions_from mentions_to",
+            "float8": "importance",
+            "bool": "sensitive",
+            "jsonb": "labels",
+            "bytea": "content_hash text_hash",
+            "tsvector": "tsv",
+            "int4": "dl",
+        }
+    ),
+    ItemKind.FACT: typed_columns(
+        {
+            "text": "id subject relation object sentence",
+            "text[]": "evidence closes entity_keys",
+            "timestamptz": "valid_from valid_to recorded_at retracted_at",
+            "float8": "weight",
+            "bool": "sensitive single_valued",
+            "bytea": "topic content_hash text_hash",
+        }
+    ),
 }
 """The columns that a write sets."""
 
@@ -364,7 +331,7 @@ _SENT_AS_TEXT = {"jsonb", "text[]", "tsvector"}
 
 def _upsert_statement(kind: ItemKind) -> str:
     types = _COLUMN_TYPES[kind]
-    names = ", ".join(types)
+    columns = ", ".join(types)
     arrays = ", ".join(
         f"%({name})s::{'text' if type_ in _SENT_AS_TEXT else type_}[]"
         for name, type_ in types.items()
@@ -374,9 +341,9 @@ def _upsert_statement(kind: ItemKind) -> str:
         f"{name} = excluded.{name}" for name in types if name not in ("id", *_SET_ONCE)
     )
     return f"""
-    INSERT INTO {kind} (tenant_id, {names})
+    INSERT INTO {kind} (tenant_id, {columns})
     SELECT %(tenant_id)s::int4, {given}
-      FROM unnest({arrays}) AS given ({names})
+      FROM unnest({arrays}) AS given ({columns})
      ORDER BY id COLLATE "C"
         ON CONFLICT (tenant_id, id) DO UPDATE SET
            {updated},

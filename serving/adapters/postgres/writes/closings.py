@@ -14,7 +14,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.rows import COLUMNS, to_fact
 from serving.adapters.postgres.tables.tenants import Tenant
 from serving.domain.items.records import Fact, ItemKind
@@ -37,7 +37,7 @@ async def find_superseded(
     if not facts:
         return []
     closers = [fact for fact in facts if fact.single_valued]
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         _SUPERSEDED,
         {
             "tenant_id": tenant.id,
@@ -48,23 +48,21 @@ async def find_superseded(
             "begin": [fact.begins for fact in closers],
             "recorded_at": [fact.recorded_at for fact in closers],
         },
-        binary=True,
     )
-    return [to_fact(row) for row in await cursor.fetchall()]
+    return [to_fact(row) for row in rows]
 
 
 async def find_closed_by(connection: Connection, tenant: Tenant, ids: Sequence[str]) -> list[Fact]:
     """The facts that these facts close."""
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         f"""
         SELECT {COLUMNS[ItemKind.FACT]} FROM fact
          WHERE tenant_id = %s::int4 -- tenant filter
            AND closed_by <> '{{}}' AND closed_by && %s::text[]
         """,
         [tenant.id, ids],
-        binary=True,
     )
-    return [to_fact(row) for row in await cursor.fetchall()]
+    return [to_fact(row) for row in rows]
 
 
 async def refresh_closings(
@@ -89,7 +87,7 @@ async def _read_closers(
     for fact in facts:
         topic = topic_of(fact)
         first[topic] = min(fact.begins, first.get(topic, fact.begins))
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         _CLOSERS,
         {
             "tenant_id": tenant.id,
@@ -97,16 +95,15 @@ async def _read_closers(
             "topics": [topic_hash(topic) for topic in first],
             "begin": [*first.values()],
         },
-        binary=True,
     )
-    return [to_fact(row) for row in await cursor.fetchall()]
+    return [to_fact(row) for row in rows]
 
 
 async def _store(
     connection: Connection, tenant: Tenant, closings: Mapping[str, Sequence[Closing]]
 ) -> set[int]:
     each = [(id_, closing) for id_, of_fact in closings.items() for closing in of_fact]
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         _STORE,
         {
             "tenant_id": tenant.id,
@@ -118,7 +115,7 @@ async def _store(
             "retracted_at": [closing.retracted_at for _, closing in each],
         },
     )
-    return {row[0] for row in await cursor.fetchall()}
+    return {row[0] for row in rows}
 
 
 # A UNION ALL of four conditions, each with its own index; one condition with ORs would use none.

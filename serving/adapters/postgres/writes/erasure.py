@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.adapters.postgres.connection.pool import Connection
-from serving.adapters.postgres.connection.statements import current_xid, fetch_row
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.log.embeddings import STORED_TYPE
 from serving.adapters.postgres.log.entries import (
     last_erasure,
@@ -25,12 +24,8 @@ from serving.adapters.postgres.log.entries import (
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, Conditions, conditions_of
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, lock_tenant
+from serving.adapters.postgres.writes import names
 from serving.adapters.postgres.writes.closings import find_closed_by, refresh_closings
-from serving.adapters.postgres.writes.names import (
-    NAME_KEYS,
-    delete_unused_names,
-    store_names_of_facts,
-)
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.items.text import name_key
@@ -93,17 +88,16 @@ async def erase_selected(
     await log_written(connection, tenant, dict.fromkeys(changed, ItemKind.FACT))
     await log_erased(connection, tenant, keys, items)
     await _bury(connection, tenant, items)
-    await store_names_of_facts(connection, tenant, resting)
+    await names.store_names_of_facts(connection, tenant, resting)
     name_keys = {key for row in erased for key in row.name_keys}
-    names = await delete_unused_names(connection, tenant, name_keys)
+    gone_names = await names.delete_unused_names(connection, tenant, name_keys)
     if selector.everything:
         await connection.execute("DELETE FROM entity WHERE tenant_id = %s::int4", [tenant.id])
         await connection.execute("DELETE FROM tenant WHERE id = %s::int4", [tenant.id])
     if not (erased or changed):
         return await _nothing_erased(connection, epoch)
-    token = ConsistencyToken.of(epoch, [await current_xid(connection)])
-    await note_erasure(connection)
-    return EraseReceipt(items, token, keys, removed, names, sample)
+    token = ConsistencyToken.of(epoch, [await note_erasure(connection)])
+    return EraseReceipt(items, token, keys, removed, gone_names, sample)
 
 
 async def count_selected(connection: Connection, name: TenantName, selector: Selector) -> Selected:
@@ -112,7 +106,7 @@ async def count_selected(connection: Connection, name: TenantName, selector: Sel
     if tenant is None:
         return Selected({}, 0)
     conditions = _segment_conditions(selector)
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         f"""
         SELECT id, speaker FROM segment
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
@@ -120,9 +114,8 @@ async def count_selected(connection: Connection, name: TenantName, selector: Sel
         """,
         {"tenant_id": tenant.id, **conditions.values},
     )
-    speakers: dict[str, str] = dict(await cursor.fetchall())
-    (facts,) = await fetch_row(
-        connection,
+    speakers: dict[str, str] = dict(rows)
+    (facts,) = await connection.fetch_row(
         f"""
         SELECT count(*) FROM fact
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
@@ -171,16 +164,16 @@ def _named(selector: Selector, kind: ItemKind) -> set[str]:
 
 async def _lock_segments(connection: Connection, tenant: Tenant, selector: Selector) -> list[_Row]:
     conditions = _segment_conditions(selector)
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         f"""
-        SELECT id, key, {NAME_KEYS[ItemKind.SEGMENT]} FROM segment
+        SELECT id, key, {names.NAME_KEYS[ItemKind.SEGMENT]} FROM segment
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
            {conditions}
          ORDER BY id FOR UPDATE
         """,
         {"tenant_id": tenant.id, **conditions.values},
     )
-    return _rows(ItemKind.SEGMENT, await cursor.fetchall())
+    return _rows(ItemKind.SEGMENT, rows)
 
 
 def _segment_conditions(selector: Selector) -> Conditions:
@@ -202,14 +195,8 @@ async def _lock_facts(
 ) -> list[_Row]:
     """Locks all facts that will change, in the order in which writers lock.
 
-    Args:
-        connection: In a transaction.
-        tenant: The tenant.
-        selector: What is erased.
-        gone: The segments that are erased; a named one counts even if it was not stored.
-
-    Returns:
-        Those to erase: the selected ones, and those left without evidence.
+    `gone` are the segments that are erased; a named one counts even if it was not stored. Returns
+    the facts to erase: the selected ones, and those left without evidence.
     """
     named = sorted(_named(selector, ItemKind.FACT))
     erased = changed = "true"
@@ -223,16 +210,15 @@ async def _lock_facts(
                  AND (closer.id = ANY (%(named)s::text[])
                       OR closer.evidence && %(gone)s::text[])))
         """
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         f"""
-        SELECT id, key, {NAME_KEYS[ItemKind.FACT]}, {erased} FROM fact
+        SELECT id, key, {names.NAME_KEYS[ItemKind.FACT]}, {erased} FROM fact
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
            AND {changed}
          ORDER BY id FOR UPDATE
         """,
         {"tenant_id": tenant.id, "named": named, "gone": gone},
     )
-    rows = await cursor.fetchall()
     return _rows(ItemKind.FACT, [row for *row, goes in rows if goes])
 
 
@@ -241,23 +227,19 @@ async def _sample(connection: Connection, rows: Sequence[_Row]) -> list[ErasedIt
     items: dict[int, tuple[Item, bool]] = {}
     for kind in ItemKind:
         keys = [row.key for row in rows if row.item.kind is kind][:SAMPLED]
-        cursor = await connection.execute(
+        for key, hidden, *columns in await connection.fetch_all(
             f"SELECT key, {IS_HIDDEN[kind]}, {COLUMNS[kind]} FROM {kind} "
             "WHERE key = ANY (%s::int8[]) ORDER BY id",
             [keys],
-            binary=True,
-        )
-        for key, hidden, *columns in await cursor.fetchall():
+        ):
             items[key] = (TO_ITEM[kind](columns), hidden)
     vectors: defaultdict[int, dict[str, Vector]] = defaultdict(dict)
-    cursor = await connection.execute(
+    for key, fingerprint, vector in await connection.fetch_all(
         "SELECT key, fingerprint, vector FROM embedding "
         "JOIN embedding_model ON embedding_model.id = model_id "
         "WHERE key = ANY (%s::int8[]) AND window_no = 0",
         [[*items]],
-        binary=True,
-    )
-    for key, fingerprint, vector in await cursor.fetchall():
+    ):
         [sound] = sound_rows(np.frombuffer(vector, STORED_TYPE).astype(np.float32)[np.newaxis])
         if sound is not None:  # no index has it otherwise
             vectors[key][fingerprint] = sound
@@ -276,7 +258,7 @@ async def _withdraw_evidence(
 
     Clears their content hash, so that a write of any content counts as a change.
     """
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         """
         UPDATE fact
            SET evidence = ARRAY(SELECT kept FROM unnest(evidence) WITH ORDINALITY AS e (kept, place)
@@ -288,8 +270,8 @@ async def _withdraw_evidence(
         """,
         {"tenant_id": tenant.id, "gone": gone, "no_hash": NO_HASH},
     )
-    return {row[0] for row in await cursor.fetchall()}
+    return {row[0] for row in rows}
 
 
 def _rows(kind: ItemKind, rows: Iterable[Sequence[Any]]) -> list[_Row]:
-    return [_Row(ItemId(kind, id_), key, names) for id_, key, names in rows]
+    return [_Row(ItemId(kind, id_), key, name_keys) for id_, key, name_keys in rows]

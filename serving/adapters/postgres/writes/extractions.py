@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
-from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID
 from serving.adapters.postgres.tables.rows import COLUMNS, to_fact, to_segment
 from serving.adapters.postgres.tables.tenants import lock_tenant
@@ -37,10 +37,9 @@ class PostgresExtractions:
     async def unread(self, changes: Sequence[Change]) -> list[UnreadTurn]:
         of_key = {change.key: change for change in changes}
         async with self._database.work() as connection:
-            cursor = await connection.execute(_UNREAD, {"keys": [*of_key]}, binary=True)
             return [
                 UnreadTurn(of_key[key], to_segment(row), text_hash)
-                for key, text_hash, *row in await cursor.fetchall()
+                for key, text_hash, *row in await connection.fetch_all(_UNREAD, {"keys": [*of_key]})
             ]
 
     async def before(self, tenant: TenantName, turn: Segment, limit: int) -> tuple[Segment, ...]:
@@ -54,18 +53,19 @@ class PostgresExtractions:
             "limit": limit,
         }
         async with self._database.work() as connection:
-            cursor = await connection.execute(_BEFORE, values, binary=True)
-            return tuple(to_segment(row) for row in await cursor.fetchall())[::-1]
+            return tuple(to_segment(row) for row in await connection.fetch_all(_BEFORE, values))[
+                ::-1
+            ]
 
     async def facts_about(
         self, tenant: TenantName, names: Sequence[str], limit: int
     ) -> tuple[Fact, ...]:
         keys = [name_key(name) for name in names]
         async with self._database.work() as connection:
-            cursor = await connection.execute(
-                _FACTS_ABOUT, {"tenant": tenant, "keys": keys, "limit": limit}, binary=True
+            rows = await connection.fetch_all(
+                _FACTS_ABOUT, {"tenant": tenant, "keys": keys, "limit": limit}
             )
-            return tuple(to_fact(row) for row in await cursor.fetchall())
+            return tuple(to_fact(row) for row in rows)
 
     async def save(
         self, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
@@ -81,15 +81,15 @@ class PostgresExtractions:
 
     async def waiting(self, after: int, limit: int) -> list[Change]:
         async with self._database.work() as connection:
-            cursor = await connection.execute(_WAITING, {"after": after, "limit": limit})
+            rows = await connection.fetch_all(_WAITING, {"after": after, "limit": limit})
             return [
                 Change(key, TenantName(tenant), segment_id(id_), xid)
-                for key, tenant, id_, xid in await cursor.fetchall()
+                for key, tenant, id_, xid in rows
             ]
 
     async def progress(self) -> ExtractionProgress:
         async with self._database.work() as connection:
-            return ExtractionProgress(*await fetch_row(connection, _PROGRESS))
+            return ExtractionProgress(*await connection.fetch_row(_PROGRESS))
 
     async def read_failed_again(self) -> int:
         async with self._database.transaction() as connection:
@@ -109,9 +109,7 @@ async def _save(
     """Stores what one request gave; `connection` is in a transaction.
 
     The tenant's lock keeps an erasure from coming between the check of the evidence and the write.
-
-    Raises:
-        ExclusiveLockRequiredError: The write needs `exclusive`.
+    Raises ExclusiveLockRequiredError if the write needs `exclusive`.
     """
     await lock_tenant(connection, tenant, exclusive=exclusive)
     lost = await _lost(connection, tenant, turns, facts)
@@ -133,15 +131,12 @@ async def _save(
 
 
 async def _lost(
-    connection: Connection,
-    tenant: TenantName,
-    turns: Sequence[UnreadTurn],
-    facts: Sequence[Fact],
+    connection: Connection, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
 ) -> set[str]:
     """The turns and evidence that are not as they were read; the others stay so meanwhile."""
     hashes = {turn.segment.id: turn.text_hash for turn in turns}
     ids = hashes.keys() | {id_ for fact in facts for id_ in fact.evidence}
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         f"""
         SELECT id, text_hash FROM segment
          WHERE tenant_id = {TENANT_ID} -- tenant filter
@@ -149,19 +144,13 @@ async def _lost(
          ORDER BY id FOR SHARE
         """,
         {"tenant": tenant, "ids": [*ids]},
-        binary=True,
     )
-    there = {
-        id_ for id_, text_hash in await cursor.fetchall() if hashes.get(id_, text_hash) == text_hash
-    }
+    there = {id_ for id_, text_hash in rows if hashes.get(id_, text_hash) == text_hash}
     return ids - there
 
 
 async def _outdated(
-    connection: Connection,
-    tenant: TenantName,
-    turns: Sequence[UnreadTurn],
-    facts: Sequence[Fact],
+    connection: Connection, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
 ) -> list[Fact]:
     """The facts of former texts of these turns that are not given now, as retracted."""
     cursor = await connection.execute(

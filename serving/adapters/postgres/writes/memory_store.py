@@ -11,17 +11,12 @@ from typing import NamedTuple
 from serving.adapters.postgres.connection.migrations import latest_version
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.connection.statements import fetch_row
 from serving.adapters.postgres.tables.filters import TENANT_ID
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.adapters.postgres.tables.tenants import find_tenant
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
-from serving.adapters.postgres.writes.erasure import (
-    DERIVED_TABLES,
-    count_selected,
-    erase_selected,
-)
+from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, count_selected, erase_selected
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
@@ -92,10 +87,8 @@ class PostgresMemoryStore:
                 ids = _ids(items, kind)
                 if ids:
                     values = {"tenant": tenant, "ids": ids}
-                    cursor = await connection.execute(
-                        _LOAD[kind], values, prepare=True, binary=True
-                    )
-                    loaded += [TO_ITEM[kind](row) for row in await cursor.fetchall()]
+                    rows = await connection.fetch_all(_LOAD[kind], values, prepare=True)
+                    loaded += [TO_ITEM[kind](row) for row in rows]
         return {item.item: item for item in loaded}
 
     async def has_facts(
@@ -142,8 +135,7 @@ class PostgresMemoryStore:
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         async with self._database.work() as connection:
-            (count,) = await fetch_row(
-                connection,
+            (count,) = await connection.fetch_row(
                 f"""
                 SELECT (SELECT count(*) FROM segment
                          WHERE tenant_id = {TENANT_ID} -- tenant filter
@@ -164,10 +156,8 @@ class PostgresMemoryStore:
         async with self._database.work() as connection:
             counts = {}
             for store, table in DERIVED_TABLES.items():
-                (counts[store],) = await fetch_row(
-                    connection,
-                    f"SELECT count(*) FROM {table} WHERE key = ANY (%s::int8[])",
-                    [list(keys)],
+                (counts[store],) = await connection.fetch_row(
+                    f"SELECT count(*) FROM {table} WHERE key = ANY (%s::int8[])", [list(keys)]
                 )
         return counts
 
@@ -179,11 +169,11 @@ class PostgresMemoryStore:
                 self._database.search(Deadline.after(PROBE_S)) as connection,
             ):
                 await self._database.recovered()
-                (schema,) = await fetch_row(connection, "SELECT schema_version FROM meta")
+                (schema,) = await connection.fetch_row("SELECT schema_version FROM meta")
             if schema < latest_version():
                 return False
             async with asyncio.timeout(PROBE_S), self._database.work() as connection:
-                (keys,) = await fetch_row(connection, "SELECT name_key_version FROM meta")
+                (keys,) = await connection.fetch_row("SELECT name_key_version FROM meta")
         except (TriviumError, TimeoutError):
             return False
         return bool(keys >= NAME_KEY_VERSION)

@@ -17,20 +17,17 @@ Mention = tuple[datetime, datetime]
 async def read_mentions_again(
     database: Database, tenant: str, mention_of: Callable[[str, datetime], Mention | None]
 ) -> int:
-    """Reads the segments of a tenant, and stores the times that they speak of.
+    """Reads the segments of a tenant again for the times that they speak of.
 
-    Nothing else of a segment changes, so it is not logged as written.
-
-    Returns:
-        How many segments speak of another time than was stored.
+    Nothing else of a segment changes, so it is not logged as written. Returns how many segments
+    speak of another time than was stored.
     """
     changed, last = 0, ""
     while True:
         async with database.transaction() as connection:
-            cursor = await connection.execute(
+            rows = await connection.fetch_all(
                 _PART, {"tenant": tenant, "last": last, "limit": BATCH_SEGMENTS}
             )
-            rows = await cursor.fetchall()
             if not rows:
                 return changed
             read = [(id_, mention_of(text, said_at)) for id_, text, said_at in rows]

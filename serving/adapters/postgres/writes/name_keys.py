@@ -17,8 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from serving.adapters.postgres.connection.pool import Connection
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.log.entries import log_written
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, array_literal, to_fact
@@ -36,11 +35,11 @@ ROWS_AT_ONCE = 1000
 
 async def refresh_name_keys(connection: Connection) -> None:
     """Computes the keys anew if they are of another version; nothing else runs on `connection`."""
-    (version,) = await fetch_row(connection, "SELECT name_key_version FROM meta")
+    (version,) = await connection.fetch_row("SELECT name_key_version FROM meta")
     if version >= NAME_KEY_VERSION:
         return
-    cursor = await connection.execute("SELECT name FROM tenant ORDER BY id")
-    for (name,) in await cursor.fetchall():
+    rows = await connection.fetch_all("SELECT name FROM tenant ORDER BY id")
+    for (name,) in rows:
         async with connection.transaction():
             await _refresh_tenant(connection, TenantName(name))
     await connection.execute("UPDATE meta SET name_key_version = %s::int4", [NAME_KEY_VERSION])
@@ -74,7 +73,7 @@ async def _rows(
     """The tenant's rows by id, in parts: key, item, and whether it is hidden."""
     last = ""
     while True:
-        cursor = await connection.execute(
+        rows = await connection.fetch_all(
             f"""
             SELECT key, {IS_HIDDEN[kind]}, {COLUMNS[kind]} FROM {kind}
              WHERE tenant_id = %s::int4 -- tenant filter
@@ -82,9 +81,8 @@ async def _rows(
              ORDER BY id LIMIT %s::int4
             """,
             [tenant.id, last, ROWS_AT_ONCE],
-            binary=True,
         )
-        rows = [(key, TO_ITEM[kind](row), hidden) for key, hidden, *row in await cursor.fetchall()]
+        rows = [(key, TO_ITEM[kind](row), hidden) for key, hidden, *row in rows]
         if not rows:
             return
         yield rows
@@ -92,15 +90,11 @@ async def _rows(
 
 
 async def _store_keys(
-    connection: Connection,
-    tenant: Tenant,
-    kind: ItemKind,
-    rows: Sequence[tuple[int, Item, bool]],
+    connection: Connection, tenant: Tenant, kind: ItemKind, rows: Sequence[tuple[int, Item, bool]]
 ) -> int:
     """Stores the keys of those rows that have others; returns how many."""
     values = {"keys": [key for key, _, _ in rows], **_keys_of([item for _, item, _ in rows])}
-    cursor = await connection.execute(_STORE[kind], values)
-    changed = [key for (key,) in await cursor.fetchall()]
+    changed = [key for (key,) in await connection.fetch_all(_STORE[kind], values)]
     await log_written(connection, tenant, dict.fromkeys(changed, kind))
     return len(changed)
 
@@ -117,16 +111,15 @@ def _keys_of(items: Sequence[Item]) -> dict[str, list[str] | list[bytes]]:
 
 async def _reopen_facts(connection: Connection, tenant: Tenant) -> int:
     """Decides anew what closes the facts that are closed; returns how many lost a closing."""
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         f"""
         SELECT {COLUMNS[ItemKind.FACT]} FROM fact
          WHERE tenant_id = %s::int4 -- tenant filter
            AND closed_by <> '{{}}'
         """,
         [tenant.id],
-        binary=True,
     )
-    closed = [to_fact(row) for row in await cursor.fetchall()]
+    closed = [to_fact(row) for row in rows]
     reopened = 0
     for start in range(0, len(closed), ROWS_AT_ONCE):
         part = closed[start : start + ROWS_AT_ONCE]
@@ -141,14 +134,14 @@ async def _reopen_facts(connection: Connection, tenant: Tenant) -> int:
 
 async def _store_names(connection: Connection, tenant: Tenant, names: Mapping[str, str]) -> None:
     """Stores the names of all shown rows, and deletes those that no row has under that key."""
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         """
         SELECT name_key, name FROM entity
          WHERE tenant_id = %s::int4 -- tenant filter
         """,
         [tenant.id],
     )
-    wrong = [key for key, name in await cursor.fetchall() if name_key(name) != key]
+    wrong = [key for key, name in rows if name_key(name) != key]
     await connection.execute(
         """
         INSERT INTO entity (tenant_id, name_key, name)

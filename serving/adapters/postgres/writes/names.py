@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.tenants import Tenant
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
@@ -71,10 +71,9 @@ async def store_names_of_facts(
     """Stores the names of facts whose evidence changed, which may be hidden no longer."""
     if not keys:
         return
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         "SELECT key, subject, object FROM fact WHERE key = ANY (%s::int8[]) ORDER BY key", [[*keys]]
     )
-    rows = await cursor.fetchall()
     names = [(key, name) for key, *ends in rows for name in _names_of_fact(*ends)]
     await _insert(connection, tenant, names)
 
@@ -109,16 +108,14 @@ async def _insert(
 async def delete_unused_names(
     connection: Connection, tenant: Tenant, name_keys: Collection[str]
 ) -> list[str]:
-    """Deletes the names that no shown row uses, and invalidates the caches (known_names.py).
+    """Deletes the names that no shown row uses, and returns their keys.
 
-    The tenant is locked exclusively: a concurrent writer might use one of them.
-
-    Returns:
-        The keys of the deleted names.
+    That invalidates the caches (known_names.py). The tenant is locked exclusively: a concurrent
+    writer might use one of them.
     """
     if not name_keys:
         return []
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         f"""
         DELETE FROM entity
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
@@ -135,7 +132,7 @@ async def delete_unused_names(
         """,
         {"tenant_id": tenant.id, "name_keys": sorted(name_keys)},
     )
-    deleted = [key for (key,) in await cursor.fetchall()]
+    deleted = [key for (key,) in rows]
     if deleted:
         await connection.execute(
             "UPDATE tenant SET names_erased = names_erased + 1 WHERE id = %s::int4", [tenant.id]

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from serving.adapters.postgres.connection.pool import Connection, Database
-from serving.adapters.postgres.connection.statements import fetch_row
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.writes.erasure import erase_selected, tombstone_hash
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.ports.memory_store import Selector
@@ -33,19 +33,16 @@ class Tombstones:
 async def read_tombstones(database: Database) -> Tombstones:
     """Reads all tombstones of the database."""
     async with database.snapshot() as connection:
-        (key,) = await fetch_row(connection, "SELECT tombstone_key FROM meta")
-        cursor = await connection.execute("SELECT hash, erased_at FROM tombstone ORDER BY hash")
-        return Tombstones(key, await cursor.fetchall())
+        (key,) = await connection.fetch_row("SELECT tombstone_key FROM meta")
+        rows = await connection.fetch_all("SELECT hash, erased_at FROM tombstone ORDER BY hash")
+        return Tombstones(key, rows)
 
 
 async def erase_again(database: Database, tombstones: Tombstones) -> int:
     """Erases the stored items that have a tombstone and were not changed since.
 
     Each batch is a transaction of its own. If the process ends between two, calling it again erases
-    the rest.
-
-    Returns:
-        The number of items erased, facts without other evidence included.
+    the rest. Returns the number of items erased, facts without other evidence included.
     """
     async with database.transaction() as connection:
         found = await _find(connection, tombstones)

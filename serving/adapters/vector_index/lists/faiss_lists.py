@@ -67,11 +67,9 @@ class SharedLock:
 
 
 class FaissLists:
-    """`InvertedLists` in an `IndexIVFScalarQuantizer`.
+    """`InvertedLists` in an `IndexIVFScalarQuantizer`, trained and without rows.
 
-    Args:
-        index: The trained FAISS index, without rows.
-        threads: Used by `extend`. A search uses one; concurrency comes from its callers.
+    `extend` uses `threads`. A search uses one; concurrency comes from its callers.
     """
 
     def __init__(self, index: Any, threads: int) -> None:
@@ -102,10 +100,7 @@ class FaissLists:
                     self._end = int(numbers[part][-1]) + 1
 
     def _add(
-        self,
-        rows: NDArray[np.float32],
-        slots: NDArray[np.int64],
-        nearest: NDArray[np.int64],
+        self, rows: NDArray[np.float32], slots: NDArray[np.int64], nearest: NDArray[np.int64]
     ) -> None:
         arrays = [np.ascontiguousarray(array) for array in (rows, slots, nearest)]
         self._index.add_core(len(rows), *map(faiss.swig_ptr, arrays))

@@ -29,8 +29,7 @@ class ListsError(Exception):
 class OutOfMemoryError(ListsError):
     """Memory is short; the index keeps working, and a later attempt may succeed.
 
-    Args:
-        what: What did not fit, such as "lists of 1,000,000 rows".
+    `what` did not fit, such as "lists of 1,000,000 rows".
     """
 
     def __init__(self, what: str) -> None:

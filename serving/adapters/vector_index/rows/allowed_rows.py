@@ -16,11 +16,7 @@ from serving.adapters.vector_index.rows.columns import Mask, Slots
 
 
 class AllowedRows:
-    """A mask of a view's rows.
-
-    Args:
-        mask: bool (rows,), on the host; kept, and never changed.
-    """
+    """A mask of a view's rows: bool (rows,), on the host; kept, and never changed."""
 
     def __init__(self, mask: Mask) -> None:
         self.mask = mask

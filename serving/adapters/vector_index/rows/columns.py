@@ -119,11 +119,7 @@ class Columns:
         return len(self.importance)
 
     def append(self, rows: Sequence[IndexRow], numbers: ItemNumbers) -> list[range]:
-        """Writes one row per vector; the capacity must suffice.
-
-        Returns:
-            The rows of each item, in the order given.
-        """
+        """Writes one row per vector; the capacity must suffice. Returns the rows of each item."""
         if not rows:
             return []
         counts = [len(row.vectors) for row in rows]
@@ -214,15 +210,10 @@ class Columns:
     def copied(
         self, kept: Slots, end: int, capacity: int, pause: Callable[[], None] = lambda: None
     ) -> Columns:
-        """A copy of the kept rows, renumbered from 0.
+        """A copy of the kept rows, which are ascending and below `end`, renumbered from 0.
 
-        Safe during an `append`: rows from `end` on are not read.
-
-        Args:
-            kept: Rows below `end`, ascending.
-            end: The number of rows to choose from.
-            capacity: At least the number of kept rows.
-            pause: Called regularly, to yield the GIL to other threads.
+        Safe during an `append`: rows from `end` on are not read. `pause` is called regularly, to
+        yield the GIL to other threads.
         """
         result = Columns(capacity, self.vectors.shape[1], self.device)
         count = len(kept)

@@ -15,7 +15,7 @@ import torch
 
 from serving.adapters.vector_index.device_vector import DeviceVector
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
-from serving.adapters.vector_index.rows.exact_scan import (
+from serving.adapters.vector_index.rows.host_search import (
     ScoredRow,
     Sought,
     best_of_ranked,
@@ -73,7 +73,9 @@ def nearest_on_device(
             ):
                 depth = sought[number].depth
                 best = best_of_ranked(plan.view, its_rows, its_scores, depth)
-                if min(count, len(best)) >= depth or _is_last(plan):
+                if min(count, len(best)) >= depth or (
+                    plan.k == plan.allowed.count and not plan.in_lists
+                ):
                     found[number] = best
                 else:
                     waiting[_next_plan(plan, depth)].append(number)
@@ -86,10 +88,6 @@ def _first_plan(sought: Sought, max_scanned_rows: int) -> _Plan:
     if view.trained is None or k is None or allowed.count <= max_scanned_rows:
         return _Plan(view, allowed, first_head(allowed, depth), in_lists=False)
     return _Plan(view, allowed, k, in_lists=True)
-
-
-def _is_last(plan: _Plan) -> bool:
-    return plan.k == plan.allowed.count and not plan.in_lists
 
 
 def _next_plan(plan: _Plan, depth: int) -> _Plan:

@@ -34,9 +34,6 @@ class Span(NamedTuple):
     def has(self, instant: int) -> bool:
         return self.since <= instant < self.until
 
-    def and_also(self, other: Span) -> Span:
-        return Span(max(self.since, other.since), min(self.until, other.until))
-
 
 class ClockTimes(NamedTuple):
     """The clocks of a query in microseconds.

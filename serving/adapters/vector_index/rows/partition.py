@@ -48,13 +48,9 @@ def merged(changes: Iterable[RowChanges]) -> RowChanges:
 class Partition:
     """The rows of one kind of one tenant.
 
-    Only one thread at a time may call the methods that change it. Any thread may read `view`.
-
-    Args:
-        columns: The rows, all of them alive.
-        numbers: The item numbers of the tenant.
-        trained: Lists that hold all of these rows.
-        pause: Called regularly, to yield the GIL to other threads.
+    Only one thread at a time may call the methods that change it. Any thread may read `view`. The
+    columns that it starts with are all alive, and all in the lists if there are some. `pause` is
+    called regularly, to yield the GIL to other threads.
     """
 
     def __init__(
@@ -111,9 +107,8 @@ class Partition:
         self._journal = None
 
     def _publish(self, alive: Mask, trained: TrainedLists | None, covered: int) -> None:
-        self.view = PartitionView(
-            self._columns, alive, self._columns.latest_event, trained, covered
-        )
+        latest_event = self._columns.latest_event
+        self.view = PartitionView(self._columns, alive, latest_event, trained, covered, self.slots)
 
     def _compact(self) -> None:
         if self.view.trained is not None:

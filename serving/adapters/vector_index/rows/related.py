@@ -39,7 +39,7 @@ def related_segments(
     An entity's name in a path is written as in the first seed that mentions it.
     """
     scope = query.scope
-    accepted = view.accepted_segments(scope.segment_filter, microseconds(scope.as_of)).mask
+    accepted = view.accepted(view.segments, scope.segment_filter, microseconds(scope.as_of)).mask
     scores: defaultdict[int, int] = defaultdict(int)
     names: defaultdict[int, dict[str, str]] = defaultdict(dict)
     for each in sorted(_shared_with(view, query.text, seeds)):
@@ -60,7 +60,7 @@ def _shared_with(view: TenantView, question: str, seeds: Iterable[ItemId]) -> It
     question_words = words_to_name_by(question)
     segments = dict.fromkeys(item for item in seeds if item.kind is ItemKind.SEGMENT)
     for place, item in enumerate(segments):
-        seed = view.row_of(item)
+        seed = view.segments.row_of(item)
         if seed is None:
             continue
         for key, name in view.segments.columns.mentioned(seed).items():
@@ -73,10 +73,10 @@ def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]
     """What signals ask of the items that the view has; others are omitted."""
     traits: dict[ItemId, Traits] = {}
     for item in items:
-        row = view.row_of(item)
+        of_kind = view.of_kind(item.kind)
+        row, columns = of_kind.row_of(item), of_kind.columns
         if row is None:
             continue
-        columns = view.of_kind(item.kind).columns
         if item.kind is ItemKind.SEGMENT:
             since = int(columns.times["event_time"][row])
         elif (since := int(columns.times["valid_from"][row])) == BEFORE_ALL:

@@ -1,4 +1,17 @@
-"""The rows of all tenants: changes under one lock, and searches without one."""
+"""The rows of all tenants: changes under one lock, and searches without one.
+
+A partition stores one row per vector in order of arrival: the vectors as float16, and columns of
+the attributes that filters and clocks use. A search scores the allowed rows in float16 and the best
+of them again in float32.
+
+A change never modifies what a search may be reading: rows are appended behind those in use, the
+array of live rows is replaced, and then a new view is published. Searches therefore need no lock
+and may run in other threads than the one writer.
+
+Measured at 384 dimensions, one thread, float16 (float32): 600 rows 0.03 (0.02) ms, 10,000
+0.33 (0.54), 100,000 6.6 (12). Float16 is off by 1e-4 at most; bfloat16 by 2e-3 at the
+same speed.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +26,7 @@ from numpy.typing import NDArray
 from serving.adapters.vector_index import arrays
 from serving.adapters.vector_index.memory import planned_bytes
 from serving.adapters.vector_index.rows.columns import ItemNumbers
-from serving.adapters.vector_index.rows.exact_scan import ScoredRow, Sought
-from serving.adapters.vector_index.rows.list_search import nearest_in_lists
+from serving.adapters.vector_index.rows.host_search import ScoredRow, Sought, nearest_in_lists
 from serving.adapters.vector_index.rows.partition import Partition, RowChanges
 from serving.adapters.vector_index.rows.related import related_segments, traits_of
 from serving.adapters.vector_index.rows.tenant_view import TenantView
@@ -73,15 +85,11 @@ class _TenantPartitions:
         )
 
     def view(self, generation: int) -> TenantView:
-        segments, facts = self.of_kind[ItemKind.SEGMENT], self.of_kind[ItemKind.FACT]
         return TenantView(
-            segments=segments.view,
-            facts=facts.view,
+            segments=self.of_kind[ItemKind.SEGMENT].view,
+            facts=self.of_kind[ItemKind.FACT].view,
             contexts=self.of_kind[CONTEXT].view,
             unembedded=self.unembedded.view,
-            segment_slots=segments.slots,
-            fact_slots=facts.slots,
-            unembedded_slots=self.unembedded.slots,
             numbers=self.numbers,
             number_count=len(self.numbers),
             generation=generation,
@@ -92,16 +100,9 @@ class TenantRows:
     """The part of an `IndexEngine` that does not depend on how partitions are searched.
 
     Searches read the last published view of a tenant, without a lock. Publishing requires
-    `writing`.
-
-    Args:
-        dimension: Of all vectors.
-        device: Where the vectors are stored and scored, as torch names it. Filters are
-            evaluated on the host.
-        max_scanned_rows: Up to this many allowed rows are scanned, even if they are in lists.
-
-    Attributes:
-        generation: How often the rows of a partition were moved into or out of lists.
+    `writing`. Vectors are stored and scored on `device`, as torch names it; filters are evaluated
+    on the host. Up to `max_scanned_rows` allowed rows are scanned, even if they are in lists.
+    `generation` is how often the rows of a partition were moved into or out of lists.
     """
 
     def __init__(self, dimension: int, *, device: str = "cpu", max_scanned_rows: int = 0) -> None:
@@ -269,6 +270,16 @@ class TenantRows:
     def _check_dimension(self, dimension: int) -> None:
         if dimension != self.dimension:
             raise ValueError(f"vectors must have {self.dimension} dimensions, got {dimension}")
+
+
+class ExactIndex(TenantRows):
+    """An `IndexEngine` that scores every allowed vector, so nothing is ever missed."""
+
+    def maintain(self) -> None:
+        """Does nothing: no maintenance is ever due."""
+
+    def close(self) -> None:
+        """Does nothing: there is no maintenance to stop."""
 
 
 def _neighbours(

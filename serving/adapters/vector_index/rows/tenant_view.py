@@ -36,9 +36,6 @@ class TenantView:
     facts: PartitionView
     contexts: PartitionView
     unembedded: PartitionView
-    segment_slots: dict[ItemId, range]
-    fact_slots: dict[ItemId, range]
-    unembedded_slots: dict[ItemId, range]
     numbers: ItemNumbers
     number_count: int
     generation: int
@@ -46,19 +43,15 @@ class TenantView:
     _cache_by_span: dict[object, tuple[Span, AllowedRows]] = field(default_factory=dict)
     _mentioning: dict[str, list[int]] = field(default_factory=dict)
 
+    @property
+    def _evidence(self) -> tuple[PartitionView, PartitionView]:
+        """The views of the segments on which facts may rest."""
+        return self.segments, self.unembedded
+
     def of_kind(self, kind: VectorKind) -> PartitionView:
         if kind == CONTEXT:
             return self.contexts
         return self.segments if kind is ItemKind.SEGMENT else self.facts
-
-    def row_of(self, item: ItemId) -> int | None:
-        """The first row of an item; None if this view has none."""
-        slots = self.segment_slots if item.kind is ItemKind.SEGMENT else self.fact_slots
-        rows = slots.get(item)
-        # The slots may be newer than this view.
-        return (
-            rows.start if rows is not None and rows.start < self.of_kind(item.kind).count else None
-        )
 
     def mentioning(self, key: str) -> list[int]:
         """The first row of each segment that mentions an entity; none if many do. Cached."""
@@ -73,32 +66,24 @@ class TenantView:
         """The rows that the scope accepts, restricted to `wanted.only` if given."""
         scope = wanted.scope
         filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
+        view = self.of_kind(wanted.kind)
         if wanted.kind is ItemKind.FACT:
             accepted = self._accepted_facts(scope)
-        elif wanted.kind is ItemKind.SEGMENT:
-            accepted = self.accepted_segments(filter_, as_of)
         else:
-            accepted = self._accepted(CONTEXT, self.contexts, filter_, as_of)
+            accepted = self.accepted(view, filter_, as_of)
         if wanted.only is None:
             return accepted
-        return AllowedRows(accepted.mask & self._rows_of(self.of_kind(wanted.kind), wanted.only))
+        return AllowedRows(accepted.mask & self._rows_of(view, wanted.only))
 
-    def accepted_segments(self, filter_: Filter, as_of: int) -> AllowedRows:
-        """The segments that pass the filter and are not later than `as_of`, in microseconds."""
-        return self._accepted("segments", self.segments, filter_, as_of)
-
-    def accepted_unembedded(self, filter_: Filter, as_of: int) -> AllowedRows:
-        """The same for the segments without vectors."""
-        return self._accepted("unembedded", self.unembedded, filter_, as_of)
-
-    def _accepted(self, name: str, view: PartitionView, filter_: Filter, as_of: int) -> AllowedRows:
-        key = (name, filter_key(filter_))
+    def accepted(self, view: PartitionView, filter_: Filter, as_of: int) -> AllowedRows:
+        """The segments of a view that pass the filter and are not later than `as_of`, in us."""
+        key = (view, filter_key(filter_))
         passing = self._cached(key, lambda: self._passing(view, filter_))
         if view.latest_event <= as_of:
             return passing
         span = partial(view.unchanged_span, as_of, EVENT_TIMES)
         return self._cached_by_span(
-            key, as_of, span, lambda: passing.mask & view.not_later_than(as_of)
+            key, as_of, span, lambda: passing.mask & (view.time("event_time") <= as_of)
         )
 
     def _passing(self, view: PartitionView, filter_: Filter) -> Mask:
@@ -122,10 +107,9 @@ class TenantView:
             return AllowedRows(self._holding_facts(scope, clocks))
 
         def span() -> Span:
-            result = self.facts.unchanged_span(clocks.as_of, FACT_TIMES)
-            for evidence in (self.segments, self.unembedded):
-                result = result.and_also(evidence.unchanged_span(clocks.as_of, EVENT_TIMES))
-            return result
+            spans = [view.unchanged_span(clocks.as_of, EVENT_TIMES) for view in self._evidence]
+            spans.append(self.facts.unchanged_span(clocks.as_of, FACT_TIMES))
+            return Span(max(each.since for each in spans), min(each.until for each in spans))
 
         key = ("facts", filter_key(scope.filter))
         make = partial(self._holding_facts, scope, clocks)
@@ -143,27 +127,20 @@ class TenantView:
         if scope.filter.of_evidence.restricts:
             rested = self._with_evidence(scope.segment_filter.of_evidence, as_of)
             if not scope.filter.of_evidence.selects:
-                rested = rested | ~self._with_known_evidence()
+                rested = rested | ~self._resting_on(lambda view: view.alive)
             mask &= rested
         return mask
 
     def _with_evidence(self, filter_: Filter, as_of: int) -> Mask:
         """The facts with an evidence segment that passes the filter."""
-
-        def look_up() -> Mask:
-            numbers = [
-                self.segments.numbers_of(self.accepted_segments(filter_, as_of).mask),
-                self.unembedded.numbers_of(self.accepted_unembedded(filter_, as_of).mask),
-            ]
-            return self.facts.resting_on(np.concatenate(numbers), self.number_count)
-
-        if max(self.segments.latest_event, self.unembedded.latest_event) > as_of:
+        look_up = partial(self._resting_on, lambda view: self.accepted(view, filter_, as_of).mask)
+        if max(view.latest_event for view in self._evidence) > as_of:
             return look_up()
         return self._cached(("evidence", filter_key(filter_)), look_up).mask
 
-    def _with_known_evidence(self) -> Mask:
-        """The facts with an evidence segment in this index."""
-        numbers = [view.numbers_of(view.alive) for view in (self.segments, self.unembedded)]
+    def _resting_on(self, mask_of: Callable[[PartitionView], Mask]) -> Mask:
+        """The facts with an evidence segment among these rows of each view."""
+        numbers = [view.numbers_of(mask_of(view)) for view in self._evidence]
         return self.facts.resting_on(np.concatenate(numbers), self.number_count)
 
     def evidence_of(self, fact_slots: Iterable[int], scope: Scope) -> list[tuple[str, ...] | None]:
@@ -173,17 +150,12 @@ class TenantView:
         selects.
         """
         filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
-        known = [
-            (self.segment_slots, self.accepted_segments(filter_, as_of).mask),
-            (self.unembedded_slots, self.accepted_unembedded(filter_, as_of).mask),
-        ]
+        known = [(view, self.accepted(view, filter_, as_of).mask) for view in self._evidence]
 
         def accepts(segment: str) -> bool | None:
-            for slots, accepted in known:
-                rows = slots.get(segment_id(segment))
-                # The slots may be newer than this view.
-                if rows is not None and rows.start < len(accepted):
-                    return bool(accepted[rows.start])
+            for view, accepted in known:
+                if (row := view.row_of(segment_id(segment))) is not None:
+                    return bool(accepted[row])
             return None
 
         unknown = not scope.filter.selects

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -30,6 +30,7 @@ from serving.adapters.vector_index.rows.instants import (
     Span,
     microseconds,
 )
+from serving.domain.items.records import ItemId
 from serving.domain.items.text import MAX_MENTIONS
 from serving.domain.questions.query import Filter, TimeRange
 
@@ -41,7 +42,8 @@ _NO_ROWS = array("q")
 class PartitionView:
     """The first rows of a partition, and which of them are alive. Masks are bool (rows,).
 
-    The rows below `covered` are also in the lists of `trained`; the others are the tail.
+    The rows below `covered` are also in the lists of `trained`; the others are the tail. `slots`
+    has the rows of each item, and may be newer than the view.
     """
 
     columns: Columns
@@ -49,6 +51,7 @@ class PartitionView:
     latest_event: int = BEFORE_ALL
     trained: TrainedLists | None = None
     covered: int = 0
+    slots: dict[ItemId, range] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -68,6 +71,11 @@ class PartitionView:
     def vectors(self) -> Array:
         """The vectors of the rows: float16 (rows, dimension), on the device."""
         return self.columns.vectors[: self.count]
+
+    def row_of(self, item: ItemId) -> int | None:
+        """The first row of an item; None if this view has none."""
+        rows = self.slots.get(item)
+        return rows.start if rows is not None and rows.start < self.count else None
 
     def time(self, name: str) -> NDArray[np.int64]:
         """One time of each row, in microseconds: int64 (rows,)."""
@@ -121,10 +129,6 @@ class PartitionView:
             since = max(since, int(instants[gone_by].max(initial=BEFORE_ALL)))
             until = min(until, int(instants[~gone_by].min(initial=AFTER_ALL)))
         return Span(since, until)
-
-    def not_later_than(self, as_of: int) -> Mask:
-        happened: Mask = self.time("event_time") <= as_of
-        return happened
 
     def known(self, clocks: ClockTimes) -> Mask:
         """The facts that were recorded and not yet retracted."""

@@ -43,11 +43,7 @@ class Qwen3Architecture:
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> Qwen3Architecture:
-        """Reads `config.json`.
-
-        Raises:
-            CheckpointError: It is another network, or an unsupported variant.
-        """
+        """Reads `config.json`; raises CheckpointError for another network or variant."""
         for name, accepted in REQUIRED.items():
             value = config.get(name)
             if not accepted(value):
@@ -78,16 +74,12 @@ def _is_plain_rope(parameters: Mapping[str, Any] | None) -> bool:
     return kind == "default"
 
 
-def _is_full_attention(layer_types: list[str] | None) -> bool:
-    return layer_types is None or set(layer_types) == {"full_attention"}
-
-
 REQUIRED: Mapping[str, Callable[[Any], bool]] = {
     "model_type": lambda value: value == MODEL_TYPE,
     "hidden_act": lambda value: value == "silu",
     "attention_bias": lambda value: not value,
     "use_sliding_window": lambda value: not value,
-    "layer_types": _is_full_attention,
+    "layer_types": lambda types: types is None or set(types) == {"full_attention"},
     "rope_scaling": _is_plain_rope,
     "rope_parameters": _is_plain_rope,
 }

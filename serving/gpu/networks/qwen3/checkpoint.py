@@ -53,13 +53,7 @@ def load_qwen3(
 def head_rows(tensors: StoredTensors, numbers: Sequence[int], *, tied: bool) -> Tensor:
     """Some rows of a language model's head: float32 (len(numbers), hidden), on the host.
 
-    Args:
-        tensors: The checkpoint.
-        numbers: The tokens of the rows.
-        tied: Whether the head shares the embedding matrix.
-
-    Raises:
-        CheckpointError: There is no head.
+    A tied head shares the embedding matrix. Raises CheckpointError if there is none.
     """
     name = _prefix(tensors) + EMBEDDINGS if tied else HEAD
     if name not in tensors.names:

@@ -238,11 +238,7 @@ class Qwen3:
         return self._final_norm.device
 
     def passes(self) -> Passes:
-        """Prepares the network for its device; see `open_passes`.
-
-        Raises:
-            DeviceMemoryError: The longest window does not fit the device.
-        """
+        """Prepares the network for its device; see `open_passes`."""
         return open_passes(Network(self, self.device), self.architecture.hidden, self.window)
 
     @torch.inference_mode()

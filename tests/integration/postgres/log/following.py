@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.domain.items.records import ItemId, TenantName
 from serving.ports.change_log import ChangeBatch
 from serving.ports.embedding import EmbeddingModel

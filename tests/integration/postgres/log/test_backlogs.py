@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection.pool import Connection, Database
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.log.change_log import PostgresChangeLog
 from serving.adapters.postgres.log.index_feed import PostgresIndexFeed
 from serving.adapters.postgres.reads.catalog import PostgresCatalog
@@ -51,6 +52,9 @@ class CountedDatabase:
 
 
 class _CountedConnection:
+    fetch_all: Any = Connection.fetch_all
+    fetch_row: Any = Connection.fetch_row
+
     def __init__(self, connection: Connection, counted: CountedDatabase) -> None:
         self._connection = connection
         self._counted = counted

@@ -9,7 +9,7 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection import migrations
 from serving.adapters.postgres.connection.migrations import migrate_schema
-from serving.adapters.postgres.connection.pool import Connection
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.words import rewriting
 from serving.adapters.postgres.words.rewriting import rewrite_outdated_words

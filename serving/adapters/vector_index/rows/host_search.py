@@ -1,4 +1,4 @@
-"""The exact scan on the host: all allowed rows are scored, and the best again, row by row."""
+"""Searches of a view on the host: of its lists and the tail, or an exact scan of allowed rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index.lists import scan
+from serving.adapters.vector_index.lists.inverted_lists import TrainedLists
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import Slots
 from serving.adapters.vector_index.rows.view import PartitionView
+from serving.adapters.vector_index.rule import candidates_for, n_probes
 from serving.domain.items.records import ItemId
 from serving.ports.embedding import Vector, VectorLike
 
@@ -40,17 +42,47 @@ class Sought(NamedTuple):
     depth: int
 
 
+def nearest_in_lists(sought: Sought, max_scanned_rows: int) -> list[ScoredRow]:
+    """The `depth` nearest items among the allowed rows, best first.
+
+    1. If few rows are allowed, or the lists cannot return enough candidates, or there are no
+       lists: scan the allowed rows.
+    2. Fetch more candidates from the lists than are wanted, and scan the tail.
+    3. Score all of them in float32 and keep the best row of each item.
+    4. If these are too few: scan the allowed rows. So `depth` is reached whenever enough match.
+    """
+    view, allowed, _, depth = sought
+    vector = np.ascontiguousarray(sought.vector, np.float32)
+    trained, k = view.trained, candidates_for(depth)
+    if trained is None or k is None or allowed.count <= max_scanned_rows:
+        return scan_nearest(view, allowed, vector, depth)
+    candidates = _candidates(view, trained, allowed, vector, k)
+    rows = np.union1d(candidates, scan_tail(view, allowed, vector, k))
+    found = best_rows(view, rows, scores_of(view, rows, vector), depth)
+    # Rows of the tail do not make up for better ones in lists that were not read.
+    if min(len(candidates), len(found)) < depth:
+        return scan_nearest(view, allowed, vector, depth)
+    return found
+
+
+def _candidates(
+    view: PartitionView, trained: TrainedLists, allowed: AllowedRows, vector: Vector, k: int
+) -> Slots:
+    """The allowed rows among the nearest `k` of the lists: int64 (n,)."""
+    lists = trained.lists
+    probes = n_probes(view.count, lists.n_lists, allowed.share)
+    mask = None if allowed.count == view.count else allowed.in_lists(lists)
+    slots: Slots = lists.search(vector[None], k, probes, mask)[0]
+    # Lists may hold newer rows than this view. And the mask is checked again here: a row is never
+    # shown on the library's word alone.
+    slots = slots[(slots >= 0) & (slots < view.count)]
+    return slots[allowed.mask[slots]]
+
+
 def scan_nearest(
     view: PartitionView, allowed: AllowedRows, vector: Vector, depth: int
 ) -> list[ScoredRow]:
-    """The `depth` nearest items among the allowed rows, best first.
-
-    Args:
-        view: The rows, on the host.
-        allowed: The rows that may be returned.
-        vector: float32 (dimension,).
-        depth: At least 1.
-    """
+    """The `depth` nearest items among the allowed rows of a view on the host, best first."""
     head = first_head(allowed, depth)
     passing = None if allowed.count == view.count else allowed.mask
     while True:
@@ -91,11 +123,7 @@ def best_rows(
 ) -> list[ScoredRow]:
     """The `depth` best items of some rows, each with its best row; ties are ordered by id.
 
-    Args:
-        view: The rows.
-        rows: int64 (n,).
-        scores: float32 (n,), their cosines.
-        depth: The most items.
+    Rows are int64 (n,), and their cosines float32 (n,).
     """
     return best_of_ranked(view, *ranked(rows, scores), depth)
 
