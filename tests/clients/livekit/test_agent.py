@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +19,9 @@ from tests.clients.recalling_service import (
     HangingService,
     RecallingService,
     WatchedClient,
-    listening,
+    run_example,
 )
+from tests.fakes.service import running
 from tests.fixtures.local_service import local_service
 from trivium import AsyncClient, Filter
 from trivium.v1.retrieval_service_pb2 import WarmRequest
@@ -37,12 +35,10 @@ from trivium_livekit import TriviumAgent, TriviumMemory
 
 pytestmark = pytest.mark.livekit
 
-EXAMPLE = Path(__file__).parents[3] / "clients/livekit/examples/text_agent.py"
-
 
 @pytest.fixture
 def fake_service() -> Iterator[RecallingService]:
-    with listening(RecallingService()) as service:
+    with running(RecallingService()) as service:
         yield service
 
 
@@ -69,7 +65,7 @@ async def test_a_preemptive_generation_survives_with_its_memory(
 
 
 async def test_memory_is_found_before_the_turn_ends() -> None:
-    with listening(HangingService()) as service:
+    with running(HangingService()) as service:
         service.early["when is the wedding"] = WEDDING
         async with WatchedClient(service.address) as client:
             memory = TriviumMemory(client, session="call-1", budget=2 * PATIENCE_S)
@@ -267,7 +263,7 @@ async def test_memory_at_start_is_in_the_first_turn(
 
 
 async def test_an_attempt_that_is_overtaken_cancels_its_recall() -> None:
-    with listening(HangingService()) as service:
+    with running(HangingService()) as service:
         service.will_recall(WEDDING, WEDDING)
         async with AsyncClient(service.address, tenant="acme") as client:
             memory = TriviumMemory(client, session="call-1", budget=2 * PATIENCE_S)
@@ -303,14 +299,7 @@ async def test_turn_of_a_call_is_recalled_in_the_next(postgres_dsn: str, neo4j_u
 
 
 async def test_the_example_runs(fake_service: RecallingService) -> None:
-    fake_service.will_recall(WEDDING)
-    command = [sys.executable, str(EXAMPLE), "--address", fake_service.address]
-    lines = b"When is the wedding?\nAnd the trip?\n"
-    done = await asyncio.to_thread(
-        subprocess.run, command, input=lines, capture_output=True, check=False, timeout=120
-    )
+    done = await run_example(fake_service, "livekit/examples/text_agent.py")
 
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == b""  # nothing that a reader of the example would have to understand
-    assert f"developer: {WEDDING}" in done.stdout.decode()
-    assert len(fake_service.written()) == 4
+    assert done.stderr == ""  # nothing that a reader of the example would have to understand
+    assert f"developer: {WEDDING}" in done.stdout
