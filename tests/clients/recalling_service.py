@@ -29,6 +29,13 @@ DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
 SYSTEM = ("system", "You are brief.")
 ANSWER = ("assistant", "I see.")
+WHEN = ("user", "When is the wedding?")
+TRIP = ("user", "And the trip?")
+EXCHANGES = [
+    *[("Nora", "When is the wedding?"), ("Bot", "I see.")],
+    *[("Nora", "And the trip?"), ("Bot", "I see.")],
+]
+"""Speakers and texts of two turns and their answers."""
 
 
 class RecallingService(FakeService):

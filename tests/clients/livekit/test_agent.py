@@ -11,11 +11,14 @@ import pytest
 from tests.clients.recalling_service import (
     ANSWER,
     DOWN,
+    EXCHANGES,
     GOA,
     LATE,
     PATIENCE_S,
     SYSTEM,
+    TRIP,
     WEDDING,
+    WHEN,
     HangingService,
     RecallingService,
     WatchedClient,
@@ -60,7 +63,7 @@ async def test_a_preemptive_generation_survives_with_its_memory(
     async with calling(agent_with(memory)) as call:
         given = await call.turn("When is the wedding?")
 
-    assert given == [[SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]]
+    assert given == [[SYSTEM, ("developer", WEDDING), WHEN]]
     assert fake_service.asked() == ["When is the wedding?"]
 
 
@@ -154,13 +157,7 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
         history = messages_of(call.session.history)
         spoken = call.voice.said
 
-    assert second == [
-        SYSTEM,
-        ("user", "When is the wedding?"),
-        ANSWER,
-        ("developer", GOA),
-        ("user", "And the trip?"),
-    ]
+    assert second == [SYSTEM, WHEN, ANSWER, ("developer", GOA), TRIP]
     assert [role for role, _ in history] == ["user", "assistant", "user", "assistant"]
     assert spoken == ["I see.", "I see."]
 
@@ -174,10 +171,8 @@ async def test_the_context_that_is_given_is_not_changed(
     # As after each tool of a turn.
     contexts = [await memory.in_context(given) for _ in range(2)]
 
-    assert messages_of(given) == [("user", "When is the wedding?")]
-    assert [messages_of(each) for each in contexts] == 2 * [
-        [("developer", WEDDING), ("user", "When is the wedding?")]
-    ]
+    assert messages_of(given) == [WHEN]
+    assert [messages_of(each) for each in contexts] == [[("developer", WEDDING), WHEN]] * 2
     assert fake_service.asked() == ["When is the wedding?"]
 
 
@@ -192,12 +187,7 @@ async def test_an_exchange_is_stored_once_after_it(
     await memory.aclose()
 
     stored = fake_service.written()
-    assert [turn[1:] for turn in stored] == [
-        ("Nora", "When is the wedding?"),
-        ("Bot", "I see."),
-        ("Nora", "And the trip?"),
-        ("Bot", "I see."),
-    ]
+    assert [turn[1:] for turn in stored] == EXCHANGES
     assert [turn[0] for turn in stored] == ids
 
 
@@ -274,7 +264,7 @@ async def test_an_attempt_that_is_overtaken_cancels_its_recall() -> None:
                 assert await asyncio.to_thread(service.was_cancelled.wait, PATIENCE_S)
                 given = await call.given()
 
-    assert given == [SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]
+    assert given == [SYSTEM, ("developer", WEDDING), WHEN]
 
 
 @pytest.mark.postgres

@@ -11,11 +11,14 @@ import pytest
 from tests.clients.recalling_service import (
     ANSWER,
     DOWN,
+    EXCHANGES,
     GOA,
     LATE,
     PATIENCE_S,
     SYSTEM,
+    TRIP,
     WEDDING,
+    WHEN,
     HangingService,
     RecallingService,
     WatchedClient,
@@ -60,21 +63,9 @@ async def test_a_block_is_replaced_and_the_history_stays_clean(
         spoken = bot.voice.said
 
     assert fake_service.asked() == ["When is the wedding?", "And the trip?"]
-    assert first.messages == [SYSTEM, ("developer", WEDDING), ("user", "When is the wedding?")]
-    assert second.messages == [
-        SYSTEM,
-        ("user", "When is the wedding?"),
-        ANSWER,
-        ("developer", GOA),
-        ("user", "And the trip?"),
-    ]
-    assert history == [
-        SYSTEM,
-        ("user", "When is the wedding?"),
-        ANSWER,
-        ("user", "And the trip?"),
-        ANSWER,
-    ]
+    assert first.messages == [SYSTEM, ("developer", WEDDING), WHEN]
+    assert second.messages == [SYSTEM, WHEN, ANSWER, ("developer", GOA), TRIP]
+    assert history == [SYSTEM, WHEN, ANSWER, TRIP, ANSWER]
     assert spoken == ["I see.", "I see."]
 
 
@@ -134,12 +125,7 @@ async def test_an_exchange_is_stored_once_after_it(
         await bot.hears("And the trip?")
 
     turns = fake_service.written()
-    assert [turn[1:] for turn in turns] == [
-        ("Nora", "When is the wedding?"),
-        ("Bot", "I see."),
-        ("Nora", "And the trip?"),
-        ("Bot", "I see."),
-    ]
+    assert [turn[1:] for turn in turns] == EXCHANGES
     assert all(turn[0].startswith("call-1/") for turn in turns)
 
 
