@@ -487,6 +487,7 @@ def test_neighbours_show_the_closing_of_a_relation(cli: CommandLine) -> None:
         lives_in("Goa", closed="2026-03-01T12:00:00Z"),
         lives_in("Rome", until="2026-02-01T12:00:00Z", closed="2026-03-01T12:00:00Z"),
         lives_in("Oslo", retracted="2026-04-01T12:00:00Z"),
+        lives_in("Leeds", until="2026-01-01T12:00:00Z"),
     ]
     person = GetSegmentsResponse(segments=[Segment(id="ann", text="Ann", entity="Ann")])
 
@@ -498,6 +499,7 @@ def test_neighbours_show_the_closing_of_a_relation(cli: CommandLine) -> None:
 
     assert result.stdout.splitlines() == [
         "Ann -[lives in]-> Goa  (until 2026-03-01, closed by 2)",
+        "Ann -[lives in]-> Leeds  (until 2026-01-01)",
         "Ann -[lives in]-> Oslo",
         "Ann -[lives in]-> Rome  (until 2026-02-01)",
     ]

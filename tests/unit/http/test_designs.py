@@ -51,8 +51,9 @@ async def test_annie_asks_for_context_before_a_call() -> None:
     path = "/v1/context?query=recent+conversations+and+key+facts&limit=10"
     request, answer = await asked(path, None, response, verb="GET")
 
-    assert (request.query, request.limit) == ("recent conversations and key facts", 10)
-    assert (request.profile, request.HasField("briefing")) == ("annie", True)
+    assert request == retrieval_pb.RetrieveRequest(
+        query="recent conversations and key facts", limit=10, profile="annie", briefing={}
+    )
     assert answer["context"] == "<memory>"
     assert answer["results"] == [
         {

@@ -60,7 +60,10 @@ def test_loss_in_one_conversation_of_two_passes() -> None:
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        (rows([1.0] * 50, way="other"), "configuration 'default': is stored, but was not measured"),
+        (
+            rows([1.0] * 50, way="other"),
+            "set 's', configuration 'default': is stored, but was not measured",
+        ),
         (STORED[:-1], "other questions are stored than were measured: 50 and 49, .* 'q49'"),
         ([*STORED, *rows([1.0] * 51)[50:]], "50 and 51, not in both is 'q50'"),
         (
