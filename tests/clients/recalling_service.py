@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import grpc
 
-from tests.fakes.service import Failure, FakeService, running
+from tests.fakes.service import Failure, FakeService
 from tests.support.waiting import until_async
 from trivium import AsyncClient
 from trivium.v1.ingest_service_pb2 import IngestRequest
@@ -20,8 +22,6 @@ from trivium.v1.retrieval_service_pb2 import (
     RetrieveStreamResponse,
 )
 
-Service = TypeVar("Service", bound=FakeService)
-
 PATIENCE_S = 30.0
 WEDDING = "<memory>\n- Nora said: 'The wedding is on the eighth.'\n</memory>"
 GOA = "<memory>\n- Nora flies to Goa.\n</memory>"
@@ -29,6 +29,13 @@ DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
 SYSTEM = ("system", "You are brief.")
 ANSWER = ("assistant", "I see.")
+WHEN = ("user", "When is the wedding?")
+TRIP = ("user", "And the trip?")
+EXCHANGES = [
+    *[("Nora", "When is the wedding?"), ("Bot", "I see.")],
+    *[("Nora", "And the trip?"), ("Bot", "I see.")],
+]
+"""Speakers and texts of two turns and their answers."""
 
 
 class RecallingService(FakeService):
@@ -134,8 +141,15 @@ class WatchedClient(AsyncClient):
             self.taken.set()
 
 
-@contextmanager
-def listening(service: Service) -> Iterator[Service]:
-    """The service, listening on loopback."""
-    with running(service):
-        yield service
+async def run_example(service: RecallingService, example: str) -> subprocess.CompletedProcess[str]:
+    """Two turns of an example of the clients, in a process of its own."""
+    path = Path(__file__).parents[2] / "clients" / example
+    command = [sys.executable, str(path), "--address", service.address]
+    lines = "When is the wedding?\nAnd the trip?\n"
+    service.will_recall(WEDDING)
+    done = await asyncio.to_thread(
+        subprocess.run, command, input=lines, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(service.written()) == 4
+    return done

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
@@ -118,8 +118,11 @@ class FakeService(
     GetStats = _unary("GetStats", catalog_service_pb2.GetStatsResponse)
 
 
+Fake = TypeVar("Fake", bound=FakeService)
+
+
 @contextmanager
-def running(service: FakeService) -> Iterator[FakeService]:
+def running(service: Fake) -> Iterator[Fake]:
     """The service, listening on loopback."""
     server = grpc.server(ThreadPoolExecutor(max_workers=8))
     retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(service, server)

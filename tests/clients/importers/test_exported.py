@@ -93,20 +93,25 @@ def test_cut_document_is_a_problem_at_its_end(tmp_path: Path) -> None:
     found = imported("mem0", written(tmp_path, text[: text.index("We landed")]))
 
     assert found.items == []
-    assert found.problems == [
-        "export.jsonl:8: is not JSON: Unterminated string starting at at column 11"
-    ]
+    (problem,) = found.problems
+    assert problem == "export.jsonl:8: is not JSON: Unterminated string starting at at column 11"
 
 
-@pytest.mark.parametrize("text", ["", "  \n"])
-def test_empty_file_has_no_items(tmp_path: Path, text: str) -> None:
-    assert imported("mem0", written(tmp_path, text)).items == []
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        ("", []),
+        ("  \n", []),
+        ({"results": {"m1": MEMORY}}, ["export.jsonl:1: results: is not a list"]),
+    ],
+    ids=["empty", "blank", "no list"],
+)
+def test_file_without_a_list_has_no_items(
+    tmp_path: Path, given: object, problems: list[str]
+) -> None:
+    found = imported("mem0", written(tmp_path, given))
 
-
-def test_list_that_is_none_is_named(tmp_path: Path) -> None:
-    found = imported("mem0", written(tmp_path, {"results": {"m1": MEMORY}}))
-
-    assert found.problems == ["export.jsonl:1: results: is not a list"]
+    assert (found.items, found.problems) == ([], problems)
 
 
 def test_unknown_field_is_reported_with_its_count(tmp_path: Path) -> None:
@@ -142,12 +147,10 @@ def test_an_attribute_makes_a_segment_sensitive(
     payload = {"text": "The code is 1234.", **many, "sensitive": value}
     memory = {**MEMORY, "metadata": {**many, "sensitive": value}}
 
-    point = imported("qdrant", written(tmp_path, {"id": 1, "payload": payload}))
-    noted = imported("mem0", written(tmp_path, memory))
+    point = imported("qdrant", written(tmp_path, {"id": 1, "payload": payload})).segment("1")
+    noted = imported("mem0", written(tmp_path, memory)).segment("m1")
 
-    assert [each.segment(id_).sensitive for each, id_ in ((point, "1"), (noted, "m1"))] == [
-        expected
-    ] * 2
+    assert (point.sensitive, noted.sensitive) == (expected, expected)
 
 
 def test_limits_are_those_of_the_service() -> None:
@@ -163,10 +166,9 @@ def test_limits_are_those_of_the_service() -> None:
 
 
 def test_every_text_of_an_item_has_a_limit() -> None:
-    for kind, of_kind in (
-        (Segment, limits.MAX_BYTES_OF_SEGMENT),
-        (Fact, limits.MAX_BYTES_OF_FACT),
-    ):
+    of_kinds = {Segment: limits.MAX_BYTES_OF_SEGMENT, Fact: limits.MAX_BYTES_OF_FACT}
+
+    for kind, of_kind in of_kinds.items():
         assert {each.name for each in fields(kind) if each.type == "str"} == set(of_kind)
 
 

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from tests.clients.importers.importing import EXPORTS, imported, written
 
+EDGE = {"uuid": "e1", "name": "OWNS", "fact": "A fact."}
+ENDS = {"source_node_uuid": "n1", "target_node_uuid": "n2"}
+
 
 def test_document_with_lists_is_read_like_json_lines(tmp_path: Path) -> None:
     lines = (EXPORTS / "graphiti.jsonl").read_text().splitlines()
@@ -22,27 +25,18 @@ def test_document_with_lists_is_read_like_json_lines(tmp_path: Path) -> None:
 
 
 def test_edge_to_a_node_that_is_missing_is_named(tmp_path: Path) -> None:
-    ends = {"source_node_uuid": "n1", "target_node_uuid": "n2"}
-    edge = {"uuid": "e1", "name": "OWNS", "fact": "A fact.", **ends}
-
-    found = imported("graphiti", written(tmp_path, edge))
+    found = imported("graphiti", written(tmp_path, {**EDGE, **ENDS}))
 
     assert found.items == []
-    assert found.problems == [
-        "export.jsonl:1: no node of these files is its source_node_uuid, 'n1'"
-    ]
+    (problem,) = found.problems
+    assert problem == "export.jsonl:1: no node of these files is its source_node_uuid, 'n1'"
 
 
 def test_fact_that_ends_before_it_begins_is_named(tmp_path: Path) -> None:
-    ends = {
-        f"{end}_node_{name}": f"{end} {name}"
-        for end in ("source", "target")
-        for name in ("uuid", "name")
-    }
+    names = {"source_node_name": "Nora", "target_node_name": "boat"}
     times = {"valid_at": "2026-02-01T00:00:00Z", "invalid_at": "2026-01-01T00:00:00Z"}
-    edge = {"uuid": "e1", "name": "OWNS", "fact": "A fact.", **ends, **times}
 
-    found = imported("graphiti", written(tmp_path, edge))
+    found = imported("graphiti", written(tmp_path, {**EDGE, **ENDS, **names, **times}))
 
     assert found.items == []
     assert "ends at 2026-01-01" in found.problems[0]
@@ -61,11 +55,9 @@ def test_surplus_entities_and_evidence_are_reported(tmp_path: Path) -> None:
     episode = {"uuid": "e", "name": "", "content": "Many were there."}
     nodes = [{"uuid": f"n{number}", "name": f"Guest {number}"} for number in range(70)]
     links = [{"source_node_uuid": "e", "target_node_uuid": node["uuid"]} for node in nodes]
-    ends = {"source_node_uuid": "n1", "target_node_uuid": "n2"}
-    episodes = [f"e{number}" for number in range(70)]
-    edge = {"uuid": "f", "name": "KNOWS", "fact": "They met.", "episodes": episodes, **ends}
+    edge = {**EDGE, **ENDS, "episodes": [f"e{number}" for number in range(70)]}
 
     found = imported("graphiti", written(tmp_path, episode, *nodes, *links, edge))
 
-    assert len(found.segment("e").entities) == len(found.fact("f").evidence) == 64
+    assert len(found.segment("e").entities) == len(found.fact("e1").evidence) == 64
     assert found.unmapped == {"episode.mentions": 1, "edge.episodes": 1}

@@ -1,46 +1,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from tests.clients.importers.importing import EXPORTS, written
 from tests.fakes.service import FakeService
-from trivium.v1.ingest_service_pb2 import (
-    ITEM_STATE_REJECTED,
-    IngestStreamResponse,
-    ItemOutcome,
-    ItemViolation,
-)
+from tests.fixtures.client import CommandLine
+from trivium.v1.ingest_service_pb2 import IngestStreamResponse
 from trivium_importers.command import trivium_import
 
 MEM0 = str(EXPORTS / "mem0.json")
-Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run(fake_service: FakeService) -> Run:
-    """`run("mem0", file)` is `trivium-import --address ... --tenant acme mem0 file`."""
-
-    def run(*words: str, tenant: str = "acme", typed: str = "") -> Result:
-        options = ["--address", fake_service.address, *(["--tenant", tenant] if tenant else [])]
-        runner = CliRunner(env={"COLUMNS": "200"})
-        return runner.invoke(trivium_import, [*options, *words], input=typed)
-
-    return run
+def cli(fake_service: FakeService) -> CommandLine:
+    return CommandLine(fake_service, trivium_import, columns=200)
 
 
-def test_items_of_an_export_are_stored_and_the_report_printed(
-    run: Run, fake_service: FakeService
-) -> None:
-    fake_service.will_answer("IngestStream", IngestStreamResponse(created_count=2))
+def test_items_of_an_export_are_stored_and_the_report_printed(cli: CommandLine) -> None:
+    result = cli.run("mem0", MEM0, IngestStream=IngestStreamResponse(created_count=2))
 
-    result = run("mem0", MEM0)
-
-    (message,) = fake_service.request()
+    (message,) = cli.service.request()
     assert result.exit_code == 0
     assert [item.segment.session for item in message.items] == ["call-1", ""]
     assert "2/2" in result.stderr
@@ -50,97 +33,88 @@ def test_items_of_an_export_are_stored_and_the_report_printed(
     assert ["acme", "2", "0", "0"] in shown
 
 
-def test_dry_run_reports_the_same_and_calls_no_service(run: Run, fake_service: FakeService) -> None:
-    result = run("mem0", "--dry-run", MEM0, tenant="")
+def test_dry_run_reports_the_same_and_calls_no_service(cli: CommandLine) -> None:
+    result = cli.run("mem0", "--dry-run", MEM0, tenant="")
 
     assert result.exit_code == 0
-    assert fake_service.requests == []
+    assert cli.service.requests == []
     assert "memory.expiration_date" in result.stdout
     assert result.stdout.splitlines()[-1] == "would store 2 items and reject 0 records"
 
 
-def test_times_without_a_zone_are_counted(run: Run, tmp_path: Path) -> None:
-    records = [
+def test_times_without_a_zone_are_counted(cli: CommandLine, tmp_path: Path) -> None:
+    memories = [
         {"id": f"m{day}", "memory": "We sailed.", "created_at": f"2026-11-0{day}T10:00:00{zone}"}
         for day, zone in ((1, ""), (2, "Z"), (3, ""))
     ]
-    export = tmp_path / "mem0.json"
-    export.write_text(json.dumps({"results": records}))
+    export = str(written(tmp_path, *memories))
 
-    shown = run("mem0", "--dry-run", str(export)).stdout
-    reported = json.loads(run("mem0", "--dry-run", "--json", str(export)).stdout)
+    shown = cli.run("mem0", "--dry-run", export).stdout
+    reported = json.loads(cli.run("mem0", "--dry-run", "--json", export).stdout)
 
     assert "read 2 times without a time zone as UTC" in shown
     assert reported["times_read_as_utc"] == 2
 
 
-def test_unreadable_records_are_named_and_others_stored(
-    run: Run, fake_service: FakeService
-) -> None:
+def test_unreadable_records_are_named_and_others_stored(cli: CommandLine) -> None:
     points = str(EXPORTS / "qdrant.jsonl")
 
-    result = run("qdrant", points)
+    result = cli.run("qdrant", points)
 
-    (message,) = fake_service.request()
+    (message,) = cli.service.request()
     assert result.exit_code == 3
     assert len(message.items) == 2
     assert f"{points}:2: its payload has no text" in result.stderr
     assert result.stdout.splitlines()[-1] == "rejected 1 record"
 
 
-def test_rejected_items_are_named_by_their_record(run: Run, fake_service: FakeService) -> None:
-    violation = ItemViolation(field="items[1].segment.labels", description="must be fewer")
-    rejected = ItemOutcome(index=1, state=ITEM_STATE_REJECTED, violations=[violation])
-    answer = IngestStreamResponse(rejected_count=1, rejected=[rejected])
-    fake_service.will_answer("IngestStream", answer)
+def test_rejected_items_are_named_by_their_record(cli: CommandLine) -> None:
+    answer = IngestStreamResponse(rejected_count=1)
+    rejected = answer.rejected.add(index=1, state="ITEM_STATE_REJECTED")
+    rejected.violations.add(field="items[1].segment.labels", description="must be fewer")
 
-    result = run("mem0", MEM0)
+    result = cli.run("mem0", MEM0, IngestStream=answer)
 
     assert result.exit_code == 3
     assert f"{MEM0}:1: results[1]: labels must be fewer" in result.stderr
 
 
-def test_owners_are_separated_or_named(run: Run, fake_service: FakeService, tmp_path: Path) -> None:
+def test_owners_are_separated_or_named(cli: CommandLine, tmp_path: Path) -> None:
     memories = [{"id": name, "memory": "We sailed.", "user_id": name} for name in ("nora", "idris")]
     file = str(written(tmp_path, *memories))
 
-    apart = run("mem0", "--tenant-from-scope", file)
-    together = run("mem0", file)
+    apart = cli.run("mem0", "--tenant-from-scope", file)
+    together = cli.run("mem0", file)
 
-    tenants = [message.tenant for (message,) in fake_service.requests]
+    tenants = [message.tenant for (message,) in cli.service.requests]
     assert tenants == ["nora", "idris", "acme"]
     assert "owners" not in apart.stderr
     assert "records of 2 owners (idris, nora)" in together.stderr
 
 
-def test_report_is_written_as_json(run: Run) -> None:
-    told = json.loads(run("mem0", "--json", "--dry-run", MEM0).stdout)
+def test_report_is_written_as_json(cli: CommandLine) -> None:
+    told = json.loads(cli.run("mem0", "--json", "--dry-run", MEM0).stdout)
 
     assert told["mapped"] == [{"kind": "memory", "item": "segment", "count": 2}]
-    assert told["unmapped"][-1] == {
-        "record": "memory",
-        "field": "expiration_date",
-        "count": 1,
-        "at": f"{MEM0}:1: results[1]",
-        "example": "2099-11-09",
-    }
+    place = {"record": "memory", "field": "expiration_date", "at": f"{MEM0}:1: results[1]"}
+    assert told["unmapped"][-1] == {**place, "count": 1, "example": "2099-11-09"}
     assert told["problems"] == []
 
 
-def test_password_hashes_of_an_archive_are_never_shown(run: Run, tmp_path: Path) -> None:
+def test_password_hashes_of_an_archive_are_never_shown(cli: CommandLine, tmp_path: Path) -> None:
     accounts = {"owner": {"email": "nora", "hashed_password": "secret"}}
     written(tmp_path, accounts, name="permissions.json")
 
     for form in ((), ("--json",)):
-        result = run("cogx", "--dry-run", *form, str(tmp_path))
+        result = cli.run("cogx", "--dry-run", *form, str(tmp_path))
         assert "permissions" in result.stdout
         assert "secret" not in result.output
 
 
-def test_standard_input_is_imported(run: Run, fake_service: FakeService) -> None:
-    run("mem0", "-", typed='{"id": "m1", "memory": "We sailed."}\n')
+def test_standard_input_is_imported(cli: CommandLine) -> None:
+    cli.run("mem0", "-", typed='{"id": "m1", "memory": "We sailed."}\n')
 
-    (message,) = fake_service.request()
+    (message,) = cli.service.request()
     assert message.items[0].segment.text == "We sailed."
 
 
@@ -148,8 +122,8 @@ def test_standard_input_is_imported(run: Run, fake_service: FakeService) -> None
     "words",
     [["mem0"], ["mem0", "no such file"], ["pinecone", MEM0], ["mem0", "--text-key=a", MEM0]],
 )
-def test_command_that_cannot_run_is_a_usage_error(run: Run, words: list[str]) -> None:
-    assert run(*words).exit_code == 2
+def test_command_that_cannot_run_is_a_usage_error(cli: CommandLine, words: list[str]) -> None:
+    assert cli.run(*words).exit_code == 2
 
 
 def test_unreachable_service_exits_with_4() -> None:

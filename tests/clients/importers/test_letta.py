@@ -43,9 +43,8 @@ def test_message_without_readable_content_is_named(tmp_path: Path) -> None:
 
     found = imported("letta", written(tmp_path, message))
 
-    assert found.problems == [
-        "export.jsonl:1: 'content' must be a string or a list of parts, got 7"
-    ]
+    (problem,) = found.problems
+    assert problem == "export.jsonl:1: 'content' must be a string or a list of parts, got 7"
 
 
 def test_part_that_is_no_text_is_reported(tmp_path: Path) -> None:

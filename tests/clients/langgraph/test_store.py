@@ -38,10 +38,8 @@ def keys(found: list[Any]) -> list[str]:
 
 def test_a_query_finds_what_is_below_the_namespace(store: TriviumStore) -> None:
     assert keys(store.search(NS, query="who eats meat")) == ["diet"]
-    assert {each.namespace for each in store.search(("users",), query="who eats")} == {
-        NS,
-        ("users", "idris"),
-    }
+    below = {each.namespace for each in store.search(("users",), query="who eats")}
+    assert below == {NS, ("users", "idris")}
     assert store.search(NS, query="who eats")[0].score == 1.0
 
 
@@ -56,7 +54,7 @@ def test_query_is_filtered_and_paged_after_ranking(
     assert client_in_memory.retrievals[-1]["limit"] == 3
 
 
-def test_a_query_waits_for_the_writes_before_it(
+def test_query_waits_for_writes_and_folds_nothing(
     store: TriviumStore, client_in_memory: FakeClient
 ) -> None:
     store.search(NS, query="nora")
@@ -65,11 +63,7 @@ def test_a_query_waits_for_the_writes_before_it(
 
     tokens = [each["consistency_token"] for each in client_in_memory.retrievals]
     assert tokens == ["write 3", "write 4"]
-
-
-def test_near_duplicates_are_two_items(store: TriviumStore, client_in_memory: FakeClient) -> None:
-    store.search(NS, query="nora")
-
+    # Near duplicates are two items.
     assert client_in_memory.retrievals[-1]["profile_overrides"] == {"fold_repeats": False}
 
 
@@ -136,10 +130,8 @@ def recall(state: Message, runtime: Runtime[None]) -> dict[str, Any]:
 
 
 def test_a_graph_uses_it_as_its_store(store: TriviumStore) -> None:
-    graph = StateGraph(Message)
-    graph.add_node("recall", recall)
-    graph.add_edge(START, "recall")
-    graph.add_edge("recall", END)
+    graph = StateGraph(Message).add_node("recall", recall)
+    graph.add_edge(START, "recall").add_edge("recall", END)
 
     answer = graph.compile(store=store).invoke({"question": "nora eats", "known": []})
 

@@ -49,28 +49,23 @@ def said(state: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=IDS)
-def test_an_agent_recalls(fake_service: FakeService, answer: Any, expected: str) -> None:
+async def test_an_agent_recalls_with_and_without_an_event_loop(
+    client: Client,
+    async_client: AsyncClient,
+    fake_service: FakeService,
+    answer: Any,
+    expected: str,
+) -> None:
     fake_service.will_answer("Retrieve", *[answer] * 9)  # a client tries again
-    with Client(fake_service.address, tenant="acme") as client:
-        state = graph_with(client).invoke({"messages": [ASKED]})
 
-    assert said(state) == expected
+    blocking = graph_with(client).invoke({"messages": [ASKED]})
+    in_a_loop = await graph_with(async_client).ainvoke({"messages": [ASKED]})
+
+    assert (said(blocking), said(in_a_loop)) == (expected, expected)
     request = fake_service.requests[0]
     assert (request.tenant, request.query, request.profile) == ("acme", "Who sails?", "annie")
     assert request.limit == 3
 
 
-@pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=IDS)
-async def test_an_agent_recalls_in_an_event_loop(
-    fake_service: FakeService, answer: Any, expected: str
-) -> None:
-    fake_service.will_answer("Retrieve", *[answer] * 9)
-    async with AsyncClient(fake_service.address, tenant="acme") as client:
-        state = await graph_with(client).ainvoke({"messages": [ASKED]})
-
-    assert said(state) == expected
-
-
-def test_the_agent_chooses_the_question_only(fake_service: FakeService) -> None:
-    with Client(fake_service.address, tenant="acme") as client:
-        assert list(recall_tool(client).args) == ["question"]
+def test_the_agent_chooses_the_question_only(client: Client) -> None:
+    assert list(recall_tool(client).args) == ["question"]

@@ -43,11 +43,8 @@ def test_chat_recalls_before_an_answer_and_stores_turns(fake_service: FakeServic
 
     assert BLOCK in answer  # the model says what it is given
     (asked,) = [each for each in fake_service.requests if isinstance(each, RetrieveRequest)]
-    assert (asked.query, asked.limit, list(asked.filter.none_of.sessions)) == (
-        "Who sails?",
-        3,
-        ["s"],
-    )
+    assert (asked.query, asked.limit) == ("Who sails?", 3)
+    assert list(asked.filter.none_of.sessions) == ["s"]
     assert written(fake_service) == [("s", "User", "Who sails?"), ("s", "Assistant", answer)]
     assert [each.role for each in memory.get_all()] == [MessageRole.USER, MessageRole.ASSISTANT]
 

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -40,11 +41,8 @@ class Addressed(Protocol):
 
 
 def variables(service: Addressed, **more: str) -> dict[str, str]:
-    return {
-        **os.environ,  # noqa: TID251 - for a child
-        "TRIVIUM_ADDRESS": service.address,
-        **more,
-    }
+    inherited = os.environ  # noqa: TID251 - for a child
+    return {**inherited, "TRIVIUM_ADDRESS": service.address, **more}
 
 
 async def test_over_stdio(fake_service: FakeService, tmp_path: Path) -> None:
@@ -129,12 +127,10 @@ async def test_token_of_a_request_needs_tls(fake_service: FakeService) -> None:
 
 def test_token_of_the_process_needs_tls() -> None:
     over_stdio = argparse.Namespace(http=False)
+    elsewhere = Connection(address="memory.example:9000", token="trv_key")
     with pytest.raises(ValueError, match="in clear text"):
-        check(Connection(address="memory.example:9000", token="trv_key"), over_stdio)
-    check(
-        Connection(address="memory.example:9000", token="trv_key", token_without_tls=True),
-        over_stdio,
-    )
+        check(elsewhere, over_stdio)
+    check(replace(elsewhere, token_without_tls=True), over_stdio)
 
 
 def over_http(host: str) -> argparse.Namespace:
@@ -186,9 +182,5 @@ def test_configurations_of_the_page_can_be_read() -> None:
 
     assert len(read) == 5
     servers = [each.get("mcpServers", each.get("mcp_servers", {})) for each in read]
-    assert [each["trivium"].get("command", "-") for each in servers if each] == [
-        "trivium-mcp",
-        "trivium-mcp",
-        "-",
-        "-",
-    ]
+    commands = [each["trivium"].get("command", "-") for each in servers if each]
+    assert commands == ["trivium-mcp", "trivium-mcp", "-", "-"]

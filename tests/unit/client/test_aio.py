@@ -10,13 +10,7 @@ import grpc
 import pytest
 
 from tests.fakes.service import Failure, FakeService
-from trivium import (
-    AsyncClient,
-    Client,
-    OverloadedError,
-    Segment,
-    Transcript,
-)
+from trivium import AsyncClient, Client, OverloadedError, Segment, Transcript
 from trivium.v1.ingest_service_pb2 import IngestStreamResponse
 from trivium.v1.retrieval_service_pb2 import (
     RetrieveResponse,
@@ -63,18 +57,14 @@ async def test_transcript_is_a_request_with_its_own_budget(
     fake_service.will_answer("RetrieveStream", answer)
     said = [Transcript("when is"), Transcript("when is it?", final=True)]
 
-    answers = [
-        each async for each in async_client.retrieve_stream(said, timeout=10, profile="annie")
-    ]
+    answers = async_client.retrieve_stream(said, timeout=10, profile="annie")
 
-    assert [(each.retrieval.briefing, each.transcript_number, each.final) for each in answers] == [
-        ("<memory></memory>", 2, True)
-    ]
+    (found,) = [each async for each in answers]
+    assert found.retrieval.briefing == "<memory></memory>"
+    assert (found.transcript_number, found.final) == (2, True)
     sent = fake_service.request()
-    assert [(each.retrieve.query, each.final) for each in sent] == [
-        ("when is", False),
-        ("when is it?", True),
-    ]
+    texts = [(each.retrieve.query, each.final) for each in sent]
+    assert texts == [("when is", False), ("when is it?", True)]
     assert {each.retrieve.profile for each in sent} == {"annie"}
     assert {each.retrieve.time_budget.ToTimedelta() for each in sent} == {timedelta(seconds=9)}
 
@@ -98,10 +88,8 @@ async def test_cold_parts_are_reported(
 
     parts = await async_client.warm(profile="annie", timeout=10)
 
-    assert [(each.part, each.warm, each.reason) for each in parts] == [
-        ("names", True, ""),
-        ("graph", False, "graph: refused"),
-    ]
+    told = [(each.part, each.warm, each.reason) for each in parts]
+    assert told == [("names", True, ""), ("graph", False, "graph: refused")]
     assert fake_service.request().profile == "annie"
     assert fake_service.request().time_budget.ToTimedelta() == timedelta(seconds=9)
 

@@ -18,14 +18,10 @@ from trivium.wire.credentials import is_on_this_machine
 @pytest.mark.parametrize(
     ("target", "here"),
     [
-        ("127.0.0.1:9000", True),
-        ("localhost:9000", True),
-        ("[::1]:9000", True),
+        *((f"{host}:9000", True) for host in ("127.0.0.1", "localhost", "[::1]")),
         ("unix:/run/trivium", True),
-        ("memory.example:9000", False),
-        ("10.0.0.1:9000", False),
-        ("localhost.example:9000", False),
-        ("127.0.0.1.example:9000", False),
+        *((f"{host}:9000", False) for host in ("memory.example", "10.0.0.1")),
+        *((f"{host}.example:9000", False) for host in ("localhost", "127.0.0.1")),
         ("memory.example", False),
         ("", False),
     ],
@@ -60,12 +56,14 @@ async def test_no_token_is_sent_in_clear_text(
     assert fake_service.requests == []
 
 
-def test_token_goes_through_what_encrypts_on_the_way(fake_service: FakeService) -> None:
+def test_token_goes_where_clear_text_is_allowed(fake_service: FakeService) -> None:
     address = elsewhere(fake_service)
     with Client(address, token="trv_secret", token_without_tls=True) as client:
         client.stats()
+    with Client(fake_service.address, token="trv_secret") as on_this_machine:
+        on_this_machine.stats()
 
-    assert fake_service.metadata[0]["authorization"] == "Bearer trv_secret"
+    assert [sent["authorization"] for sent in fake_service.metadata] == ["Bearer trv_secret"] * 2
 
 
 def test_token_over_tls_goes_anywhere() -> None:
@@ -100,13 +98,6 @@ def test_no_proxy_sees_what_is_for_this_machine(fake_service: FakeService) -> No
     subprocess.run(command, env=environment, check=True, timeout=60)
 
     assert fake_service.metadata[0]["authorization"] == "Bearer trv_secret"
-
-
-def test_a_token_is_sent_with_every_call(fake_service: FakeService) -> None:
-    with Client(fake_service.address, token="trv_secret") as client:
-        client.stats()
-
-    assert [sent["authorization"] for sent in fake_service.metadata] == ["Bearer trv_secret"]
 
 
 def test_a_key_without_its_certificate_is_rejected() -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from google.rpc import error_details_pb2
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 
 from tests.fakes.service import Failure, FakeService
 from trivium import (
@@ -58,12 +58,10 @@ def test_bare_code_becomes_an_error_of_its_class(
 
 
 def test_violations_are_decoded(client: Client, fake_service: FakeService) -> None:
-    violation = error_details_pb2.BadRequest.FieldViolation(field="limit", description="below 0")
+    violation = BadRequest.FieldViolation(field="limit", description="below 0")
     details = [
-        error_details_pb2.ErrorInfo(
-            reason="INVALID_FIELD", domain="trivium.v1", metadata={"limit": "-1"}
-        ),
-        error_details_pb2.BadRequest(field_violations=[violation]),
+        ErrorInfo(reason="INVALID_FIELD", domain="trivium.v1", metadata={"limit": "-1"}),
+        BadRequest(field_violations=[violation]),
     ]
 
     error = failed(client, fake_service, Failure(Code.INVALID_ARGUMENT, "limit", details))
@@ -75,12 +73,9 @@ def test_violations_are_decoded(client: Client, fake_service: FakeService) -> No
 
 
 def test_retry_delay_and_request_id_are_decoded(client: Client, fake_service: FakeService) -> None:
-    details = [
-        error_details_pb2.RetryInfo(retry_delay=Duration(nanos=250_000_000)),
-        error_details_pb2.RequestInfo(request_id="r-7"),
-    ]
+    later = [RetryInfo(retry_delay=Duration(nanos=250_000_000)), RequestInfo(request_id="r-7")]
 
-    error = failed(client, fake_service, Failure(Code.RESOURCE_EXHAUSTED, "full", details))
+    error = failed(client, fake_service, Failure(Code.RESOURCE_EXHAUSTED, "full", later))
 
     assert error.retry_delay == timedelta(milliseconds=250)
     assert error.details.request_id == "r-7"
@@ -98,13 +93,10 @@ def test_malformed_details_count_as_none(client: Client, fake_service: FakeServi
 
 
 def test_error_survives_pickling(client: Client, fake_service: FakeService) -> None:
-    info = error_details_pb2.ErrorInfo(reason="OVERLOADED", domain="trivium.v1")
+    info = ErrorInfo(reason="OVERLOADED", domain="trivium.v1")
     error = failed(client, fake_service, Failure(Code.RESOURCE_EXHAUSTED, "full", [info]))
 
     copied = pickle.loads(pickle.dumps(error))
 
-    assert (type(copied), copied.args, copied.details) == (
-        OverloadedError,
-        error.args,
-        error.details,
-    )
+    assert type(copied) is OverloadedError
+    assert (copied.args, copied.details) == (error.args, error.details)

@@ -131,11 +131,7 @@ def test_the_lines_follow_the_formula() -> None:
 
 
 def test_importance_without_effect_is_shown() -> None:
-    ledger = Ledger(
-        leg_terms=(),
-        rank_constant=60,
-        fused_score=0.0,
-        importance=ImportanceTerm(importance=0.5, multiplier=1, boost=0),
-    )
+    silent = ImportanceTerm(importance=0.5, multiplier=1, boost=0)
+    ledger = Ledger(leg_terms=(), rank_constant=60, fused_score=0.0, importance=silent)
 
     assert "importance 0.5: nothing" in ledger_lines(ledger)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -24,16 +25,9 @@ def test_absent_fields_are_not_sent() -> None:
     assert sent == {"tenant", "query", "time_budget"}
 
 
-def test_override_sends_weight_zero_but_no_absent_depth() -> None:
-    overrides = {"graph": LegOverride(weight=0)}
-
-    (sent,) = requests.retrieve("acme", "why?", timeout=1, leg_overrides=overrides).leg_overrides
-
-    assert (sent.leg, sent.HasField("weight"), sent.HasField("depth")) == ("graph", True, False)
-
-
-def test_override_may_be_a_mapping() -> None:
-    overrides = {"graph": {"weight": 0}}
+@pytest.mark.parametrize("override", [LegOverride(weight=0), {"weight": 0}])
+def test_override_sends_weight_zero_but_no_absent_depth(override: Any) -> None:
+    overrides = {"graph": override}
 
     (sent,) = requests.retrieve("acme", "why?", timeout=1, leg_overrides=overrides).leg_overrides
 
@@ -115,21 +109,14 @@ def test_time_of_another_zone_is_sent_as_instant() -> None:
     assert request.known_at.ToDatetime(tzinfo=UTC) == NOON
 
 
-def test_importance_of_zero_differs_from_none() -> None:
-    items = [Segment(id="a", text="a", importance=0.0), Segment(id="b", text="b")]
+def test_zero_importance_and_stored_time_differ_from_none() -> None:
+    items = [Segment(id="a", text="a", importance=0.0, created_at=NOON), Segment(id="b", text="b")]
 
-    sent = requests.ingest("acme", items).items
+    given, bare = (item.segment for item in requests.ingest("acme", items).items)
 
-    assert [item.segment.HasField("importance") for item in sent] == [True, False]
-
-
-def test_segment_is_sent_with_its_first_stored_time() -> None:
-    items = [Segment(id="a", text="a", created_at=NOON), Segment(id="b", text="b")]
-
-    exported, new = (item.segment for item in requests.ingest("acme", items).items)
-
-    assert exported.created_at.ToDatetime(tzinfo=UTC) == NOON
-    assert not new.HasField("created_at")
+    assert given.created_at.ToDatetime(tzinfo=UTC) == NOON
+    assert (given.HasField("importance"), bare.HasField("importance")) == (True, False)
+    assert not bare.HasField("created_at")
 
 
 def test_fact_is_sent_with_its_evidence_in_order() -> None:
@@ -140,24 +127,19 @@ def test_fact_is_sent_with_its_evidence_in_order() -> None:
     assert list(sent.fact.evidence) == ["2", "1"]
 
 
-def test_stream_is_cut_by_count() -> None:
+@pytest.mark.parametrize(
+    ("turns", "text", "expected"),
+    [(450, "hi", [200, 200, 50]), (70, "x" * 30_000, [34, 34, 2])],
+    ids=["by count", "by size"],
+)
+def test_stream_is_cut(turns: int, text: str, expected: list[int]) -> None:
     batcher = Batcher("acme")
-    turns = [Segment(id=str(place), text="hi") for place in range(450)]
+    segments = [Segment(id=str(place), text=text) for place in range(turns)]
 
-    messages = [message for turn in turns for message in batcher.add(turn)]
+    messages = [message for each in segments for message in batcher.add(each)]
     messages += batcher.flush()
 
-    assert [len(message.items) for message in messages] == [200, 200, 50]
-
-
-def test_stream_is_cut_by_size() -> None:
-    batcher = Batcher("acme")
-    turns = [Segment(id=str(place), text="x" * 30_000) for place in range(70)]
-
-    messages = [message for turn in turns for message in batcher.add(turn)]
-    messages += batcher.flush()
-
-    assert [len(message.items) for message in messages] == [34, 34, 2]
+    assert [len(message.items) for message in messages] == expected
 
 
 @pytest.mark.parametrize(

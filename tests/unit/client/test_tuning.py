@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import grpc
 import pytest
-from click.testing import CliRunner, Result
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct
 from hypothesis import given
@@ -20,6 +18,7 @@ from hypothesis import strategies as st
 
 from serving.config.profiles import ProfileBook
 from tests.fakes.service import Failure, FakeService
+from tests.fixtures.client import CommandLine
 from trivium import (
     AsyncClient,
     Client,
@@ -32,27 +31,9 @@ from trivium import (
     RerankTerm,
     Stage,
 )
-from trivium.cli.app import trivium
 from trivium.v1 import retrieval_service_pb2 as messages
 from trivium.v1.item_pb2 import ItemRef
 from trivium.v1.segment_pb2 import Segment
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(fake_service: FakeService) -> Run:
-    def run(*arguments: str) -> Result:
-        options = ["--address", fake_service.address, "--tenant", "acme"]
-        return CliRunner(env={"COLUMNS": "110"}).invoke(trivium, [*options, *arguments])
-
-    return run
-
-
-@pytest.fixture
-def client(fake_service: FakeService) -> Iterator[Client]:
-    with Client(fake_service.address, tenant="acme") as client:
-        yield client
 
 
 def struct(**fields: Any) -> Struct:
@@ -64,15 +45,8 @@ def struct(**fields: Any) -> Struct:
 # ---------------------------------------------------------------- the ledger
 
 
-def term(**fields: Any) -> LegTerm:
-    given_fields: dict[str, Any] = {
-        "leg": "dense",
-        "rank": 2,
-        "weight": 1.5,
-        "leg_score": 0.4,
-        "term": 0.0,
-    }
-    return LegTerm(**{**given_fields, **fields})
+def term(leg: str = "dense", rank: int = 2, **fields: Any) -> LegTerm:
+    return LegTerm(leg=leg, rank=rank, weight=1.5, leg_score=0.4, term=0.0, **fields)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +58,9 @@ def term(**fields: Any) -> LegTerm:
     ],
 )
 def test_a_term_is_worked_out_by_the_ledgers_method(method: FusionMethod, expected: float) -> None:
-    assert term(min_score=-1, max_score=0.9).recompute(method, 60) == pytest.approx(
-        expected, abs=1e-12
-    )
+    found = term(min_score=-1, max_score=0.9).recompute(method, 60)
+
+    assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_method_of_a_newer_server_is_not_guessed() -> None:
@@ -124,12 +98,8 @@ def test_score_is_recomputed_from_the_whole_ledger(
 def test_changes_and_seeds_go_along_with_a_question(
     client: Client, fake_service: FakeService
 ) -> None:
-    client.retrieve(
-        "why?",
-        profile_overrides={"sort": "recency", "limit": 3},
-        seed_ids=["a"],
-        required_legs=["graph"],
-    )
+    changes = {"sort": "recency", "limit": 3}
+    client.retrieve("why?", profile_overrides=changes, seed_ids=["a"], required_legs=["graph"])
 
     request = fake_service.request()
     assert request.profile_overrides == struct(sort="recency", limit=3)
@@ -151,32 +121,23 @@ def test_stages_are_read_with_what_became_of_reranking(
     assert found.rerank.reason == "no weights"
 
 
-def test_profiles_are_read_as_data(client: Client, fake_service: FakeService) -> None:
+def test_all_pages_of_profiles_are_read_as_data(client: Client, fake_service: FakeService) -> None:
     note = messages.ProfileNote(leg="graph", text="silent")
-    profile = messages.Profile(name="annie", definition=struct(limit=5), notes=[note])
-    fake_service.will_answer("ListProfiles", messages.ListProfilesResponse(profiles=[profile]))
+    annie = messages.Profile(name="annie", definition=struct(limit=5), notes=[note])
+    fake_service.will_answer(
+        "ListProfiles",
+        messages.ListProfilesResponse(profiles=[annie], next_page_token="more"),
+        messages.ListProfilesResponse(profiles=[messages.Profile(name="default")]),
+    )
 
-    (found,) = client.list_profiles()
+    first, second = client.list_profiles(page_size=1)
 
-    assert (found.name, found.definition, found.notes) == (
+    assert (first.name, first.definition, first.notes) == (
         "annie",
         {"limit": 5},
         {"graph": "silent"},
     )
-
-
-def test_all_pages_of_profiles_are_read(client: Client, fake_service: FakeService) -> None:
-    fake_service.will_answer(
-        "ListProfiles",
-        messages.ListProfilesResponse(
-            profiles=[messages.Profile(name="annie")], next_page_token="more"
-        ),
-        messages.ListProfilesResponse(profiles=[messages.Profile(name="default")]),
-    )
-
-    found = [profile.name for profile in client.list_profiles(page_size=1)]
-
-    assert found == ["annie", "default"]
+    assert second.name == "default"
     asked = [(each.page_size, each.page_token) for each in fake_service.requests]
     assert asked == [(1, ""), (1, "more")]
 
@@ -207,16 +168,11 @@ def test_a_context_is_a_briefing_within_three_seconds(
     fake_service.will_answer("Retrieve", messages.RetrieveResponse(briefing="<memory></memory>"))
 
     assert client.load_context() == "<memory></memory>"
-    request = fake_service.request()
-    assert (request.limit, request.profile, request.query) == (10, "opening", "")
-    assert fake_service.deadlines_s[0] == pytest.approx(3, rel=0.1)
-
-
-def test_context_of_a_query_is_searched_for(client: Client, fake_service: FakeService) -> None:
     client.load_context("The wedding")
 
-    request = fake_service.request()
-    assert (request.limit, request.profile, request.query) == (10, "", "The wedding")
+    asked = [(each.limit, each.profile, each.query) for each in fake_service.requests]
+    assert asked == [(10, "opening", ""), (10, "", "The wedding")]
+    assert fake_service.deadlines_s[0] == pytest.approx(3, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -241,59 +197,44 @@ async def test_bot_starts_without_memory_if_nothing_listens(
 # ---------------------------------------------------------------- the command line
 
 
-def test_fields_of_the_profile_are_set_from_the_command_line(
-    run: Run, fake_service: FakeService
-) -> None:
-    run(
-        "ask",
-        "--profile-override",
-        "legs.graph.weight=0",
-        "--profile-override",
-        "sort=recency",
-        "--seed-id",
-        "a",
-        "why?",
-    )
+def test_fields_of_the_profile_are_set_from_the_command_line(cli: CommandLine) -> None:
+    weight = ["--profile-override", "legs.graph.weight=0"]
 
-    request = fake_service.requests[0]
+    cli.run("ask", *weight, "--profile-override", "sort=recency", "--seed-id", "a", "why?")
+
+    request = cli.service.requests[0]
     assert request.profile_overrides == struct(legs={"graph": {"weight": 0}}, sort="recency")
     assert list(request.seed_ids) == ["a"]
 
 
 @pytest.mark.parametrize("given_fields", [["limit"], ["=3"], ["limit=3", "limit.depth=4"]])
-def test_malformed_override_is_rejected(run: Run, given_fields: list[str]) -> None:
+def test_malformed_override_is_rejected(cli: CommandLine, given_fields: list[str]) -> None:
     options = [part for each in given_fields for part in ("--profile-override", each)]
 
-    result = run("ask", *options, "why?")
+    result = cli.run("ask", *options, "why?")
 
     assert result.exit_code == 2
     assert "--profile-override" in result.stderr
 
 
-def test_profiles_are_listed_and_one_is_shown_whole(run: Run, fake_service: FakeService) -> None:
-    profiles = [
-        messages.Profile(name="annie", description="of a voice", definition=struct(limit=5)),
-        messages.Profile(name="default", description="ours"),
-    ]
-    answer = messages.ListProfilesResponse(profiles=profiles)
-    fake_service.will_answer("ListProfiles", answer, answer, answer)
+def test_profiles_are_listed_and_one_is_shown_whole(cli: CommandLine) -> None:
+    annie = messages.Profile(name="annie", description="of a voice", definition=struct(limit=5))
+    answer = messages.ListProfilesResponse(profiles=[annie, messages.Profile(name="default")])
+    cli.service.will_answer("ListProfiles", answer, answer, answer)
 
-    assert "of a voice" in run("profiles").stdout
-    assert "limit: 5" in run("profiles", "annie").stdout
-    assert run("profiles", "nobody").exit_code == 1
+    assert "of a voice" in cli.run("profiles").stdout
+    assert "limit: 5" in cli.run("profiles", "annie").stdout
+    assert cli.run("profiles", "nobody").exit_code == 1
 
 
 @pytest.mark.parametrize("name", sorted(ProfileBook.load()))
-def test_shown_profile_is_a_valid_file_of_it(
-    run: Run, fake_service: FakeService, tmp_path: Path, name: str
-) -> None:
+def test_shown_profile_is_a_valid_file_of_it(cli: CommandLine, tmp_path: Path, name: str) -> None:
     book = ProfileBook.load()
     answer = messages.ListProfilesResponse()
     ParseDict(book.definition(name), answer.profiles.add(name=name).definition)
     answer.profiles[0].notes.add(leg="dense", text="while the others agree: " + "long " * 40)
-    fake_service.will_answer("ListProfiles", answer)
 
-    shown = run("profiles", name).stdout
+    shown = cli.run("profiles", name, ListProfiles=answer).stdout
 
     (tmp_path / "copied.yaml").write_text(shown)
     assert replace(ProfileBook.load(tmp_path)["copied"], name=name) == book[name]
@@ -301,98 +242,78 @@ def test_shown_profile_is_a_valid_file_of_it(
     assert ".0\n" not in shown
 
 
-def test_two_orders_are_shown_side_by_side(run: Run, fake_service: FakeService) -> None:
+def test_two_orders_are_shown_side_by_side(cli: CommandLine) -> None:
     changes = [
         messages.RankChange(item=ItemRef(segment_id="up"), rank=3, against_rank=1),
         messages.RankChange(item=ItemRef(segment_id="gone"), rank=1),
         messages.RankChange(item=ItemRef(fact_id="new"), against_rank=2),
     ]
-    fake_service.will_answer(
-        "Compare", messages.CompareResponse(overlap=1 / 3, rank_changes=changes)
-    )
+    compared = messages.CompareResponse(overlap=1 / 3, rank_changes=changes)
 
-    result = run("compare", "why?", "--profile", "annie", "--against", "default")
+    result = cli.run("compare", "why?", "--against", "default", Compare=compared)
 
     lines = [line.split() for line in result.stdout.splitlines()]
     assert ["up", "3", "1", "+2"] in lines
     assert ["gone", "1", "-", "gone"] in lines
     assert ["new", "-", "2", "new"] in lines
     assert "33% of all hits are under both" in result.stdout
-    assert fake_service.request().against == "default"
+    assert cli.service.request().against == "default"
 
 
-def test_comparison_shows_moved_and_missing_hits(run: Run, fake_service: FakeService) -> None:
-    hit = messages.Hit(segment=Segment(id="up", text="We sailed to Goa."), rank=1, score=0.4496)
-    retrieved = messages.RetrieveResponse(
-        profile="two_stage",
-        hits=[hit],
-        rerank=messages.RerankReport(
-            stage=messages.STAGE_COARSE_FALLBACK, reason="the service has no reranker"
+def test_comparison_shows_moved_and_missing_hits(cli: CommandLine) -> None:
+    compared = messages.CompareResponse(
+        retrieved=messages.RetrieveResponse(
+            profile="two_stage",
+            hits=[messages.Hit(segment={"id": "up", "text": "We sailed."}, rank=1, score=0.4496)],
+            rerank={"stage": "STAGE_COARSE_FALLBACK", "reason": "the service has no reranker"},
         ),
-    )
-    late = messages.LegReport(
-        leg="dense", state=messages.LEG_STATE_TIMED_OUT, reason="the budget ran out"
-    )
-    against = messages.RetrieveResponse(profile="two_stage_baseline", leg_reports=[late])
-    fake_service.will_answer(
-        "Compare",
-        messages.CompareResponse(
-            retrieved=retrieved,
-            against=against,
-            rank_changes=[messages.RankChange(item=ItemRef(segment_id="up"), rank=1)],
+        against=messages.RetrieveResponse(
+            profile="two_stage_baseline",
+            leg_reports=[
+                {"leg": "dense", "state": "LEG_STATE_TIMED_OUT", "reason": "the budget ran out"}
+            ],
         ),
+        rank_changes=[messages.RankChange(item=ItemRef(segment_id="up"), rank=1)],
     )
 
-    shown = run("compare", "why?", "--against", "two_stage_baseline").stdout
+    shown = cli.run("compare", "why?", "--against", "two_stage_baseline", Compare=compared).stdout
 
     lines = [" ".join(line.split()) for line in shown.splitlines()]
-    assert "up 1 (0.4496) - gone We sailed to Goa." in lines
-    assert "two_stage: coarse_fallback: the service has no reranker" in shown
-    assert "two_stage_baseline: dense timed out: the budget ran out" in shown
+    assert "up 1 (0.4496) - gone We sailed." in lines
+    assert "two_stage: coarse_fallback: the service has no reranker" in lines
+    assert "two_stage_baseline: dense timed out: the budget ran out" in lines
 
 
-@pytest.mark.parametrize(
-    ("command", "method"),
-    [(["compare", "--against", "annie"], "Compare"), (["why", "t1"], "ExplainAbsence")],
-)
-def test_clocks_go_along_with_whatever_asks(
-    run: Run, fake_service: FakeService, command: Sequence[str], method: str
-) -> None:
-    name, *rest = command
+@pytest.mark.parametrize(("name", "rest"), [("compare", ["--against", "annie"]), ("why", ["t1"])])
+def test_clocks_go_along_with_whatever_asks(cli: CommandLine, name: str, rest: list[str]) -> None:
+    cli.run(name, "why?", *rest, "--as-of", "2025-10-21", "--known-at", "2025-10-22")
 
-    run(name, "why?", *rest, "--as-of", "2025-10-21", "--known-at", "2025-10-22")
-
-    asked = fake_service.requests[0].retrieve
+    asked = cli.service.requests[0].retrieve
     assert asked.as_of.ToJsonString() == "2025-10-21T00:00:00Z"
     assert asked.known_at.ToJsonString() == "2025-10-22T00:00:00Z"
 
 
-def test_a_comparison_needs_something_to_compare_with(run: Run) -> None:
-    assert run("compare", "why?").exit_code == 2
+def test_a_comparison_needs_something_to_compare_with(cli: CommandLine) -> None:
+    assert cli.run("compare", "why?").exit_code == 2
 
 
-def test_absence_is_explained_leg_by_leg(run: Run, fake_service: FakeService) -> None:
+def test_absence_is_explained_leg_by_leg(cli: CommandLine) -> None:
     leg = messages.LegAbsence(leg="dense", rank=30, depth=20, reason="rank 30 is below 20")
-    fake_service.will_answer(
-        "ExplainAbsence",
-        messages.ExplainAbsenceResponse(
-            loss=messages.LOSS_BELOW_DEPTH, reason="too deep", legs=[leg]
-        ),
+    absent = messages.ExplainAbsenceResponse(
+        loss=messages.LOSS_BELOW_DEPTH, reason="too deep", legs=[leg]
     )
 
-    result = run("why", "why?", "t1")
+    result = cli.run("why", "why?", "t1", ExplainAbsence=absent)
 
     assert result.exit_code == 1
     assert "t1: below depth: too deep" in result.stdout
     assert "rank 30 is below 20" in result.stdout
 
 
-def test_absence_as_json_has_every_field(run: Run, fake_service: FakeService) -> None:
-    fake_service.will_answer(
-        "ExplainAbsence", messages.ExplainAbsenceResponse(loss=messages.LOSS_NONE, rank=1)
-    )
+def test_absence_as_json_has_every_field(cli: CommandLine) -> None:
+    found = messages.ExplainAbsenceResponse(loss=messages.LOSS_NONE, rank=1)
 
-    result = run("why", "why?", "t1", "--json")
+    result = cli.run("why", "why?", "t1", "--json", ExplainAbsence=found)
 
     assert result.exit_code == 0
     assert json.loads(result.stdout)["loss"] == "not lost"

@@ -45,10 +45,7 @@ class SlowServer:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    folders = {"cache_dir": tmp_path / "cache", "data_dir": tmp_path / "data"}
-    for folder in folders.values():
-        folder.mkdir()
-    return load_settings(folders)
+    return load_settings({"cache_dir": tmp_path / "cache", "data_dir": tmp_path / "data"})
 
 
 def not_interrupted() -> None:
@@ -146,20 +143,13 @@ def test_failed_server_start_fails_desk_with_its_message() -> None:
         address_of(start, not_interrupted)
 
 
-@pytest.mark.parametrize(
-    "sections",
-    [{"embedder": {"model": "m", "dimension": 8}}, {"extraction": {}}],
-    ids=["embedder", "extraction"],
-)
-def test_missing_key_file_is_named_before_any_start(
-    sections: dict[str, dict[str, object]], tmp_path: Path
-) -> None:
-    [(name, section)] = sections.items()
+@pytest.mark.parametrize("section", ["embedder", "extraction"])
+def test_missing_key_file_is_named_before_any_start(section: str, tmp_path: Path) -> None:
     file = tmp_path / "key"
     api = {"url": "http://127.0.0.1:9/v1", "key_file": file}
-    if name == "extraction":
-        api["model"] = "m"
-    settings = load_settings({name: {**section, "api": api}})
+    models = {"embedder": {"model": "m", "dimension": 8, "api": api}}
+    extraction = {"extraction": {"api": {**api, "model": "m"}}}
+    settings = load_settings(models if section == "embedder" else extraction)
 
     with pytest.raises(DeskStartError, match=f"key_file {file}: No such file"):
         require_key_files(settings)
@@ -167,56 +157,49 @@ def test_missing_key_file_is_named_before_any_start(
     require_key_files(settings)
 
 
-def test_the_logs_of_a_failed_start_are_kept_and_named(settings: Settings, tmp_path: Path) -> None:
-    ray_logs = tmp_path / "session" / "logs"
-    ray_logs.mkdir(parents=True)
-    (ray_logs / "raylet.out").write_text("ray's")
-    (settings.data_dir / "neo4j").mkdir()
-    (settings.data_dir / "neo4j" / "neo4j.log").write_text("neo4j's")
+def fail(settings: Settings, ray_logs: Path) -> list[str]:
+    """Fails a start, and returns what it reported; its error is raised whatever becomes of logs."""
     reported: list[str] = []
-
-    fail(settings, ray_logs, reported)
-
-    kept = settings.cache_dir / "failed-desk"
-    assert (kept / "ray" / "raylet.out").read_text() == "ray's"
-    assert (kept / "neo4j.log").read_text() == "neo4j's"
-    assert reported == [f"logs are in {kept}"]
-
-
-def test_logs_of_stores_are_kept_apart_from_rays(settings: Settings, tmp_path: Path) -> None:
-    (settings.data_dir / "postgres").mkdir()
-    (settings.data_dir / "postgres" / "postgres.log").write_text("postgres'")
-    reported: list[str] = []
-
-    fail(settings, tmp_path / "nothing", reported)
-
-    kept = settings.cache_dir / "failed-desk"
-    assert (kept / "postgres.log").read_text() == "postgres'"
-    assert reported == [f"logs are in {kept}"]
-
-
-def test_without_logs_nothing_is_reported_about_logs(settings: Settings, tmp_path: Path) -> None:
-    reported: list[str] = []
-
-    fail(settings, tmp_path / "nothing", reported)
-
-    assert reported == []
-
-
-def test_unwritable_logs_do_not_hide_start_error(settings: Settings, tmp_path: Path) -> None:
-    (settings.cache_dir / "failed-desk").touch()
-    (tmp_path / "logs").mkdir()
-    reported: list[str] = []
-
-    fail(settings, tmp_path / "logs", reported)
-
-    assert reported == []
-
-
-def fail(settings: Settings, ray_logs: Path, reported: list[str]) -> None:
-    """Fails a start, and checks that its error is raised."""
     with (
         pytest.raises(DeskStartError, match="the cause"),
         logs_kept_on_failure(settings, ray_logs, reported.append),
     ):
         raise DeskStartError("the cause")
+    return reported
+
+
+def log(path: Path) -> None:
+    """A log whose text is its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(path.name)
+
+
+def test_the_logs_of_a_failed_start_are_kept_and_named(settings: Settings, tmp_path: Path) -> None:
+    ray_logs, kept = tmp_path / "session" / "logs", settings.cache_dir / "failed-desk"
+    for path in (ray_logs / "raylet.out", settings.data_dir / "neo4j" / "neo4j.log"):
+        log(path)
+
+    assert fail(settings, ray_logs) == [f"logs are in {kept}"]
+
+    assert (kept / "ray" / "raylet.out").read_text() == "raylet.out"
+    assert (kept / "neo4j.log").read_text() == "neo4j.log"
+
+
+def test_logs_of_stores_are_kept_without_rays(settings: Settings, tmp_path: Path) -> None:
+    log(settings.data_dir / "postgres" / "postgres.log")
+    kept = settings.cache_dir / "failed-desk"
+
+    assert fail(settings, tmp_path / "nothing") == [f"logs are in {kept}"]
+
+    assert (kept / "postgres.log").read_text() == "postgres.log"
+
+
+def test_without_logs_nothing_is_reported_about_logs(settings: Settings, tmp_path: Path) -> None:
+    assert fail(settings, tmp_path / "nothing") == []
+
+
+def test_unwritable_logs_do_not_hide_start_error(settings: Settings, tmp_path: Path) -> None:
+    log(settings.cache_dir / "failed-desk")
+    (tmp_path / "logs").mkdir()
+
+    assert fail(settings, tmp_path / "logs") == []

@@ -17,11 +17,16 @@ from serving.desk.doctor import CheckResult, Gpus, examine
 pytestmark = pytest.mark.model
 
 
-def of_model(**embedder: Any) -> CheckResult:
-    [finding] = [
-        each for each in examine(load_settings({"embedder": embedder})) if each.part == "model"
-    ]
+def found(part: str, gpus: Gpus | None = None, /, **sections: Any) -> CheckResult:
+    """What the doctor says of a part, under these settings."""
+    settings = load_settings(sections)
+    results = examine(settings) if gpus is None else examine(settings, gpus)
+    [finding] = [each for each in results if each.part == part]
     return finding
+
+
+def of_model(**embedder: Any) -> CheckResult:
+    return found("model", embedder=embedder)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -52,24 +57,19 @@ def test_a_published_model_runs_in_int8_on_the_cpu(published: EncoderCheckpoint)
 
 
 def test_a_published_model_may_still_be_fetched(tmp_path: Path) -> None:
-    settings = load_settings({"cache_dir": tmp_path, "embedder": {"model": "bge-small"}})
-    [finding] = [each for each in examine(settings) if each.part == "model"]
+    finding = found("model", cache_dir=tmp_path, embedder={"model": "bge-small"})
 
     assert finding.ok
     assert finding.text == "bge-small is not on this machine; the first start downloads 78 MB"
 
 
 def test_uncalled_api_model_needs_a_readable_key(tmp_path: Path) -> None:
-    api = {"url": "http://127.0.0.1:9/v1"}
+    api, file = {"url": "http://127.0.0.1:9/v1"}, str(tmp_path / "missing")
     there = of_model(model="m", dimension=8, api=api)
-    without_key = of_model(
-        model="m", dimension=8, api={**api, "key_file": str(tmp_path / "missing")}
-    )
+    without_key = of_model(model="m", dimension=8, api={**api, "key_file": file})
 
-    assert (there.ok, there.text) == (
-        True,
-        "m by the API at http://127.0.0.1:9/v1, which was not asked",
-    )
+    assert there.ok
+    assert there.text == "m by the API at http://127.0.0.1:9/v1, which was not asked"
     assert not without_key.ok
     assert "embedder.api.key_file" in without_key.text
 
@@ -83,13 +83,10 @@ def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
 
 @pytest.mark.parametrize("part", ["embedder", "reranker"])
 def test_missing_model_folder_is_fault_unlike_hub_id(part: str) -> None:
-    def finding(model: str) -> CheckResult:
-        found = examine(load_settings({part: {"model": model}}))
-        name = {"embedder": "model"}.get(part, part)
-        return next(each for each in found if each.part == name)
+    name = {"embedder": "model"}.get(part, part)
 
-    assert finding("nobody/has-this").ok
-    assert not finding("/nowhere/at/all").ok
+    assert found(name, **{part: {"model": "nobody/has-this"}}).ok
+    assert not found(name, **{part: {"model": "/nowhere/at/all"}}).ok
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -100,16 +97,14 @@ def test_published_reranker_is_found_if_installed(
     monkeypatch.setattr("serving.adapters.reranker.published.PACKAGE", package)
     monkeypatch.setitem(extras.EXTRAS, "rerank", (package,))
 
-    found = examine(load_settings({"reranker": {"model": "minilm-l12"}}))
+    finding = found("reranker", reranker={"model": "minilm-l12"})
 
-    [finding] = [each for each in found if each.part == "reranker"]
     shown = "minilm-l12 by onnx" if installed else "make install-rerank"
     assert (finding.ok, shown in finding.text) == (installed, True), finding.text
 
 
 def test_a_folder_without_a_reranker_is_found(tiny_qwen3: EncoderCheckpoint) -> None:
-    settings = load_settings({"reranker": {"model": str(tiny_qwen3.folder)}})
-    [finding] = [each for each in examine(settings) if each.part == "reranker"]
+    finding = found("reranker", reranker={"model": str(tiny_qwen3.folder)})
 
     assert not finding.ok
     assert "is no known reranker" in finding.text
@@ -132,8 +127,7 @@ def test_port_in_use_is_a_fault_unless_the_desk_runs(
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        settings = load_settings({"data_dir": tmp_path, "serve": {"grpc_port": port}})
-        [finding] = [each for each in examine(settings, Gpus()) if each.part == "grpc_port"]
+        finding = found("grpc_port", Gpus(), data_dir=tmp_path, serve={"grpc_port": port})
 
     assert finding.ok == runs
     shown = f"as a desk runs on {tmp_path}" if runs else "stop the process"
@@ -154,9 +148,9 @@ H200 = Gpus(driver=True, torch="2.15.0+cu132", devices=("NVIDIA H200",))
     ],
 )
 def test_gpu_is_reported_with_its_use(gpus: Gpus, ok: bool, text: str) -> None:
-    [found] = [each for each in examine(load_settings(), gpus) if each.part == "gpu"]
+    finding = found("gpu", gpus)
 
-    assert (found.ok, found.text.startswith(text)) == (ok, True), found.text
+    assert (finding.ok, finding.text.startswith(text)) == (ok, True), finding.text
 
 
 @pytest.mark.parametrize("part", ["embedder", "index", "reranker"])

@@ -52,7 +52,8 @@ def test_after_such_a_block_it_is_only_recorded_again(interruption: Interruption
     with interruption.at_once():
         pass
 
-    send(signal.SIGINT)
+    send(signal.SIGTERM)
+    interruption.wait()
 
     assert interruption.noted
 
@@ -72,14 +73,6 @@ def test_only_the_first_counts(interruption: Interruption, reported: list[str]) 
     send(signal.SIGTERM)
 
     assert reported == ["noted"]
-
-
-def test_waiting_ends_with_a_signal(interruption: Interruption) -> None:
-    send(signal.SIGTERM)
-
-    interruption.wait()
-
-    assert interruption.noted
 
 
 def test_the_previous_handlers_are_restored() -> None:

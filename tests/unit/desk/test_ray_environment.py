@@ -33,13 +33,14 @@ def test_ports_in_use_are_not_chosen() -> None:
         assert free_ports(2, among=range(first, first + 4)) == first + 2
 
 
-def test_ports_of_ray_belong_to_the_desk(tmp_path: Path) -> None:
+def test_ports_and_files_of_ray_belong_to_the_desk(tmp_path: Path) -> None:
     environment = desk_environment(tmp_path)
 
     ports = [int(value) for name, value in environment.items() if name.endswith("_PORT")]
     assert len(ports) == 8
     assert set(ports) <= set(CLUSTER_PORTS)
     assert set(CLUSTER_PORTS).isdisjoint(QUIET_PORTS)
+    assert environment[TEMPORARY_FILES] == str(tmp_path)
 
 
 def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -62,10 +63,6 @@ def test_configured_port_in_use_is_reported_with_setting() -> None:
 
         with pytest.raises(DeskStartError, match=r"in use.*TRIVIUM_SERVE__HTTP_PORT"):
             choose_ports(settings)
-
-
-def test_temporary_files_are_removed_with_the_desk(tmp_path: Path) -> None:
-    assert desk_environment(tmp_path)[TEMPORARY_FILES] == str(tmp_path)
 
 
 @pytest.mark.parametrize(("length", "is_used"), [(19, True), (20, False)])

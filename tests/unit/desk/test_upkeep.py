@@ -59,7 +59,7 @@ def test_started_store_is_checked_every_time_again() -> None:
 
 
 class SlowServer:
-    """Takes as long to start as the test wants."""
+    """Takes as long to start as the test wants; counts how often it is tended."""
 
     def __init__(self) -> None:
         self.attempts = 0
@@ -70,18 +70,9 @@ class SlowServer:
         assert self.may_start.wait(20), "the caller waits for it"
 
 
-class QuickServer:
-    """Counts how often it is tended."""
-
-    def __init__(self) -> None:
-        self.attempts = 0
-
-    def restart_if_dead(self) -> None:
-        self.attempts += 1
-
-
 def test_a_slow_start_delays_neither_the_caller_nor_another_store() -> None:
-    slow, quick = SlowServer(), QuickServer()
+    slow, quick = SlowServer(), SlowServer()
+    quick.may_start.set()
     upkeeps = [Upkeep(server, "Nothing works.", print) for server in (slow, quick)]
 
     with tended_in_background(upkeeps) as tend:

@@ -28,14 +28,10 @@ def test_no_id_of_a_caller_steers_the_terminal(hostile: str) -> None:
 
 
 def test_tenants_stores_and_differences_have_lines() -> None:
-    lines = lines_of(
-        [
-            Finding("embeddings", Difference.MISSING, TENANT, fact_id("f")),
-            Finding("embeddings", Difference.LEFT_OVER, TenantName(""), "17"),
-        ]
-    )
+    missing = Finding("embeddings", Difference.MISSING, TENANT, fact_id("f"))
+    left_over = Finding("embeddings", Difference.LEFT_OVER, TenantName(""), "17")
 
-    assert lines == [
+    assert lines_of([missing, left_over]) == [
         f"tenant {TENANT!r}, embeddings: missing: 1 (fact f)",
         "no tenant, embeddings: left over: 1 (17)",
     ]

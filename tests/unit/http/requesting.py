@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -22,6 +23,19 @@ HOST = "http://127.0.0.1:8000"
 JSON = {"content-type": "application/json"}
 
 
+def _method(name: str, response_type: type[Message]) -> Any:
+    """An RPC that answers what the service was told, or an empty response."""
+
+    async def answer(self: FakeRpcs, request: Message) -> Message:
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+        return self.response if self.response is not None else response_type()
+
+    answer.__name__ = name
+    return rpc(response_type)(answer)
+
+
 class FakeRpcs:
     """The service as HTTP sees it: keeps what it was asked, and answers what it was told."""
 
@@ -31,46 +45,15 @@ class FakeRpcs:
     def __init__(self, response: Message | None = None, *, error: Exception | None = None) -> None:
         self.access: Access = OPEN
         self.requests: list[Any] = []
-        self._response = response
-        self._error = error
+        self.response = response
+        self.error = error
 
-    def _answered(self, request: Message, default: Callable[[], Any]) -> Any:
-        self.requests.append(request)
-        if self._error is not None:
-            raise self._error
-        return self._response if self._response is not None else default()
-
-    @rpc(retrieval_pb.RetrieveResponse)
-    async def Retrieve(  # noqa: N802
-        self, request: retrieval_pb.RetrieveRequest
-    ) -> retrieval_pb.RetrieveResponse:
-        return self._answered(request, retrieval_pb.RetrieveResponse)  # type: ignore[no-any-return]
-
-    @rpc(retrieval_pb.ListProfilesResponse)
-    async def ListProfiles(  # noqa: N802
-        self, request: retrieval_pb.ListProfilesRequest
-    ) -> retrieval_pb.ListProfilesResponse:
-        return self._answered(request, retrieval_pb.ListProfilesResponse)  # type: ignore[no-any-return]
-
-    @rpc(catalog_pb.ListFactsResponse)
-    async def ListFacts(  # noqa: N802
-        self, request: catalog_pb.ListFactsRequest
-    ) -> catalog_pb.ListFactsResponse:
-        return self._answered(request, catalog_pb.ListFactsResponse)  # type: ignore[no-any-return]
-
-    @rpc(ingest_pb.IngestResponse)
-    async def Ingest(self, request: ingest_pb.IngestRequest) -> ingest_pb.IngestResponse:  # noqa: N802
-        return self._answered(request, ingest_pb.IngestResponse)  # type: ignore[no-any-return]
-
-    @rpc(catalog_pb.ListSegmentsResponse)
-    async def ListSegments(  # noqa: N802
-        self, request: catalog_pb.ListSegmentsRequest
-    ) -> catalog_pb.ListSegmentsResponse:
-        return self._answered(request, catalog_pb.ListSegmentsResponse)  # type: ignore[no-any-return]
-
-    @rpc(catalog_pb.GetStatsResponse)
-    async def GetStats(self, request: catalog_pb.GetStatsRequest) -> catalog_pb.GetStatsResponse:  # noqa: N802
-        return self._answered(request, catalog_pb.GetStatsResponse)  # type: ignore[no-any-return]
+    Retrieve = _method("Retrieve", retrieval_pb.RetrieveResponse)
+    ListProfiles = _method("ListProfiles", retrieval_pb.ListProfilesResponse)
+    ListFacts = _method("ListFacts", catalog_pb.ListFactsResponse)
+    ListSegments = _method("ListSegments", catalog_pb.ListSegmentsResponse)
+    GetStats = _method("GetStats", catalog_pb.GetStatsResponse)
+    Ingest = _method("Ingest", ingest_pb.IngestResponse)
 
 
 def failing(error: TriviumError) -> FakeRpcs:
@@ -78,14 +61,28 @@ def failing(error: TriviumError) -> FakeRpcs:
     return FakeRpcs(error=error)
 
 
-def application(service: Any, **options: Any) -> ASGIApp:
-    return asgi_application(service, **options)
-
-
 async def requested(
     app: ASGIApp, verb: str, path: str, *, base_url: str = HOST, **more: Any
 ) -> httpx.Response:
-    """One request."""
+    """One request to an application."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
         return await client.request(verb, path, **more)
+
+
+async def sent(
+    service: Any,
+    verb: str,
+    path: str,
+    *,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> httpx.Response:
+    """One request to the application before a service."""
+    return await requested(asgi_application(service, **options), verb, path, **more)
+
+
+async def posted(service: Any, path: str, given: Any, **headers: str) -> httpx.Response:
+    """A request with a body in JSON; the header `a-b` is given as `a_b`."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await sent(service, "POST", path, json=given, headers=named)

@@ -19,7 +19,7 @@ from serving.domain.errors import (
 )
 from serving.rpc.boundary import rpc
 from serving.rpc.registration import METHODS
-from tests.unit.http.requesting import JSON, FakeRpcs, application, failing, requested
+from tests.unit.http.requesting import JSON, FakeRpcs, failing, posted, sent
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
@@ -35,31 +35,23 @@ ANSWER = retrieval_pb.RetrieveResponse(
 async def test_json_is_answered_in_camel_case() -> None:
     service = FakeRpcs(ANSWER)
 
-    answer = await requested(application(service), "POST", RETRIEVE, json=ASKED)
+    answer = await posted(service, RETRIEVE, ASKED)
 
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
     # By ProtoJSON, an integer of 64 bits is a text.
     statistics = {"candidateCount": 3, "indexEpoch": "7"}
-    assert answer.json() == {
-        "profile": "default",
-        "hits": [{"rank": 1, "score": 0.5}],
-        "statistics": statistics,
-    }
+    hits = [{"rank": 1, "score": 0.5}]
+    assert answer.json() == {"profile": "default", "hits": hits, "statistics": statistics}
     assert service.requests == [REQUEST]
 
 
 async def test_binary_requests_get_binary_answers() -> None:
     service = FakeRpcs(ANSWER)
 
-    answer = await requested(
-        application(service),
-        "POST",
-        RETRIEVE,
-        content=REQUEST.SerializeToString(),
-        headers={"content-type": "application/proto"},
-    )
+    body, headers = REQUEST.SerializeToString(), {"content-type": "application/proto"}
+    answer = await sent(service, "POST", RETRIEVE, content=body, headers=headers)
 
     assert answer.headers["content-type"] == "application/proto"
     assert retrieval_pb.RetrieveResponse.FromString(answer.content) == ANSWER
@@ -69,7 +61,7 @@ async def test_binary_requests_get_binary_answers() -> None:
 async def test_unknown_json_fields_are_ignored() -> None:
     service = FakeRpcs()
 
-    answer = await requested(application(service), "POST", RETRIEVE, json={**ASKED, "newer": 1})
+    answer = await posted(service, RETRIEVE, {**ASKED, "newer": 1})
 
     assert answer.status_code == 200
     assert service.requests == [REQUEST]
@@ -87,24 +79,23 @@ async def test_unknown_json_fields_are_ignored() -> None:
 async def test_errors_have_the_code_and_details_of_grpc(
     error: TriviumError, status: int, code: str
 ) -> None:
-    answer = await requested(application(failing(error)), "POST", RETRIEVE, json=ASKED)
+    answer = await posted(failing(error), RETRIEVE, ASKED)
 
     assert answer.status_code == status
     said = answer.json()
     assert (said["code"], said["message"]) == (code, str(error))
-    info = error_details_pb2.ErrorInfo(reason=error.reason, domain="trivium.v1")
     first = said["details"][0]
     assert first["type"] == "google.rpc.ErrorInfo"
     assert first["debug"]["reason"] == error.reason
     assert not first["value"].endswith("=")
     decoded = base64.b64decode(first["value"] + "==")
-    assert error_details_pb2.ErrorInfo.FromString(decoded).reason == info.reason
+    assert error_details_pb2.ErrorInfo.FromString(decoded).reason == error.reason
 
 
 async def test_overload_says_when_to_retry() -> None:
     overloaded = failing(OverloadedError("answers", 2.5))
 
-    answer = await requested(application(overloaded), "POST", RETRIEVE, json=ASKED)
+    answer = await posted(overloaded, RETRIEVE, ASKED)
 
     assert answer.headers["retry-after"] == "2"
 
@@ -112,7 +103,7 @@ async def test_overload_says_when_to_retry() -> None:
 async def test_unexpected_errors_do_not_tell_their_text() -> None:
     service = FakeRpcs(error=RuntimeError("/a/path/of/ours"))
 
-    answer = await requested(application(service), "POST", RETRIEVE, json=ASKED)
+    answer = await posted(service, RETRIEVE, ASKED)
 
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert "ours" not in answer.text
@@ -138,9 +129,7 @@ class Waiting(FakeRpcs):
 async def test_call_ends_when_its_timeout_is_over() -> None:
     service = Waiting()
 
-    answer = await requested(
-        application(service), "POST", RETRIEVE, json=ASKED, headers={"connect-timeout-ms": "50"}
-    )
+    answer = await posted(service, RETRIEVE, ASKED, connect_timeout_ms="50")
 
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
     assert answer.json()["details"][0]["debug"]["reason"] == "TIME_BUDGET_EXHAUSTED"
@@ -150,9 +139,7 @@ async def test_call_ends_when_its_timeout_is_over() -> None:
 async def test_call_that_comes_too_late_is_none() -> None:
     service = FakeRpcs()
 
-    answer = await requested(
-        application(service), "POST", RETRIEVE, json=ASKED, headers={"connect-timeout-ms": "0"}
-    )
+    answer = await posted(service, RETRIEVE, ASKED, connect_timeout_ms="0")
 
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
     assert service.requests == []
@@ -160,7 +147,7 @@ async def test_call_that_comes_too_late_is_none() -> None:
 
 @pytest.mark.parametrize("body", [b"[1]", b"null", b" 7", b'"x"'])
 async def test_json_that_is_no_object_is_told(body: bytes) -> None:
-    answer = await requested(application(FakeRpcs()), "POST", RETRIEVE, content=body, headers=JSON)
+    answer = await sent(FakeRpcs(), "POST", RETRIEVE, content=body, headers=JSON)
 
     assert answer.json()["message"] == "request: is no object of JSON"
 
@@ -169,7 +156,7 @@ async def test_json_that_is_no_object_is_told(body: bytes) -> None:
 async def test_timeout_that_is_no_number_is_refused(given: str) -> None:
     headers = [("connect-timeout-ms", given.encode())]
 
-    answer = await requested(application(FakeRpcs()), "POST", RETRIEVE, json=ASKED, headers=headers)
+    answer = await sent(FakeRpcs(), "POST", RETRIEVE, json=ASKED, headers=headers)
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
 
@@ -187,20 +174,14 @@ async def test_timeout_that_is_no_number_is_refused(given: str) -> None:
 async def test_other_content_types_never_reach_the_service(headers: dict[str, str]) -> None:
     service = FakeRpcs()
 
-    answer = await requested(application(service), "POST", RETRIEVE, content=b"{}", headers=headers)
+    answer = await sent(service, "POST", RETRIEVE, content=b"{}", headers=headers)
 
     assert answer.status_code == 415
     assert service.requests == []
 
 
 async def test_other_versions_of_connect_are_refused() -> None:
-    answer = await requested(
-        application(FakeRpcs()),
-        "POST",
-        RETRIEVE,
-        json=ASKED,
-        headers={"connect-protocol-version": "2"},
-    )
+    answer = await posted(FakeRpcs(), RETRIEVE, ASKED, connect_protocol_version="2")
 
     assert answer.status_code == 400
 
@@ -235,7 +216,7 @@ HOSTILE: list[bytes] = [
 async def test_hostile_json_is_an_invalid_argument(path: str, body: bytes) -> None:
     service = FakeRpcs()
 
-    answer = await requested(application(service), "POST", path, content=body, headers=JSON)
+    answer = await sent(service, "POST", path, content=body, headers=JSON)
 
     if answer.status_code != 200:  # some are valid for one of them
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
@@ -249,7 +230,7 @@ async def test_hostile_json_is_an_invalid_argument(path: str, body: bytes) -> No
 async def test_streams_are_refused_with_a_pointer_to_grpc(method: Any) -> None:
     path = f"/{method.containing_service.full_name}/{method.name}"
 
-    answer = await requested(application(FakeRpcs()), "POST", path, content=b"{}", headers=JSON)
+    answer = await sent(FakeRpcs(), "POST", path, content=b"{}", headers=JSON)
 
     assert (answer.status_code, answer.json()["code"]) == (501, "unimplemented")
     assert "gRPC" in answer.json()["message"]

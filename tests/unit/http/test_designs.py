@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 
-from tests.unit.http.requesting import FakeRpcs, application, requested
+from tests.unit.http.requesting import FakeRpcs, posted, sent
 from trivium.v1 import fact_pb2, segment_pb2
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
@@ -21,16 +22,18 @@ def segment(**fields: Any) -> segment_pb2.Segment:
 
 
 def hit(**fields: Any) -> retrieval_pb.Hit:
-    given = {"segment": segment(), "rank": 1, "score": 0.5, **fields}
-    return retrieval_pb.Hit(**given)
+    return retrieval_pb.Hit(**{"segment": segment(), "rank": 1, "score": 0.5, **fields})
+
+
+FOUND = retrieval_pb.RetrieveResponse(hits=[hit()], briefing="<memory>")
 
 
 async def asked(
-    verb: str, path: str, response: retrieval_pb.RetrieveResponse | None = None, **more: Any
+    path: str, given: Any, response: Message = FOUND, verb: str = "POST", **more: Any
 ) -> tuple[retrieval_pb.RetrieveRequest, Any]:
     """The RetrieveRequest that a request becomes, and the answer."""
     service = FakeRpcs(response)
-    answer = await requested(application(service), verb, path, **more)
+    answer = await sent(service, verb, path, json=given, **more)
     assert answer.status_code == 200, answer.text
     (request,) = service.requests
     return request, answer.json()
@@ -45,15 +48,11 @@ async def test_annie_asks_for_context_before_a_call() -> None:
         briefing="<memory>",
     )
 
-    request, answer = await asked(
-        "GET", "/v1/context?query=recent+conversations+and+key+facts&limit=10", response
-    )
+    path = "/v1/context?query=recent+conversations+and+key+facts&limit=10"
+    request, answer = await asked(path, None, response, verb="GET")
 
     assert request == retrieval_pb.RetrieveRequest(
-        query="recent conversations and key facts",
-        limit=10,
-        profile="annie",
-        briefing=retrieval_pb.BriefingOptions(),
+        query="recent conversations and key facts", limit=10, profile="annie", briefing={}
     )
     assert answer["context"] == "<memory>"
     assert answer["results"] == [
@@ -77,20 +76,11 @@ async def test_annie_asks_for_context_before_a_call() -> None:
 
 
 async def test_amp_queries_with_filters() -> None:
-    request, _ = await asked(
-        "POST",
-        "/v1/query?tenant=acme",
-        json={
-            "text": "login handler",
-            "hybrid": True,
-            "limit": 20,
-            "filters": {
-                "object_types": ["symbol"],
-                "project_id": "my-project",
-                "created_after": "2026-01-01T00:00:00Z",
-            },
-        },
-    )
+    given = {"text": "login handler", "hybrid": True, "limit": 20}
+    filters = {"object_types": ["symbol"], "project_id": "my-project"}
+    since = {"created_after": "2026-01-01T00:00:00Z"}
+
+    request, _ = await asked("/v1/query?tenant=acme", {**given, "filters": {**filters, **since}})
 
     assert (request.tenant, request.query, request.limit) == ("acme", "login handler", 20)
     assert (request.profile, request.explain) == ("object_graph", True)
@@ -103,31 +93,22 @@ async def test_amp_queries_with_filters() -> None:
 
 
 async def test_amp_without_hybrid_searches_by_meaning_alone() -> None:
-    request, _ = await asked("POST", "/v1/query", json={"text": "authentication", "hybrid": False})
+    request, _ = await asked("/v1/query", {"text": "authentication", "hybrid": False})
 
-    assert {(each.leg, each.weight) for each in request.leg_overrides} == {
-        ("graph", 0.0),
-        ("temporal", 0.0),
-    }
+    weights = {each.leg: each.weight for each in request.leg_overrides}
+    assert weights == {"graph": 0.0, "temporal": 0.0}
 
 
 async def test_amp_answers_with_sources_ranks_and_statistics() -> None:
-    terms = [
-        retrieval_pb.LegTerm(leg="dense", rank=1),
-        retrieval_pb.LegTerm(leg="graph", rank=2.5),
-    ]
-    found = hit(segment=segment(title="authenticate"), ledger=retrieval_pb.Ledger(leg_terms=terms))
-    reports = [
-        retrieval_pb.LegReport(leg="dense", candidate_count=25),
-        retrieval_pb.LegReport(leg="graph", candidate_count=18),
-    ]
+    terms = [{"leg": "dense", "rank": 1}, {"leg": "graph", "rank": 2.5}]
+    counts = {"dense": 25, "graph": 18}
     response = retrieval_pb.RetrieveResponse(
-        hits=[found],
-        leg_reports=reports,
-        statistics=retrieval_pb.Statistics(candidate_count=42),
+        hits=[hit(segment=segment(title="authenticate"), ledger={"leg_terms": terms})],
+        leg_reports=[{"leg": leg, "candidate_count": count} for leg, count in counts.items()],
+        statistics={"candidate_count": 42},
     )
 
-    _, answer = await asked("POST", "/v1/query", response, json={"text": "x", "limit": 7})
+    _, answer = await asked("/v1/query", {"text": "x", "limit": 7}, response)
 
     assert answer == {
         "results": [
@@ -154,46 +135,33 @@ async def test_amp_answers_with_sources_ranks_and_statistics() -> None:
 @pytest.mark.parametrize("in_url", [True, False])
 async def test_two_stages_take_their_sizes(in_url: bool) -> None:
     given = {"query": "test query", "coarse_top_k": 60, "rerank_top_k": 30}
-    response = retrieval_pb.RetrieveResponse(hits=[hit(stage=retrieval_pb.STAGE_RERANKED)])
+    reranked = retrieval_pb.RetrieveResponse(hits=[hit(stage=retrieval_pb.STAGE_RERANKED)])
+    path, params = "/agents/test_agent/retrieve-hybrid", given if in_url else None
 
-    request, answer = await asked(
-        "POST",
-        "/agents/test_agent/retrieve-hybrid",
-        response,
-        **({"params": given} if in_url else {"json": given}),
-    )
+    request, answer = await asked(path, None if in_url else given, reranked, params=params)
 
     assert (request.profile, request.limit) == ("two_stage", 30)
     (label,) = request.filter.labels
     assert (label.key, list(label.values)) == ("agent_id", ["test_agent"])
-    assert MessageToDict(request.profile_overrides) == {
-        "legs": {"dense": {"depth": 60}},
-        "rerank": {"head": 30},
-    }
-    assert answer == {
-        "results": [{"episode_id": "s1", "relevance_score": 0.5, "stage": "reranked"}]
-    }
+    changes = {"legs": {"dense": {"depth": 60}}, "rerank": {"head": 30}}
+    assert MessageToDict(request.profile_overrides) == changes
+    (found,) = answer["results"]
+    assert found == {"episode_id": "s1", "relevance_score": 0.5, "stage": "reranked"}
 
 
 async def test_two_stages_without_reranking_are_one() -> None:
-    request, answer = await asked(
-        "POST",
-        "/agents/a/retrieve-hybrid",
-        retrieval_pb.RetrieveResponse(hits=[hit()]),
-        json={"query": "test query", "use_reranking": False},
-    )
+    given = {"query": "test query", "use_reranking": False}
+
+    request, answer = await asked("/agents/a/retrieve-hybrid", given)
 
     assert request.profile == "two_stage_baseline"
     assert answer["results"][0]["stage"] == "coarse"
 
 
 async def test_baseline_returns_episodes_without_stages() -> None:
-    request, answer = await asked(
-        "POST",
-        "/agents/a/retrieve-baseline",
-        retrieval_pb.RetrieveResponse(hits=[hit()]),
-        json={"query": "test query", "top_k": 50},
-    )
+    given = {"query": "test query", "top_k": 50}
+
+    request, answer = await asked("/agents/a/retrieve-baseline", given)
 
     assert (request.profile, request.limit) == ("two_stage_baseline", 50)
     assert answer == {"results": [{"episode_id": "s1", "relevance_score": 0.5}]}
@@ -208,27 +176,18 @@ async def test_baseline_returns_episodes_without_stages() -> None:
     ],
 )
 async def test_hybrid_recall_sorts_as_told(sort_by: str, overrides: dict[str, Any]) -> None:
-    request, answer = await asked(
-        "POST",
-        "/api/memories/recall",
-        retrieval_pb.RetrieveResponse(hits=[hit()]),
-        json={"context": "Goa", "sort_by": sort_by},
-    )
+    given = {"context": "Goa", "sort_by": sort_by}
+
+    request, answer = await asked("/api/memories/recall", given)
 
     assert (request.query, request.limit, request.profile) == ("Goa", 10, "hybrid_recall")
     assert MessageToDict(request.profile_overrides) == overrides
-    assert [(each["id"], each["content"]) for each in answer["memories"]] == [
-        ("s1", "I told Priya")
-    ]
+    (memory,) = answer["memories"]
+    assert (memory["id"], memory["content"]) == ("s1", "I told Priya")
 
 
 async def test_recollection_answers_a_prompt_with_three_episodes() -> None:
-    request, answer = await asked(
-        "POST",
-        "/recollect",
-        retrieval_pb.RetrieveResponse(hits=[hit()], briefing="<memory>"),
-        json={"prompt": "fix the build"},
-    )
+    request, answer = await asked("/recollect", {"prompt": "fix the build"})
 
     assert (request.query, request.limit, request.profile) == ("fix the build", 3, "recollection")
     assert answer["recollection"] == "<memory>"
@@ -249,7 +208,7 @@ async def test_recollection_answers_a_prompt_with_three_episodes() -> None:
 async def test_field_that_a_design_lacks_is_an_error(path: str, given: dict[str, Any]) -> None:
     service = FakeRpcs()
 
-    answer = await requested(application(service), "POST", path, json=given)
+    answer = await posted(service, path, given)
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
     assert service.requests == []

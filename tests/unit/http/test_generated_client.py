@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from serving.http.application import asgi_application
 from serving.http.static import OPENAPI
-from tests.unit.http.requesting import FakeRpcs, application
+from tests.unit.http.requesting import FakeRpcs
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 GENERATOR = Path(__file__).parents[3] / ".venv-protoc" / "bin" / "openapi-python-client"
@@ -45,8 +46,8 @@ def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 async def test_client_generated_from_openapi_calls_the_service(generated: Any) -> None:
     models = generated(".models")
-    service = FakeRpcs(retrieval_pb.RetrieveResponse(hits=[retrieval_pb.Hit(rank=1)]))
-    transport = httpx.ASGITransport(application(service))
+    service: Any = FakeRpcs(retrieval_pb.RetrieveResponse(hits=[retrieval_pb.Hit(rank=1)]))
+    transport = httpx.ASGITransport(asgi_application(service))
     client = generated("").Client("http://127.0.0.1:8000", httpx_args={"transport": transport})
 
     found = await generated(".api.plain.retrieve").asyncio(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.http.requesting import FakeRpcs, application, requested
-from trivium.v1 import fact_pb2, segment_pb2
+from tests.unit.http.requesting import FakeRpcs, posted
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
@@ -11,22 +10,19 @@ SECRET = "The code is 1234"
 
 
 def answer(*, sensitive: bool) -> retrieval_pb.RetrieveResponse:
-    segment = segment_pb2.Segment(
-        id="s1", text=SECRET, title=SECRET, keywords=[SECRET], sensitive=sensitive
-    )
-    fact = fact_pb2.Fact(
-        id="f1", subject=SECRET, object=SECRET, sentence=SECRET, sensitive=sensitive
-    )
+    texts = {"title": SECRET, "text": SECRET, "keywords": [SECRET]}
+    fact = {"subject": SECRET, "object": SECRET, "sentence": SECRET}
     return retrieval_pb.RetrieveResponse(
-        hits=[retrieval_pb.Hit(segment=segment, rank=1), retrieval_pb.Hit(fact=fact, rank=2)],
+        hits=[
+            {"rank": 1, "segment": {"id": "s1", **texts, "sensitive": sensitive}},
+            {"rank": 2, "fact": {"id": "f1", **fact, "sensitive": sensitive}},
+        ],
         briefing=f"<memory>{SECRET}</memory>",
     )
 
 
 async def asked(response: retrieval_pb.RetrieveResponse, **headers: str) -> str:
-    app = application(FakeRpcs(response))
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return (await requested(app, "POST", RETRIEVE, json={"query": "x"}, headers=named)).text
+    return (await posted(FakeRpcs(response), RETRIEVE, {"query": "x"}, **headers)).text
 
 
 async def test_sensitive_items_are_answered_without_their_texts() -> None:

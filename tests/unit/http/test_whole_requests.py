@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse, Response
@@ -27,11 +26,6 @@ def part(body: bytes) -> Message:
     return {"type": "http.request", "body": body, "more_body": True}
 
 
-def scope_of(path: str = "/v1/ingest", **headers: str) -> dict[str, Any]:
-    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return {"type": "http", "method": "POST", "path": path, "headers": raw}
-
-
 class Behind:
     """The application behind; keeps the bodies that it got."""
 
@@ -49,10 +43,11 @@ class Behind:
 
 
 class Client:
-    """Sends messages, and then nothing; keeps what is answered."""
+    """Sends messages, and then nothing; keeps what is answered, if it reads answers."""
 
-    def __init__(self, *messages: Message) -> None:
+    def __init__(self, *messages: Message, reads: bool = True) -> None:
         self._messages = list(messages)
+        self._reads = reads
         self.answer: list[Message] = []
 
     async def receive(self) -> Message:
@@ -61,7 +56,15 @@ class Client:
         return self._messages.pop(0)
 
     async def send(self, message: Message) -> None:
+        if not self._reads:
+            await asyncio.Event().wait()
         self.answer.append(message)
+
+    async def request(self, app: WholeRequests, path: str = "/v1/ingest", **headers: str) -> None:
+        """Sends the messages to the application; the header `a-b` is given as `a_b`."""
+        raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": raw}
+        await app(scope, self.receive, self.send)
 
     @property
     def status(self) -> int:
@@ -75,9 +78,8 @@ class Client:
 
 async def test_body_in_parts_arrives_whole() -> None:
     behind, client = Behind(), Client(part(b"ab"), part(b"cd"), ENDED)
-    scope = scope_of()
 
-    await WholeRequests(behind, OPEN)(scope, client.receive, client.send)
+    await client.request(WholeRequests(behind, OPEN))
 
     assert behind.bodies == [b"abcd"]
     assert client.status == 200
@@ -96,9 +98,8 @@ async def test_too_large_request_is_refused_unread(
     sent: Sequence[Message], headers: dict[str, str]
 ) -> None:
     behind, client = Behind(), Client(*sent)
-    whole = WholeRequests(behind, OPEN)
 
-    await whole(scope_of(**headers), client.receive, client.send)
+    await client.request(WholeRequests(behind, OPEN), **headers)
 
     assert client.status == 413
     assert (b"connection", b"close") in client.answer[0]["headers"]
@@ -114,8 +115,7 @@ async def test_rest_of_refused_request_is_bounded(monkeypatch: pytest.MonkeyPatc
     long, slow = Client(*[part(b"x")] * 9), Client()
 
     for client in (long, slow):
-        scope = scope_of(content_length="9" * 30)
-        await WholeRequests(Behind(), OPEN)(scope, client.receive, client.send)
+        await client.request(WholeRequests(Behind(), OPEN), content_length="9" * 30)
 
         assert client.status == 413
     assert long.unread >= 7
@@ -128,7 +128,7 @@ async def test_large_request_without_credentials_is_refused_unread(by_its_length
     behind, client = Behind(), Client(part(b"x" * size), ENDED)
     headers = {"content_length": str(size)} if by_its_length else {}
 
-    await WholeRequests(behind, access)(scope_of(**headers), client.receive, client.send)
+    await client.request(WholeRequests(behind, access), **headers)
 
     assert client.status == 401
     assert behind.bodies == []
@@ -149,8 +149,7 @@ async def test_credentials_that_cannot_be_used_are_no_failure(
     behind, small, large = Behind(), Client(part(b"ab"), ENDED), Client(part(b"x" * size), ENDED)
 
     for client in (small, large):
-        scope = scope_of(authorization="Bearer trv_any")
-        await WholeRequests(behind, access)(scope, client.receive, client.send)
+        await client.request(WholeRequests(behind, access), authorization="Bearer trv_any")
 
     # A small one is answered by the application behind.
     assert (small.status, large.status) == (200, status)
@@ -164,7 +163,7 @@ async def test_slow_request_is_refused_without_taking_a_place(
     monkeypatch.setattr(whole_requests, "DISCARD_WITHIN_S", 0.0)
     behind, client = Behind(), Client(part(b"{"))
 
-    await WholeRequests(behind, OPEN)(scope_of(), client.receive, client.send)
+    await client.request(WholeRequests(behind, OPEN))
 
     assert client.status == 408
     assert behind.bodies == []
@@ -177,10 +176,10 @@ async def test_refused_request_holds_no_memory(monkeypatch: pytest.MonkeyPatch) 
     whole = WholeRequests(behind, OPEN)
     refused, other = Client(part(b"abc"), part(b"d")), Client(part(b"ef"), ENDED)
 
-    discarding = asyncio.create_task(whole(scope_of(), refused.receive, refused.send))
+    discarding = asyncio.create_task(refused.request(whole))
     await asyncio.sleep(0)
     assert refused.status == 413
-    await whole(scope_of(), other.receive, other.send)
+    await other.request(whole)
 
     assert (other.status, discarding.done()) == (200, False)
     await cancel(discarding)
@@ -190,18 +189,14 @@ async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.Monkey
     monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
     behind = Behind()
     whole = WholeRequests(behind, OPEN)
-    first, second, third = (
-        Client(part(b"ab")),
-        Client(part(b"cd"), ENDED),
-        Client(part(b"ef"), ENDED),
-    )
+    first = Client(part(b"ab"))
+    second, third = (Client(part(body), ENDED) for body in (b"cd", b"ef"))
 
-    reading = asyncio.create_task(whole(scope_of(), first.receive, first.send))
+    reading = asyncio.create_task(first.request(whole))
     await asyncio.sleep(0)
-    await whole(scope_of(), second.receive, second.send)
-    reading.cancel()
-    await asyncio.gather(reading, return_exceptions=True)
-    await whole(scope_of(), third.receive, third.send)
+    await second.request(whole)
+    await cancel(reading)
+    await third.request(whole)
 
     assert (second.status, third.status) == (429, 200)
     assert behind.bodies == [b"ef"]
@@ -216,12 +211,11 @@ async def test_requests_without_credentials_leave_room_for_others(
     whole = WholeRequests(behind, access)
     held, refused, known = Client(part(b"ab")), Client(part(b"cd")), Client(part(b"ef"), ENDED)
 
-    holding = asyncio.create_task(whole(scope_of(), held.receive, held.send))
+    holding = asyncio.create_task(held.request(whole))
     await asyncio.sleep(0)
-    refusing = asyncio.create_task(whole(scope_of(), refused.receive, refused.send))
+    refusing = asyncio.create_task(refused.request(whole))
     await asyncio.sleep(0)
-    with_key = scope_of(authorization="Bearer trv_any")
-    await whole(with_key, known.receive, known.send)
+    await known.request(whole, authorization="Bearer trv_any")
 
     assert (refused.status, known.status) == (429, 200)
     assert behind.bodies == [b"ef"]
@@ -232,22 +226,18 @@ async def test_requests_without_credentials_leave_room_for_others(
 async def test_client_that_leaves_while_sending_is_no_call() -> None:
     behind, client = Behind(), Client(part(b"ab"), {"type": "http.disconnect"})
 
-    await WholeRequests(behind, OPEN)(scope_of(), client.receive, client.send)
+    await client.request(WholeRequests(behind, OPEN))
 
     assert (behind.bodies, client.answer) == ([], [])
 
 
 async def test_slow_reader_holds_no_place() -> None:
-    behind, client = Behind(), Client(ENDED)
+    behind, client = Behind(), Client(ENDED, reads=False)
 
-    async def send(message: Message) -> None:
-        await asyncio.Event().wait()
-
-    task = asyncio.create_task(WholeRequests(behind, OPEN)(scope_of(), client.receive, send))
+    task = asyncio.create_task(client.request(WholeRequests(behind, OPEN)))
     async with asyncio.timeout(10):
         await behind.ended.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    await cancel(task)
 
     assert behind.ended.is_set()
 
@@ -256,7 +246,7 @@ async def test_full_queue_of_serve_is_an_error_of_connect() -> None:
     dropped = PlainTextResponse("Request dropped due to backpressure", status_code=503)
     client = Client(ENDED)
 
-    await WholeRequests(Behind(dropped), OPEN)(scope_of(), client.receive, client.send)
+    await client.request(WholeRequests(Behind(dropped), OPEN))
 
     assert client.status == 429
     assert b'"code":"resource_exhausted"' in client.answer[1]["body"]
@@ -266,9 +256,7 @@ async def test_health_of_serve_is_passed_on() -> None:
     unhealthy = PlainTextResponse("draining", status_code=503)
     client = Client(ENDED)
 
-    await WholeRequests(Behind(unhealthy), OPEN)(
-        scope_of("/-/healthz"), client.receive, client.send
-    )
+    await client.request(WholeRequests(Behind(unhealthy), OPEN), "/-/healthz")
 
     assert client.status == 503
     assert client.answer[1]["body"] == b"draining"
@@ -292,6 +280,6 @@ async def test_calls_that_wait_for_a_method_are_counted(monkeypatch: pytest.Monk
             counted.append(count())
 
     client = Client(ENDED)
-    await WholeRequests(app, OPEN)(scope_of(), client.receive, client.send)
+    await client.request(WholeRequests(app, OPEN))
 
     assert counted == [before + 1, before]

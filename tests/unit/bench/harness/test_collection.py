@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,27 +36,20 @@ JUDGMENTS = "q1\tt1\t1\nq1\tt9\t0\nq2\tt1\t1\nq3\tp1\t4\n"
 def collection(tmp_path: Path) -> Collection:
     folder = tmp_path / "small"
     folder.mkdir()
-    files: Mapping[str, list[dict[str, str]]] = {
-        "corpus.jsonl": CORPUS,
-        "facts.jsonl": FACTS,
-        "triples.jsonl": TRIPLES,
-        "queries.jsonl": QUERIES,
-    }
+    files = {"corpus": CORPUS, "facts": FACTS, "triples": TRIPLES, "queries": QUERIES}
     for name, lines in files.items():
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "qrels.tsv").write_text(JUDGMENTS)
     return read_collection(folder)
 
 
 def test_scopes_titles_and_relations_become_memories(collection: Collection) -> None:
-    segments = {
-        tenant: {each.id: set(each.entities) for each in memory.segments}
-        for tenant, memory in collection.memories.items()
-    }
-    facts = {
-        tenant: {(fact.subject, fact.relation, fact.object, fact.evidence) for fact in memory.facts}
-        for tenant, memory in collection.memories.items()
-    }
+    segments, facts = {}, {}
+    for tenant, memory in collection.memories.items():
+        segments[tenant] = {each.id: set(each.entities) for each in memory.segments}
+        facts[tenant] = {
+            (fact.subject, fact.relation, fact.object, fact.evidence) for fact in memory.facts
+        }
 
     assert segments == {
         "chat-1": {"t1": {"Mira", "Goa"}},

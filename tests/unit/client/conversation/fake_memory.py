@@ -65,7 +65,6 @@ class FakeMemory:
     sent: list[tuple[float, Transcript]] = field(default_factory=list)
     timeouts_s: list[float] = field(default_factory=list)
     filters: list[Filter | None] = field(default_factory=list)
-    finished: list[str] = field(default_factory=list)
     stored: list[Segment] = field(default_factory=list)
     warmed: list[str] = field(default_factory=list)
 
@@ -92,7 +91,6 @@ class FakeMemory:
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if searching is not None and searching.done():
                     searching = None
-                    self.finished.append(newest.text)
                     yield StreamedRetrieval(
                         retrieval=answer_to(newest.text, found=self.finds),
                         transcript_number=number,

@@ -30,7 +30,7 @@ OUT_OF_TIME = DeadlineError(grpc.StatusCode.DEADLINE_EXCEEDED, "")
 
 
 def conversed(
-    memory: FakeMemory, talk: Callable[[Recall], Awaitable[None]], **options: Any
+    memory: FakeMemory, talk: Callable[[Recall], Awaitable[object]], **options: Any
 ) -> Counts:
     """Runs a conversation; nothing of it is left."""
 
@@ -51,6 +51,13 @@ async def elapsed(work: Awaitable[str]) -> tuple[str, float]:
     return await work, round(loop.time() - started, 6)
 
 
+async def hearing(recall: Recall, *texts: str) -> None:
+    """Each is heard, and searched for."""
+    for text in texts:
+        recall.heard(text)
+        await asyncio.sleep(0.3)
+
+
 def sent(memory: FakeMemory) -> list[Transcript]:
     return [transcript for _, transcript in memory.sent]
 
@@ -62,10 +69,7 @@ def test_finished_result_of_equal_words_is_reused(final: str) -> None:
     memory = FakeMemory()
 
     async def talk(recall: Recall) -> None:
-        recall.heard("when is")
-        await asyncio.sleep(0.3)
-        recall.heard("when is the wedding")
-        await asyncio.sleep(0.3)
+        await hearing(recall, "when is", "when is the wedding")
         assert await elapsed(recall.turn(final)) == (block("when is the wedding"), 0)
 
     assert conversed(memory, talk) == Counts(ready=1, sent=2)
@@ -77,10 +81,9 @@ def test_other_words_are_waited_for_within_the_budget() -> None:
     memory = FakeMemory(delay_s=0.05)
 
     async def talk(recall: Recall) -> None:
-        recall.heard("when is the")
-        await asyncio.sleep(0.3)
-        said = await elapsed(recall.turn("When is the wedding?"))
-        assert said == (block("When is the wedding?"), 0.05)
+        await hearing(recall, "when is the")
+        text = "When is the wedding?"
+        assert await elapsed(recall.turn(text)) == (block(text), 0.05)
 
     assert conversed(memory, talk) == Counts(waited=1, sent=1)
     # Nobody waits for the first search; the last one has what the turn has.
@@ -89,8 +92,7 @@ def test_other_words_are_waited_for_within_the_budget() -> None:
 
 def test_without_interim_transcripts_the_whole_search_is_waited_for() -> None:
     async def talk(recall: Recall) -> None:
-        said = await elapsed(recall.turn("When?"))
-        assert said == (block("When?"), 0.02)
+        assert await elapsed(recall.turn("When?")) == (block("When?"), 0.02)
 
     assert conversed(FakeMemory(), talk) == Counts(waited=1)
 
@@ -98,17 +100,9 @@ def test_without_interim_transcripts_the_whole_search_is_waited_for() -> None:
 @pytest.mark.parametrize("budget", [None, 0.01])
 def test_exhausted_budget_injects_no_block(budget: float | None) -> None:
     async def talk(recall: Recall) -> None:
-        said = await elapsed(recall.turn("When?", budget))
-        assert said == ("", budget or BUDGET_S)
+        assert await elapsed(recall.turn("When?", budget)) == ("", budget or BUDGET_S)
 
     assert conversed(FakeMemory(delay_s=3), talk) == Counts(late=1)
-
-
-def test_empty_result_is_counted() -> None:
-    async def talk(recall: Recall) -> None:
-        assert await recall.turn("When?") == ""
-
-    assert conversed(FakeMemory(finds=False), talk) == Counts(waited=1, empty=1)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +128,7 @@ def test_unavailable_service_fails_turns_without_raising(caplog: pytest.LogCaptu
 
     async def talk(recall: Recall) -> None:
         await recall.warm()
-        recall.heard("when")
-        await asyncio.sleep(0.3)
-        recall.heard("when is")
-        await asyncio.sleep(0.3)
+        await hearing(recall, "when", "when is")
         assert await recall.turn("when is it") == ""
 
     assert conversed(memory, talk) == Counts(failed=1, sent=2)
@@ -148,8 +139,7 @@ def test_a_stream_that_broke_is_opened_again_for_the_turn() -> None:
     memory = FakeMemory(opening=deque([unavailable(), None]))
 
     async def talk(recall: Recall) -> None:
-        recall.heard("when")
-        await asyncio.sleep(0.3)
+        await hearing(recall, "when")
         assert await recall.turn("when is it") == block("when is it")
 
     assert conversed(memory, talk) == Counts(waited=1, sent=1)
@@ -176,9 +166,7 @@ def test_the_same_words_are_not_sent_twice() -> None:
     memory = FakeMemory()
 
     async def talk(recall: Recall) -> None:
-        for text in ("when is", "When is?", " ", "when is..."):
-            recall.heard(text)
-            await asyncio.sleep(0.3)
+        await hearing(recall, "when is", "When is?", " ", "when is...")
         recall.drop()
 
     assert conversed(memory, talk) == Counts(sent=1, skipped=3)
@@ -189,8 +177,7 @@ def test_dropped_transcript_belongs_to_no_later_turn() -> None:
     memory = FakeMemory()
 
     async def talk(recall: Recall) -> None:
-        recall.heard("hm")
-        await asyncio.sleep(0.3)
+        await hearing(recall, "hm")
         recall.drop()
         assert await elapsed(recall.turn("hm")) == (block("hm"), 0.02)
 
@@ -242,27 +229,24 @@ def test_opening_is_for_the_first_turn_alone() -> None:
 def test_session_itself_is_left_out(given: Filter | None, sent_filter: Filter) -> None:
     memory = FakeMemory()
 
-    async def talk(recall: Recall) -> None:
-        await recall.turn("when")
-
-    conversed(memory, talk, filter=given)
+    conversed(memory, lambda recall: recall.turn("when"), filter=given)
 
     assert memory.filters == [sent_filter]
 
 
 def test_session_is_a_new_one_by_default() -> None:
-    first, second = (FakeMemory(), FakeMemory())
+    memory = FakeMemory()
 
-    async def talk(memory: FakeMemory) -> None:
+    async def talk() -> None:
         async with Recall(memory) as recall:
             recall.said("Nora", "Hello.", turn="1")
 
-    for memory in (first, second):
-        asyncio.run(talk(memory))
+    for _ in range(2):
+        asyncio.run(talk())
 
-    (one,), (other,) = first.stored, second.stored
-    assert one.session.startswith("call-")
-    assert one.session != other.session
+    first, second = memory.stored
+    assert first.session.startswith("call-")
+    assert first.session != second.session
 
 
 def test_turn_is_written_once_under_its_session() -> None:
@@ -282,13 +266,17 @@ def test_turn_is_written_once_under_its_session() -> None:
     assert all(each.event_time is not None for each in memory.stored)
 
 
+async def two_turns(recall: Recall) -> None:
+    recall.said("Nora", "hello", turn="1")
+    recall.said("Nora", "still there?", turn="2")
+
+
 @pytest.mark.parametrize("failures", [1, 40])
 def test_turns_of_an_outage_are_stored_after_it(failures: int) -> None:
     memory = FakeMemory(writes=deque([unavailable()] * failures))
 
     async def talk(recall: Recall) -> None:
-        recall.said("Nora", "hello", turn="1")
-        recall.said("Nora", "still there?", turn="2")
+        await two_turns(recall)
         await asyncio.sleep(2 * failures)
 
     assert conversed(memory, talk) == Counts(written=2, write_retries=failures)
@@ -298,11 +286,7 @@ def test_turns_of_an_outage_are_stored_after_it(failures: int) -> None:
 def test_outage_that_outlasts_the_close_is_counted() -> None:
     memory = FakeMemory(writes=deque([unavailable()] * 99))
 
-    async def talk(recall: Recall) -> None:
-        recall.said("Nora", "hello", turn="1")
-        recall.said("Nora", "still there?", turn="2")
-
-    assert conversed(memory, talk).write_failures == 2
+    assert conversed(memory, two_turns).write_failures == 2
 
 
 @pytest.mark.parametrize(

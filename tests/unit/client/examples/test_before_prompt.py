@@ -69,10 +69,7 @@ def test_the_hook_prints_what_helps_with_a_prompt(listening: Listening) -> None:
     assert body["time_zone"] == "Asia/Tokyo"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [b"", b"{", b"null", b"[]", b"{}", b'{"prompt": ', b"\xff\xfe"],
-)
+@pytest.mark.parametrize("given", [b"", b"{", b"null", b"[]", b"{}", b'{"prompt": ', b"\xff\xfe"])
 def test_bad_input_prints_nothing_and_says_so(given: bytes) -> None:
     out, err = run(given, 1)
 

@@ -5,6 +5,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,15 @@ class Files:
     def items(self, *paths: str) -> list[Item]:
         return [found.item for found in self.read(*paths)]
 
+    def ids(self, *paths: str) -> list[str]:
+        return [item.id for item in self.items(*paths)]
+
+    def segments(self, *paths: str) -> list[Segment]:
+        return [item for item in self.items(*paths) if isinstance(item, Segment)]
+
+    def facts(self, *paths: str) -> list[Fact]:
+        return [item for item in self.items(*paths) if isinstance(item, Fact)]
+
     def questions(self, path: str) -> list[Question]:
         return read_questions(path, lambda problem: self._note(str(problem)))
 
@@ -44,51 +54,35 @@ def files(tmp_path: Path) -> Files:
 
 
 TURN = {"id": "t1", "text": "We sailed to Goa."}
+MENTION = {"subject": "Nora", "relation": "mentions", "object": "India", "doc_id": "t1"}
 
 
 def test_segment_has_the_fields_of_its_line(files: Files) -> None:
-    path = files.write(
-        "corpus.jsonl",
-        {
-            "id": "t1",
-            "text": "We sailed to Goa.",
-            "title": "Travels",
-            "speaker": "Nora",
-            "timestamp": "2025-08-18T21:40:00+02:00",
-            "session": "s1",
-            "entities": ["Goa"],
-            "kind": "note",
-            "importance": 0.9,
-            "sensitive": True,
-            "labels": {"source": "diary"},
-            "scope": "conv-1",
-        },
-    )
+    equal = {
+        **TURN,
+        "title": "Travels",
+        "speaker": "Nora",
+        "session": "s1",
+        "kind": "note",
+        "importance": 0.9,
+        "sensitive": True,
+        "labels": {"source": "diary"},
+    }
+    changed = {"timestamp": "2025-08-18T21:40:00+02:00", "entities": ["Goa"], "scope": "conv-1"}
 
-    (found,) = files.read(path)
+    (found,) = files.read(files.write("corpus.jsonl", {**equal, **changed}))
 
-    assert found.item == Segment(
-        id="t1",
-        text="We sailed to Goa.",
-        title="Travels",
-        speaker="Nora",
-        event_time=datetime(2025, 8, 18, 19, 40, tzinfo=UTC),
-        session="s1",
-        entities=("Goa",),
-        kind="note",
-        importance=0.9,
-        sensitive=True,
-        labels={"source": "diary"},
-    )
+    said_at = datetime(2025, 8, 18, 19, 40, tzinfo=UTC)
+    expected: Any = {**equal, "event_time": said_at, "entities": ("Goa",)}
+    assert found.item == Segment(**expected)
     assert (found.scope, found.place.line) == ("conv-1", 1)
 
 
 def test_time_without_a_zone_is_in_utc(files: Files) -> None:
     path = files.write("corpus.jsonl", {**TURN, "timestamp": "2025-08-18T19:40:00"})
 
-    (segment,) = files.items(path)
+    (segment,) = files.segments(path)
 
-    assert isinstance(segment, Segment)
     assert segment.event_time == datetime(2025, 8, 18, 19, 40, tzinfo=UTC)
 
 
@@ -111,9 +105,7 @@ def test_bad_lines_are_reported_and_others_read(files: Files) -> None:
         {"id": "t10", "text": "last"},
     )
 
-    ids = [item.id for item in files.items(path)]
-
-    assert ids == ["t1", "t10"]
+    assert files.ids(path) == ["t1", "t10"]
     assert [problem.split(", known")[0] for problem in files.problems] == [
         "corpus.jsonl:2: is not JSON: Expecting property name enclosed in double quotes "
         "at column 2",
@@ -134,7 +126,7 @@ def test_line_that_is_not_utf8_is_reported(files: Files, tmp_path: Path) -> None
     path = tmp_path / "corpus.jsonl"
     path.write_bytes(json.dumps(TURN).encode() + b'\n{"id": "\xff"}\n')
 
-    assert [item.id for item in files.items(str(path))] == ["t1"]
+    assert files.ids(str(path)) == ["t1"]
     assert files.problems == ["corpus.jsonl:2: is not UTF-8"]
 
 
@@ -146,7 +138,7 @@ def test_line_with_lone_surrogate_is_reported(files: Files) -> None:
         {"id": "t3", "text": "a", "labels": {"\udc00": "b"}},
     )
 
-    assert [item.id for item in files.items(path)] == ["t2"]
+    assert files.ids(path) == ["t2"]
     assert files.problems == [
         "corpus.jsonl:1: 'text' has a lone surrogate, which UTF-8 cannot encode",
         "corpus.jsonl:3: 'labels' has a lone surrogate, which UTF-8 cannot encode",
@@ -154,42 +146,32 @@ def test_line_with_lone_surrogate_is_reported(files: Files) -> None:
 
 
 def test_fact_has_the_fields_of_its_line(files: Files) -> None:
+    equal = {
+        "id": "f1",
+        "subject": "Nora",
+        "relation": "lives in",
+        "object": "Leeds",
+        "sentence": "Nora lives in Leeds.",
+        "weight": 0.5,
+        "single_valued": True,
+    }
+    times = {"valid_from": "2016-09-01T00:00:00Z", "valid_to": "2025-10-04T00:00:00Z"}
     path = files.write(
-        "facts.jsonl",
-        {
-            "id": "f1",
-            "subject": "Nora",
-            "relation": "lives in",
-            "object": "Leeds",
-            "sentence": "Nora lives in Leeds.",
-            "valid_from": "2016-09-01T00:00:00Z",
-            "valid_to": "2025-10-04T00:00:00Z",
-            "evidence": ["t2", "t1"],
-            "weight": 0.5,
-            "closes": ["f0"],
-            "single_valued": True,
-        },
+        "facts.jsonl", {**equal, **times, "evidence": ["t2", "t1"], "closes": ["f0"]}
     )
 
-    assert files.items(path) == [
-        Fact(
-            id="f1",
-            subject="Nora",
-            relation="lives in",
-            object="Leeds",
-            sentence="Nora lives in Leeds.",
-            valid_from=datetime(2016, 9, 1, tzinfo=UTC),
-            valid_to=datetime(2025, 10, 4, tzinfo=UTC),
-            evidence=("t2", "t1"),
-            weight=0.5,
-            closes=("f0",),
-            single_valued=True,
-        )
-    ]
+    expected: Any = {
+        **equal,
+        "evidence": ("t2", "t1"),
+        "closes": ("f0",),
+        "valid_from": datetime(2016, 9, 1, tzinfo=UTC),
+        "valid_to": datetime(2025, 10, 4, tzinfo=UTC),
+    }
+    assert files.items(path) == [Fact(**expected)]
 
 
 def test_fact_without_an_id_gets_the_same_one_each_time(files: Files) -> None:
-    fact = {"subject": "a", "relation": "knows", "object": "b", "doc_id": "t1"}
+    fact = {**MENTION, "relation": "knows"}
     path = files.write("facts.jsonl", fact, {**fact, "object": "c"}, fact)
 
     first, other, again = files.items(path)
@@ -201,77 +183,60 @@ def test_observation_is_its_own_sentence(files: Files) -> None:
     observation = {"subject": "Nora", "relation": "observation", "object": "Nora likes tea."}
     path = files.write("facts.jsonl", {**observation, "timestamp": "2025-08-18", "doc_id": "t1"})
 
-    (fact,) = files.items(path)
+    (fact,) = files.facts(path)
 
-    assert isinstance(fact, Fact)
     assert (fact.statement, fact.evidence) == ("Nora likes tea.", ("t1",))
     assert fact.recorded_at == datetime(2025, 8, 18, tzinfo=UTC)
 
 
 def test_mentions_become_entities_in_any_file_order(files: Files) -> None:
     corpus = files.write("corpus.jsonl", {**TURN, "speaker": "Nora", "entities": ["Goa"]})
-    triples = files.write(
-        "triples.jsonl",
-        {"subject": "Nora", "relation": "mentions:Where", "object": "India", "doc_id": "t1"},
-        {"subject": "Nora", "relation": "mentions", "object": "Goa", "doc_id": "t1"},
-    )
+    where = {**MENTION, "relation": "mentions:Where"}
+    triples = files.write("triples.jsonl", where, {**MENTION, "object": "Goa"})
 
-    (segment,) = files.items(triples, corpus)
+    (segment,) = files.segments(triples, corpus)
 
-    assert isinstance(segment, Segment)
     assert segment.entities == ("Goa", "Nora", "India")
     assert files.items(corpus, triples) == [segment]
 
 
 def test_mention_by_a_title_is_a_fact_as_well(files: Files) -> None:
     corpus = files.write("corpus.jsonl", {**TURN, "title": "Goa"})
-    mention = {"subject": "Goa", "relation": "mentions", "object": "India", "doc_id": "t1"}
-    triples = files.write("triples.jsonl", mention)
+    paths = (corpus, files.write("triples.jsonl", {**MENTION, "subject": "Goa"}))
 
-    segment, fact = files.items(corpus, triples)
+    (segment,), (fact,) = files.segments(*paths), files.facts(*paths)
 
-    assert isinstance(segment, Segment)
-    assert isinstance(fact, Fact)
     assert segment.entities == ("Goa", "India")
     assert (fact.subject, fact.object, fact.evidence) == ("Goa", "India", ("t1",))
 
 
 def test_other_triples_are_facts(files: Files) -> None:
     corpus = files.write("corpus.jsonl", TURN)
-    triple = {"subject": "Goa", "relation": "lies in", "object": "India", "doc_id": "t1"}
-    triples = files.write("triples.jsonl", triple)
+    paths = (corpus, files.write("triples.jsonl", {**MENTION, "relation": "lies in"}))
 
-    segment, fact = files.items(corpus, triples)
+    (segment,), (fact,) = files.segments(*paths), files.facts(*paths)
 
-    assert isinstance(segment, Segment)
-    assert isinstance(fact, Fact)
     assert (segment.entities, fact.relation) == ((), "lies in")
 
 
 def test_segments_without_relations_leave_their_entities_to_the_server(files: Files) -> None:
     path = files.write("corpus.jsonl", {**TURN, "title": "Travels", "speaker": "Nora"})
 
-    (segment,) = files.items(path)
-
-    assert isinstance(segment, Segment)
-    assert segment.entities == ()
+    assert [segment.entities for segment in files.segments(path)] == [()]
 
 
 def test_mentions_do_not_cross_scopes(files: Files) -> None:
     corpus = files.write("corpus.jsonl", {**TURN, "scope": "a"}, {**TURN, "scope": "b"})
-    mention = {"subject": "x", "relation": "mentions", "object": "India", "doc_id": "t1"}
-    triples = files.write("triples.jsonl", {**mention, "scope": "b"})
+    triples = files.write("triples.jsonl", {**MENTION, "scope": "b"})
 
-    first, second = files.items(corpus, triples)
+    entities = [segment.entities for segment in files.segments(corpus, triples)]
 
-    assert isinstance(first, Segment)
-    assert isinstance(second, Segment)
-    assert (first.entities, second.entities) == ((), ("India",))
+    assert entities == [(), ("India",)]
 
 
 def test_mentions_of_a_missing_segment_are_reported(files: Files) -> None:
-    mention = {"subject": "x", "relation": "mentions", "object": "India", "doc_id": "t9"}
-    triples = files.write("triples.jsonl", mention, {**mention, "doc_id": None})
+    missing, unnamed = {**MENTION, "doc_id": "t9"}, {**MENTION, "doc_id": None}
+    triples = files.write("triples.jsonl", missing, unnamed)
 
     assert files.items(triples) == []
     assert files.problems == [
@@ -283,7 +248,7 @@ def test_mentions_of_a_missing_segment_are_reported(files: Files) -> None:
 def test_transcript_is_read_line_by_line(files: Files) -> None:
     path = files.write("monday.txt", "Nora: Hi: there.", "", "no speaker here", "Idris: Hello.")
 
-    turns = [item for item in files.items(path) if isinstance(item, Segment)]
+    turns = files.segments(path)
 
     assert [(turn.speaker, turn.text, turn.session) for turn in turns] == [
         ("Nora", "Hi: there.", "monday"),
@@ -296,42 +261,38 @@ def test_transcript_is_read_line_by_line(files: Files) -> None:
 def test_transcript_is_detected_by_its_first_line(files: Files, name: str) -> None:
     path = files.write(name, "", "Nora: Hi.", TURN, "Idris: Hello.")
 
-    turns = [item for item in files.items(path) if isinstance(item, Segment)]
+    turns = files.segments(path)
 
     assert [(turn.speaker, turn.text) for turn in turns] == [("Nora", "Hi."), ("Idris", "Hello.")]
     assert files.problems == [f"{name}:3: is not of the form 'Speaker: text'"]
 
 
 def test_objects_are_read_from_a_text_file_too(files: Files) -> None:
-    path = files.write("corpus.txt", TURN)
-
-    assert [item.id for item in files.items(path)] == ["t1"]
+    assert files.ids(files.write("corpus.txt", TURN)) == ["t1"]
 
 
 def test_segment_with_a_label_named_subject_is_no_relation(files: Files) -> None:
     path = files.write("corpus.jsonl", {**TURN, "labels": {"subject": "travel"}})
 
-    assert [item.id for item in files.items(path)] == ["t1"]
-    assert files.problems == []
+    assert (files.ids(path), files.problems) == (["t1"], [])
 
 
 def test_relations_are_detected_by_first_readable_line(files: Files) -> None:
-    fact = {"id": "f1", "subject": "Nora", "relation": "likes", "object": "Goa"}
+    fact = {**MENTION, "id": "f1", "relation": "likes"}
     path = files.write("facts.jsonl", '{"subject": broken', fact)
 
-    assert [item.id for item in files.items(path)] == ["f1"]
-    assert [problem.split(": ")[:2] for problem in files.problems] == [
-        ["facts.jsonl:1", "is not JSON"]
-    ]
+    assert files.ids(path) == ["f1"]
+    (problem,) = files.problems
+    assert problem.startswith("facts.jsonl:1: is not JSON: ")
 
 
 def test_ids_of_a_transcript_stay_when_lines_are_added(files: Files) -> None:
-    before = files.items(files.write("monday.txt", "Nora: Yes.", "Nora: Yes.", "Idris: No."))
-    longer = ("Idris: Well.", "Nora: Yes.", "Nora: Yes.", "Idris: No.")
-    after = files.items(files.write("monday.txt", *longer))
+    said = ("Nora: Yes.", "Nora: Yes.", "Idris: No.")
+    before = files.ids(files.write("monday.txt", *said))
+    after = files.ids(files.write("monday.txt", "Idris: Well.", *said))
 
-    assert len({turn.id for turn in before}) == 3
-    assert [turn.id for turn in after[1:]] == [turn.id for turn in before]
+    assert len(set(before)) == 3
+    assert after[1:] == before
 
 
 @pytest.mark.parametrize(
@@ -342,12 +303,11 @@ def test_ids_of_a_transcript_stay_when_lines_are_added(files: Files) -> None:
 def test_standard_input_is_detected_by_its_first_line(
     files: Files, monkeypatch: pytest.MonkeyPatch, lines: str, expected: str
 ) -> None:
-    stdin = SimpleNamespace(buffer=io.BytesIO(lines.encode()))
-    monkeypatch.setattr("sys.stdin", stdin)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))
 
-    (item,) = files.items("-")
+    (id_,) = files.ids("-")
 
-    assert item.id.startswith(expected)
+    assert id_.startswith(expected)
 
 
 def test_empty_file_has_no_items(files: Files) -> None:
@@ -355,29 +315,17 @@ def test_empty_file_has_no_items(files: Files) -> None:
 
 
 def test_questions_are_read_with_their_answers(files: Files) -> None:
+    equal: Any = {"id": "q1", "text": "Where?", "retriever": "words"}
     path = files.write(
         "questions.jsonl",
-        {
-            "id": "q1",
-            "text": "Where?",
-            "answer": ["t1"],
-            "retriever": "words",
-            "as_of": "2025-08-18",
-        },
+        {**equal, "answer": ["t1"], "as_of": "2025-08-18"},
         {"text": "Who?", "answerable": False},
         {"answer": ["t1"]},
     )
 
-    questions = files.questions(path)
-
-    assert questions == [
-        Question(
-            id="q1",
-            text="Where?",
-            answer=("t1",),
-            retriever="words",
-            as_of=datetime(2025, 8, 18, tzinfo=UTC),
-        ),
+    as_of = datetime(2025, 8, 18, tzinfo=UTC)
+    assert files.questions(path) == [
+        Question(**equal, answer=("t1",), as_of=as_of),
         Question(text="Who?", answerable=False),
     ]
     assert files.problems == ["questions.jsonl:3: 'text' is missing or blank"]

@@ -4,77 +4,65 @@ from pathlib import Path
 
 import grpc
 import pytest
-from click.testing import CliRunner, Result
 
-from tests.fakes.service import Failure, FakeService
-from trivium.cli.app import trivium
+from tests.fakes.service import Failure
+from tests.fixtures.client import CommandLine
 from trivium.cli.files.recollect import BEGIN, END, with_block
 from trivium.v1.retrieval_service_pb2 import RetrieveResponse
 
 NOTES = "# Notes\n\nKeep these.\n"
+DOWN = Failure(grpc.StatusCode.NOT_FOUND, "gone")
 
 
-def recollect(service: FakeService, file: Path, question: str, typed: str = "") -> Result:
-    options = ["--address", service.address, "--tenant", "acme"]
-    return CliRunner().invoke(trivium, [*options, "recollect", str(file), question], input=typed)
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "recollection.md"
 
 
-def test_the_block_is_written_replaced_and_removed(
-    fake_service: FakeService, tmp_path: Path
-) -> None:
-    file = tmp_path / "recollection.md"
+def recollected(block: str) -> RetrieveResponse:
+    return RetrieveResponse(briefing=block)
+
+
+def test_the_block_is_written_replaced_and_removed(cli: CommandLine, file: Path) -> None:
     file.write_text(NOTES)
     file.chmod(0o640)
-    down = Failure(grpc.StatusCode.NOT_FOUND, "gone")
-    fake_service.will_answer(
-        "Retrieve",
-        RetrieveResponse(briefing="<memory>\none\n</memory>\n"),
-        RetrieveResponse(briefing="<memory>\ntwo\n</memory>\n"),
-        down,
-    )
+    one, two = (recollected(f"<memory>\n{text}\n</memory>\n") for text in ("one", "two"))
 
-    assert recollect(fake_service, file, "Who?").exit_code == 0
+    assert cli.run("recollect", str(file), "Who?", Retrieve=one).exit_code == 0
     assert file.read_text() == f"{NOTES}{BEGIN}\n<memory>\none\n</memory>\n{END}\n"
-    assert recollect(fake_service, file, "-", typed="Where?").exit_code == 0
+    assert cli.run("recollect", str(file), "-", typed="Where?", Retrieve=two).exit_code == 0
     assert file.read_text() == f"{NOTES}{BEGIN}\n<memory>\ntwo\n</memory>\n{END}\n"
-    assert recollect(fake_service, file, "When?").exit_code != 0
+    assert cli.run("recollect", str(file), "When?", Retrieve=DOWN).exit_code != 0
     assert file.read_text() == NOTES
 
     assert file.stat().st_mode & 0o777 == 0o640
-    assert list(tmp_path.iterdir()) == [file]
-    assert [each.query for each in fake_service.requests] == ["Who?", "Where?", "When?"]
-    assert {each.profile for each in fake_service.requests} == {""}
+    assert list(file.parent.iterdir()) == [file]
+    assert [each.query for each in cli.service.requests] == ["Who?", "Where?", "When?"]
+    assert {each.profile for each in cli.service.requests} == {""}
 
 
-def test_a_new_file_is_for_its_owner(fake_service: FakeService, tmp_path: Path) -> None:
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing="one"))
-    file = tmp_path / "recollection.md"
-
-    assert recollect(fake_service, file, "Who?").exit_code == 0
+def test_a_new_file_is_for_its_owner(cli: CommandLine, file: Path) -> None:
+    assert cli.run("recollect", str(file), "Who?", Retrieve=recollected("one")).exit_code == 0
 
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_the_rest_of_the_file_keeps_its_bytes(fake_service: FakeService, tmp_path: Path) -> None:
-    file, notes = tmp_path / "notes.md", "# Notes\r\n\r\nCaf\u00e9\r\n".encode("latin-1")
+def test_the_rest_of_the_file_keeps_its_bytes(cli: CommandLine, file: Path) -> None:
+    notes = "# Notes\r\n\r\nCaf\u00e9\r\n".encode("latin-1")
     file.write_bytes(notes)
-    fake_service.will_answer(
-        "Retrieve", RetrieveResponse(briefing="one"), Failure(grpc.StatusCode.NOT_FOUND, "gone")
-    )
 
-    assert recollect(fake_service, file, "Who?").exit_code == 0
+    assert cli.run("recollect", str(file), "Who?", Retrieve=recollected("one")).exit_code == 0
     assert file.read_bytes() == notes + f"{BEGIN}\none\n{END}\n".encode()
-    assert recollect(fake_service, file, "When?").exit_code != 0
+    assert cli.run("recollect", str(file), "When?", Retrieve=DOWN).exit_code != 0
     assert file.read_bytes() == notes
 
 
-def test_a_link_stays_a_link(fake_service: FakeService, tmp_path: Path) -> None:
-    file, link = tmp_path / "notes.md", tmp_path / "link.md"
+def test_a_link_stays_a_link(cli: CommandLine, file: Path) -> None:
     file.write_text(NOTES)
+    link = file.with_name("link.md")
     link.symlink_to(file.name)
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing="one"))
 
-    assert recollect(fake_service, link, "Who?").exit_code == 0
+    assert cli.run("recollect", str(link), "Who?", Retrieve=recollected("one")).exit_code == 0
 
     assert link.is_symlink()
     assert "one" in file.read_text()

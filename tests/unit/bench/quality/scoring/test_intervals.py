@@ -4,11 +4,7 @@ import math
 
 import pytest
 
-from bench.quality.scoring.intervals import (
-    Estimate,
-    mean_interval,
-    paired_difference,
-)
+from bench.quality.scoring.intervals import Estimate, mean_interval, paired_difference
 
 TEN_CHATS = [f"chat-{number}" for number in range(10) for _ in range(20)]
 """The chat of each of 200 questions."""
