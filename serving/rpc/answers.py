@@ -13,8 +13,8 @@ from serving.domain.items.records import Segment, time_of
 from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm, worth
 from serving.domain.ranking.reachability import notes
 from serving.domain.ranking.signals import SIGNALS
-from serving.pipeline.retrieval.explain_absence import Absence, Loss
-from serving.pipeline.retrieval.explain_leg_absence import LegAbsence
+from serving.pipeline.retrieval.explain_absence import Absence
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Loss
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.ordering import Hit, Stage
 from serving.pipeline.retrieval.rerank_stage import RerankReport

@@ -19,8 +19,8 @@ from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank
 from serving.domain.ranking.ranked_list import RankStyle
-from serving.pipeline.retrieval.explain_absence import Absence, Loss
-from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Miss
+from serving.pipeline.retrieval.explain_absence import Absence
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Loss
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.name_correction import NameCorrection
 from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
@@ -229,7 +229,7 @@ LOST = Absence(
     hit=Hit(item=segment("a", "a text"), ledger=A_LEDGER, stage=Stage.COARSE),
     legs=(
         LegAbsence(
-            leg="dense", state=LegState.OK, rank=3, score=0.25, depth=20, reason="", miss=Miss.NONE
+            leg="dense", state=LegState.OK, rank=3, score=0.25, depth=20, reason="", loss=Loss.NONE
         ),
         LegAbsence(
             leg="graph",
@@ -238,7 +238,7 @@ LOST = Absence(
             score=None,
             depth=9,
             reason="late",
-            miss=Miss.UNANSWERED,
+            loss=Loss.UNANSWERED,
         ),
     ),
 )
