@@ -27,7 +27,7 @@ from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
 from serving.pipeline.retrieval.steps import Retrieval, Timings
 from serving.rpc.answers import from_absence, from_comparison, from_retrieval
 from serving.rpc.items import from_reference
-from serving.rpc.questions import Coercion, CompareCall, RetrieveCall
+from serving.rpc.questions import Coercion, RetrieveCall
 from tests.support.builders import NOON, days, fact, ids, query, ranked, segment
 from trivium import Absence as AbsenceRead
 from trivium import DiversityTerm, ItemKind, ItemRef
@@ -278,7 +278,7 @@ def compared(left: str, right: str) -> retrieval_service_pb2.CompareResponse:
         )
         for names in (left, right)
     )
-    return from_comparison(CompareCall(retrieve=call, against=call), first, second)
+    return from_comparison((call, first), (call, second))
 
 
 def test_item_has_its_rank_in_both_rankings() -> None:
