@@ -168,17 +168,17 @@ def rebuild(part: str) -> None:
 @click.option("--failed", is_flag=True, help="Also read turns again whose answer was unusable.")
 def extract(*, dry_run: bool, failed: bool) -> None:
     """Read facts out of the stored turns; a repeat resumes."""
-    from serving.commands.extract import run
+    from serving.commands import projecting
 
-    run(_settings(), dry_run=dry_run, failed=failed)
+    projecting.extract(_settings(), dry_run=dry_run, failed=failed)
 
 
 @main.command()
 def embed() -> None:
     """Embed all rows by the model of the settings, before the service uses it; a repeat resumes."""
-    from serving.commands.embed import run
+    from serving.commands import projecting
 
-    run(_settings())
+    projecting.embed(_settings())
 
 
 @main.command()
@@ -186,18 +186,18 @@ def embed() -> None:
 @click.argument("zone", default="")
 def time_zone(*, tenant: str, zone: str) -> None:
     """Show or set where a tenant's turns are said, for requests that name no time zone."""
-    from serving.commands.time_zone import run
+    from serving.commands.times import set_zone
 
-    run(_settings(), tenant=tenant, time_zone=zone)
+    set_zone(_settings(), tenant=tenant, time_zone=zone)
 
 
 @main.command()
 @click.option("--tenant", default="", help="The tenant.  [default: all]")
 def mentions(*, tenant: str) -> None:
     """Read the times that stored turns speak of again, in their tenant's time zone."""
-    from serving.commands.mentions import run
+    from serving.commands.times import read_mentions
 
-    run(_settings(), tenant=tenant)
+    read_mentions(_settings(), tenant=tenant)
 
 
 @main.command()
@@ -271,11 +271,9 @@ def _desk(settings: Settings, interruption: Interruption) -> Iterator[Desk]:
             with running_desk(settings, temp_dir, interruption, _report) as desk:
                 _report(f"started in {desk.started_in_s:.0f} s")
                 yield desk
-    except DeskStartError as error:
-        click.echo(f"\nTrivium did not start: {error}", err=True)
-        sys.exit(EXIT_FAILED)
-    except DeskEndedError as error:
-        click.echo(f"\nTrivium ended: {error}", err=True)
+    except (DeskStartError, DeskEndedError) as error:
+        what = "did not start" if isinstance(error, DeskStartError) else "ended"
+        click.echo(f"\nTrivium {what}: {error}", err=True)
         sys.exit(EXIT_FAILED)
 
 
@@ -290,11 +288,10 @@ def _say_stopping() -> None:
 
 
 def _say_where(addresses: DeskAddresses) -> None:
+    log_in = f"log in with the token in {addresses.token_file}"
     click.echo(f"\ngRPC:      {addresses.grpc}")
     click.echo(f"HTTP:      {addresses.http} (page: {addresses.http}/ui)")
-    click.echo(
-        f"dashboard: {addresses.dashboard} (log in with the token in {addresses.token_file})"
-    )
+    click.echo(f"dashboard: {addresses.dashboard} ({log_in})")
     click.echo(f"metrics:   {addresses.metrics}")
     click.echo("Ctrl-C stops everything.")
 

@@ -175,9 +175,8 @@ class Tracer(Protocol):
     def begin(self, method: str, parent: Mapping[str, str]) -> CallTrace:
         """Begins the trace of a call, or goes on with that of the caller.
 
-        Args:
-            method: The full name of the RPC.
-            parent: The caller's `traceparent` and `tracestate`, as W3C's Trace Context has them.
+        `method` is the full name of the RPC; `parent` has the caller's `traceparent` and
+        `tracestate`, as W3C's Trace Context has them.
         """
 
 

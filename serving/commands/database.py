@@ -20,11 +20,7 @@ Result = TypeVar("Result")
 
 
 def in_database(settings: Settings, work: Callable[[Database], Awaitable[Result]]) -> Result:
-    """Runs work on the migrated database.
-
-    Raises:
-        click.ClickException: It failed; the message is brief.
-    """
+    """Runs work on the migrated database; raises as `brief_errors`."""
     with brief_errors(), address_of_postgres(settings) as dsn:
         return asyncio.run(_with_database(dsn, work))
 
@@ -37,11 +33,7 @@ async def _with_database(dsn: str, work: Callable[[Database], Awaitable[Result]]
 
 @contextlib.contextmanager
 def brief_errors() -> Iterator[None]:
-    """Reports the errors of the stores, and of files that the settings name, in a line.
-
-    Raises:
-        click.ClickException: In place of any of them.
-    """
+    """Raises a `click.ClickException` for errors of the stores, and of files of the settings."""
     try:
         yield
     except (TriviumError, OSError, SchemaTooNewError, PostgresStartError) as error:

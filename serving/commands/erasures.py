@@ -58,28 +58,18 @@ async def _complete_restore(tombstones: Tombstones, database: Database) -> int:
 
 
 def read_exported(file: TextIO) -> Tombstones:
-    """Reads what `lines_of` wrote.
-
-    Raises:
-        click.ClickException: It is another file.
-    """
+    """Reads what `lines_of` wrote; raises a `click.ClickException` for another file."""
     try:
-        head, *entries = map(json.loads, file)
-        return Tombstones(
-            bytes.fromhex(head["key"]),
-            [
-                (bytes.fromhex(each["hash"]), datetime.fromisoformat(each["erased_at"]))
-                for each in entries
-            ],
-        )
+        head, *lines = map(json.loads, file)
+        hashes = [bytes.fromhex(each["hash"]) for each in lines]
+        times = [datetime.fromisoformat(each["erased_at"]) for each in lines]
+        return Tombstones(bytes.fromhex(head["key"]), [*zip(hashes, times, strict=True)])
     except (ValueError, KeyError, TypeError) as error:
         raise click.ClickException(f"{file.name} is not a file of `erasures export`") from error
 
 
 def lines_of(tombstones: Tombstones) -> list[str]:
     """The lines of a file: the key, then a line per tombstone."""
-    entries = [
-        {"hash": hash_.hex(), "erased_at": erased_at.isoformat()}
-        for hash_, erased_at in tombstones.entries
-    ]
-    return [f"{json.dumps(line)}\n" for line in ({"key": tombstones.key.hex()}, *entries)]
+    lines = [{"key": tombstones.key.hex()}]
+    lines += [{"hash": each.hex(), "erased_at": at.isoformat()} for each, at in tombstones.entries]
+    return [f"{json.dumps(line)}\n" for line in lines]

@@ -93,5 +93,4 @@ def line_of(key: AccessKey, now: datetime) -> str:
 
 
 def _run(settings: Settings, work: Callable[[AccessKeys], Awaitable[Result]]) -> Result:
-    """Runs work on the stored keys; an error is reported briefly."""
     return in_database(settings, lambda database: work(PostgresAccessKeys(database)))

@@ -27,11 +27,7 @@ Result = TypeVar("Result")
 
 
 def run(settings: Settings, *, repair: bool) -> bool:
-    """Compares the stores, and repairs what differs if asked; prints the findings.
-
-    Returns:
-        Whether nothing differs any more.
-    """
+    """Compares the stores, and repairs what differs if asked; whether nothing differs any more."""
 
     async def compare(verifier: Verifier) -> tuple[Verification, Verification]:
         found = await verifier.verify()

@@ -14,13 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -34,63 +28,50 @@ DEFAULT_MODEL = "minilm"
 
 class _Section(BaseModel):
     # The value of a misspelled setting may be a secret.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+    )
 
 
 class PostgresSettings(_Section):
     """PostgreSQL, the source of truth."""
 
-    dsn: SecretStr | None = Field(
-        default=None,
-        description="The libpq connection string of PostgreSQL. Unset: the desk starts an embedded "
-        "one.",
-    )
-    search_connections: int = Field(
-        default=8,
-        ge=1,
-        le=100,
-        description="Connections for reads; increase it only if PostgreSQL has idle cores.",
-    )
-    write_connections: int = Field(default=4, ge=1, le=100, description="Connections for writes.")
+    dsn: SecretStr | None = None
+    """The libpq connection string of PostgreSQL. Unset: the desk starts an embedded one."""
+    search_connections: int = Field(default=8, ge=1, le=100)
+    """Connections for reads; increase it only if PostgreSQL has idle cores."""
+    write_connections: int = Field(default=4, ge=1, le=100)
+    """Connections for writes."""
 
 
 class Neo4jSettings(_Section):
     """Neo4j, the projection behind the graph leg."""
 
-    uri: str | None = Field(
-        default=None,
-        description="Address, such as bolt://host:7687. Unset: the desk starts an embedded one.",
-    )
-    user: str = Field(default="neo4j", description="The user; ignored without a password.")
-    password: SecretStr | None = Field(
-        default=None, description="The password. Unset: no authentication."
-    )
-    database: str = Field(default="neo4j", description="The name of the database.")
-    heap_mb: int = Field(default=512, ge=256, description="The heap of the embedded Neo4j, in MiB.")
+    uri: str | None = None
+    """Address, such as bolt://host:7687. Unset: the desk starts an embedded one."""
+    user: str = "neo4j"
+    """The user; ignored without a password."""
+    password: SecretStr | None = None
+    """The password. Unset: no authentication."""
+    database: str = "neo4j"
+    """The name of the database."""
+    heap_mb: int = Field(default=512, ge=256)
+    """The heap of the embedded Neo4j, in MiB."""
 
 
 class _ApiSettings(_Section):
     """Another service, by OpenAI's API."""
 
-    url: str = Field(
-        pattern=r"^https?://",
-        description="The base address, such as https://api.openai.com/v1, or "
-        "http://127.0.0.1:11434/v1 for Ollama. Texts are sent there, except those of sensitive "
-        "rows.",
-    )
-    key: SecretStr | None = Field(
-        default=None, description="The key, sent as a bearer token; or name a file with `key_file`."
-    )
-    key_file: Path | None = Field(
-        default=None, description="A file with the key, on each machine that asks the service."
-    )
+    url: str = Field(pattern=r"^https?://")
+    """The base address, such as https://api.openai.com/v1, or http://127.0.0.1:11434/v1 for Ollama.
+    Texts are sent there, except those of sensitive rows."""
+    key: SecretStr | None = None
+    """The key, sent as a bearer token; or name a file with `key_file`."""
+    key_file: Path | None = None
+    """A file with the key, on each machine that asks the service."""
 
     def secret(self) -> str | None:
-        """The key; None if there is none.
-
-        Raises:
-            OSError: The file cannot be read.
-        """
+        """The key; None if there is none. Raises `OSError` if the file cannot be read."""
         if self.key is not None:
             return self.key.get_secret_value()
         return None if self.key_file is None else self.key_file.read_text().strip()
@@ -99,72 +80,44 @@ class _ApiSettings(_Section):
 class EmbeddingsApiSettings(_ApiSettings):
     """Another service that embeds, by OpenAI's embeddings API."""
 
-    query_prefix: str = Field(
-        default="",
-        description="Written before each question, as the model's card says: `query: ` for E5.",
-    )
-    document_prefix: str = Field(
-        default="", description="Written before each text, such as `passage: ` for E5."
-    )
-    shortened: bool = Field(
-        default=False,
-        description="Ask for vectors of `embedder.dimension`, for models that can shorten them.",
-    )
-    input_type: bool = Field(
-        default=False,
-        description="Send `input_type` with each request, `query` or `document`, as Voyage's API "
-        "has it.",
-    )
-    batch: int = Field(default=64, ge=1, le=2048, description="The most texts of one request.")
-    timeout: timedelta = Field(
-        default=timedelta(seconds=30),
-        description="The time limit of a request for texts. Questions have the caller's budget.",
-    )
+    query_prefix: str = ""
+    """Written before each question, as the model's card says: `query: ` for E5."""
+    document_prefix: str = ""
+    """Written before each text, such as `passage: ` for E5."""
+    shortened: bool = False
+    """Ask for vectors of `embedder.dimension`, for models that can shorten them."""
+    input_type: bool = False
+    """Send `input_type` with each request, `query` or `document`, as Voyage's API has it."""
+    batch: int = Field(default=64, ge=1, le=2048)
+    """The most texts of one request."""
+    timeout: timedelta = timedelta(seconds=30)
+    """The time limit of a request for texts. Questions have the caller's budget."""
 
 
 class EmbedderSettings(_Section):
     """The sentence encoder."""
 
-    model: str = Field(
-        default=DEFAULT_MODEL,
-        description="`minilm` (all-MiniLM-L6-v2) or `bge-small` (bge-small-en-v1.5), which the "
-        "first start downloads; or a Hugging Face id, or a folder in sentence-transformers' "
-        "layout, which need the extra `models`. Another model re-embeds everything in the "
-        "background, and the dense legs are skipped meanwhile; `python -m serving embed` does so "
-        "before.",
-    )
-    device: str = Field(
-        default="cpu",
-        description="The torch device, such as `cuda`, of a model with weights for torch. An ONNX "
-        "graph runs on the CPU.",
-    )
-    precision: Literal["auto", "float32", "bfloat16", "float16", "int8"] = Field(
-        default="auto",
-        description="`auto` is int8 for `minilm` and `bge-small`, bfloat16 for a Qwen3 on an "
-        "accelerator, else float32. An ONNX graph has `float32` and `int8`; torch has `float32`, "
-        "`bfloat16` and `float16`. Vectors of different precisions are never compared: a change "
-        "re-embeds everything.",
-    )
-    dimension: int | None = Field(
-        default=None,
-        ge=8,
-        description="Truncate vectors to this dimension (Matryoshka). Unset: that of the model.",
-    )
-    threads: int = Field(
-        default=1,
-        ge=1,
-        description="Threads per forward pass; more threads make a single query faster.",
-    )
-    api: EmbeddingsApiSettings | None = Field(
-        default=None,
-        description="Another service that runs `model`. It needs `dimension`, and nothing that "
-        "says how a model runs here.",
-    )
-    max_waiting: int = Field(
-        default=512,
-        ge=1,
-        description="Texts that may wait; further calls are rejected immediately.",
-    )
+    model: str = DEFAULT_MODEL
+    """`minilm` (all-MiniLM-L6-v2) or `bge-small` (bge-small-en-v1.5), which the first start
+    downloads; or a Hugging Face id, or a folder in sentence-transformers' layout, which need the
+    extra `models`. Another model re-embeds everything in the background, and the dense legs are
+    skipped meanwhile; `python -m serving embed` does so before."""
+    device: str = "cpu"
+    """The torch device, such as `cuda`, of a model with weights for torch. An ONNX graph runs on
+    the CPU."""
+    precision: Literal["auto", "float32", "bfloat16", "float16", "int8"] = "auto"
+    """`auto` is int8 for `minilm` and `bge-small`, bfloat16 for a Qwen3 on an accelerator, else
+    float32. An ONNX graph has `float32` and `int8`; torch has `float32`, `bfloat16` and `float16`.
+    Vectors of different precisions are never compared: a change re-embeds everything."""
+    dimension: int | None = Field(default=None, ge=8)
+    """Truncate vectors to this dimension (Matryoshka). Unset: that of the model."""
+    threads: int = Field(default=1, ge=1)
+    """Threads per forward pass; more threads make a single query faster."""
+    api: EmbeddingsApiSettings | None = None
+    """Another service that runs `model`. It needs `dimension`, and nothing that says how a model
+    runs here."""
+    max_waiting: int = Field(default=512, ge=1)
+    """Texts that may wait; further calls are rejected immediately."""
 
     @model_validator(mode="after")
     def _api_runs_the_model(self) -> Self:
@@ -182,75 +135,47 @@ class EmbedderSettings(_Section):
 class IndexSettings(_Section):
     """The vector index of each replica that has one."""
 
-    kind: Literal["auto", "exact", "ivf"] = Field(
-        default="auto",
-        description="`exact` scans all vectors of a tenant in every search. `auto` does so for as "
-        "many as memory reads in about 2 ms (80 MB on a CPU, 6 GB on a GPU), and uses inverted "
-        "lists (IVF) for more. `ivf` uses lists for more than 32.",
-    )
-    device: str = Field(
-        default="cpu",
-        pattern=r"^(cpu|cuda(:\d+)?)$",
-        description="Where vectors are stored and searched: `cpu`, `cuda` or `cuda:1`. Lists on a "
-        "GPU need cuVS; without it, all vectors are scanned.",
-    )
-    lists_share: float = Field(
-        default=0.5,
-        gt=0,
-        lt=1,
-        description="On a GPU that a process shares, the part of its memory that vectors and "
-        "models leave to the lists of cuVS.",
-    )
-    build_threads: int = Field(
-        default=1,
-        ge=1,
-        description="On a CPU, threads that train and fill lists in the background.",
-    )
-    shards: int = Field(
-        default=1,
-        ge=1,
-        le=256,
-        description="The number of shards, by a hash of tenant and id. Each shard is a separate "
-        "deployment, and all are searched in parallel. Not in the placement `single`.",
-    )
+    kind: Literal["auto", "exact", "ivf"] = "auto"
+    """`exact` scans all vectors of a tenant in every search. `auto` does so for as many as memory
+    reads in about 2 ms (80 MB on a CPU, 6 GB on a GPU), and uses inverted lists (IVF) for more.
+    `ivf` uses lists for more than 32."""
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
+    """Where vectors are stored and searched: `cpu`, `cuda` or `cuda:1`. Lists on a GPU need cuVS;
+    without it, all vectors are scanned."""
+    lists_share: float = Field(default=0.5, gt=0, lt=1)
+    """On a GPU that a process shares, the part of its memory that vectors and models leave to the
+    lists of cuVS."""
+    build_threads: int = Field(default=1, ge=1)
+    """On a CPU, threads that train and fill lists in the background."""
+    shards: int = Field(default=1, ge=1, le=256)
+    """The number of shards, by a hash of tenant and id. Each shard is a separate deployment, and
+    all are searched in parallel. Not in the placement `single`."""
 
 
 class RerankerSettings(_Section):
     """The cross-encoder for profiles with a rerank stage."""
 
-    model: str | None = Field(
-        default=None,
-        min_length=1,
-        description="`minilm-l12`: ms-marco-MiniLM-L12-v2 in int8 on the CPU, which `make "
-        "install-rerank` installs. Or a Hugging Face id or a folder: a BERT or XLM-R with one "
-        "output, such as cross-encoder/ms-marco-MiniLM-L6-v2 or BAAI/bge-reranker-v2-m3, or a "
-        "Qwen3-Reranker. "
-        "Unset: no reranker; the hits of such profiles keep their order and are labelled, as they "
-        "are until the model is loaded.",
-    )
-    device: str = Field(
-        default="cpu",
-        description="The torch device, such as `cuda`. It computes in float32 on a CPU, else in "
-        "bfloat16.",
-    )
-    threads: int = Field(
-        default=1,
-        ge=1,
-        description="Threads per forward pass; more threads make a single query faster.",
-    )
+    model: str | None = Field(default=None, min_length=1)
+    """`minilm-l12`: ms-marco-MiniLM-L12-v2 in int8 on the CPU, which `make install-rerank`
+    installs. Or a Hugging Face id or a folder: a BERT or XLM-R with one output, such as
+    cross-encoder/ms-marco-MiniLM-L6-v2 or BAAI/bge-reranker-v2-m3, or a Qwen3-Reranker. Unset: no
+    reranker; the hits of such profiles keep their order and are labelled, as they are until the
+    model is loaded."""
+    device: str = "cpu"
+    """The torch device, such as `cuda`. It computes in float32 on a CPU, else in bfloat16."""
+    threads: int = Field(default=1, ge=1)
+    """Threads per forward pass; more threads make a single query faster."""
 
 
 class CompletionsApiSettings(_ApiSettings):
     """Another service that reads turns, by OpenAI's chat completions API."""
 
-    model: str = Field(
-        min_length=1,
-        description="The model's name there. It must support `response_format` json_schema.",
-    )
-    timeout: timedelta = Field(
-        default=timedelta(seconds=60), gt=timedelta(0), description="The time limit of a request."
-    )
-    max_tokens: int = Field(default=2048, ge=64, description="The most tokens of an answer.")
+    model: str = Field(min_length=1)
+    """The model's name there. It must support `response_format` json_schema."""
+    timeout: timedelta = Field(default=timedelta(seconds=60), gt=timedelta(0))
+    """The time limit of a request."""
+    max_tokens: int = Field(default=2048, ge=64)
+    """The most tokens of an answer."""
 
 
 class ExtractionSettings(_Section):
@@ -259,44 +184,35 @@ class ExtractionSettings(_Section):
     A separate deployment follows the log, in every placement.
     """
 
-    api: CompletionsApiSettings | None = Field(
-        default=None, description="The service that reads turns; none by default."
-    )
-    turns: int = Field(
-        default=8, ge=1, le=64, description="The most turns of a session in one request."
-    )
-    before: int = Field(
-        default=4, ge=0, le=64, description="Earlier turns of the session that are shown too."
-    )
-    sessions: int = Field(default=4, ge=1, le=64, description="Sessions that are read at once.")
+    api: CompletionsApiSettings | None = None
+    """The service that reads turns; none by default."""
+    turns: int = Field(default=8, ge=1, le=64)
+    """The most turns of a session in one request."""
+    before: int = Field(default=4, ge=0, le=64)
+    """Earlier turns of the session that are shown too."""
+    sessions: int = Field(default=4, ge=1, le=64)
+    """Sessions that are read at once."""
 
 
 class AuthSettings(_Section):
     """Who may call (docs/security.md). With keys and tokens, a caller uses either."""
 
-    keys: bool = Field(
-        default=False,
-        description="Accept bearer keys, made by `python -m serving keys create`.",
-    )
-    jwks: str | None = Field(
-        default=None,
-        description="Accept JSON Web Tokens signed by a key of the set at this https URL.",
-    )
-    issuer: str = Field(default="", description="The issuer (`iss`) that a token must have.")
-    audience: str = Field(default="", description="The audience (`aud`) that a token must have.")
-    tenant_claim: str = Field(
-        default="tenant",
-        description="The claim of a token with its tenant, or a list of them; `*` means all.",
-    )
-    roles_claim: str = Field(
-        default="roles", description="The claim of a token with its role, or a list of them."
-    )
-    allow_anonymous: bool = Field(
-        default=False,
-        description="Start without authentication although other machines may reach the service: "
-        "everyone who does so can read and erase everything. The desk needs no such permission, "
-        "since it listens on loopback.",
-    )
+    keys: bool = False
+    """Accept bearer keys, made by `python -m serving keys create`."""
+    jwks: str | None = None
+    """Accept JSON Web Tokens signed by a key of the set at this https URL."""
+    issuer: str = ""
+    """The issuer (`iss`) that a token must have."""
+    audience: str = ""
+    """The audience (`aud`) that a token must have."""
+    tenant_claim: str = "tenant"
+    """The claim of a token with its tenant, or a list of them; `*` means all."""
+    roles_claim: str = "roles"
+    """The claim of a token with its role, or a list of them."""
+    allow_anonymous: bool = False
+    """Start without authentication although other machines may reach the service: everyone who does
+    so can read and erase everything. The desk needs no such permission, since it listens on
+    loopback."""
 
     @property
     def required(self) -> bool:
@@ -315,22 +231,18 @@ class AuthSettings(_Section):
 class HttpSettings(_Section):
     """HTTP (docs/http.md)."""
 
-    cors_origins: list[str] = Field(
-        default=[],
-        description="The web sites whose pages may call the service, such as "
-        "`https://app.example`. Empty: none.",
-    )
-    ui: bool | None = Field(
-        default=None, description="Serve the page `/ui`. Unset: on a desk, and on no cluster."
-    )
+    cors_origins: list[str] = []
+    """The web sites whose pages may call the service, such as `https://app.example`. Empty:
+    none."""
+    ui: bool | None = None
+    """Serve the page `/ui`. Unset: on a desk, and on no cluster."""
 
 
 class RetrievalSettings(_Section):
     """Settings of the retrieval pipeline."""
 
-    profiles: Path | None = Field(
-        default=None, description="A folder with your own ranking profiles, as YAML files."
-    )
+    profiles: Path | None = None
+    """A folder with your own ranking profiles, as YAML files."""
 
 
 Placement = Literal["single", "split", "gpu"]
@@ -345,18 +257,14 @@ class GpuSettings(_Section):
     the replica allocates on that GPU, because Ray does not enforce one. 0 requests no GPU.
     """
 
-    fusion: Share = Field(
-        default=0, description="The ingress, which runs the models in the placement `single`."
-    )
-    embedder: Share = Field(
-        default=0,
-        description="The embedder; in the placement `gpu`, embedder and index together.",
-    )
-    index: Share = Field(
-        default=0,
-        description="Each shard of the index in the placement `split`.",
-    )
-    reranker: Share = Field(default=0, description="The reranker.")
+    fusion: Share = 0
+    """The ingress, which runs the models in the placement `single`."""
+    embedder: Share = 0
+    """The embedder; in the placement `gpu`, embedder and index together."""
+    index: Share = 0
+    """Each shard of the index in the placement `split`."""
+    reranker: Share = 0
+    """The reranker."""
 
 
 SHARED_BY: Mapping[Placement, frozenset[str]] = {
@@ -370,44 +278,32 @@ SHARED_BY: Mapping[Placement, frozenset[str]] = {
 class ServeSettings(_Section):
     """Ray Serve."""
 
-    placement: Placement = Field(
-        default="single",
-        description="`single`: everything in one replica, with the least overhead. `split`: the "
-        "embedder, index, reranker and projector are separate deployments, each scaled by itself. "
-        "`gpu`: as `split`, but embedder and index are one deployment that searches by text.",
-    )
+    placement: Placement = "single"
+    """`single`: everything in one replica, with the least overhead. `split`: the embedder, index,
+    reranker and projector are separate deployments, each scaled by itself. `gpu`: as `split`, but
+    embedder and index are one deployment that searches by text."""
     gpus: GpuSettings = GpuSettings()
-    grpc_port: int = Field(default=9000, ge=0, le=65535, description="The port for gRPC.")
-    http_port: int = Field(
-        default=8000, ge=0, le=65535, description="The port for HTTP (docs/http.md)."
-    )
-    dashboard_port: int = Field(default=8265, ge=0, le=65535, description="Ray's dashboard.")
-    reflection: bool = Field(
-        default=True,
-        description="Answer gRPC reflection, which lists the services and needs no credentials.",
-    )
-    metrics_port: int = Field(
-        default=9090, ge=0, le=65535, description="Prometheus metrics of Ray."
-    )
-    replicas: int = Field(default=1, ge=1, description="Replicas of the ingress.")
-    max_ongoing_requests: int = Field(
-        default=128,
-        ge=1,
-        description="Concurrent calls of one ingress replica: three eighths of them retrievals, "
-        "a quarter open streams, a quarter writes.",
-    )
-    max_queued_requests: int = Field(
-        default=32,
-        ge=1,
-        description="Calls that may wait; further calls fail with RESOURCE_EXHAUSTED. A capacity "
-        "of 100 answers/s and budgets of 300 ms leave time for about as many.",
-    )
-    tenant_calls_per_second: float | None = Field(
-        default=None,
-        gt=0,
-        description="The questions, and as many writes, that a tenant may send to a replica per "
-        "second, in bursts of a second's worth. Unset: as many as it can answer.",
-    )
+    grpc_port: int = Field(default=9000, ge=0, le=65535)
+    """The port for gRPC."""
+    http_port: int = Field(default=8000, ge=0, le=65535)
+    """The port for HTTP (docs/http.md)."""
+    dashboard_port: int = Field(default=8265, ge=0, le=65535)
+    """Ray's dashboard."""
+    reflection: bool = True
+    """Answer gRPC reflection, which lists the services and needs no credentials."""
+    metrics_port: int = Field(default=9090, ge=0, le=65535)
+    """Prometheus metrics of Ray."""
+    replicas: int = Field(default=1, ge=1)
+    """Replicas of the ingress."""
+    max_ongoing_requests: int = Field(default=128, ge=1)
+    """Concurrent calls of one ingress replica: three eighths of them retrievals, a quarter open
+    streams, a quarter writes."""
+    max_queued_requests: int = Field(default=32, ge=1)
+    """Calls that may wait; further calls fail with RESOURCE_EXHAUSTED. A capacity of 100 answers/s
+    and budgets of 300 ms leave time for about as many."""
+    tenant_calls_per_second: float | None = Field(default=None, gt=0)
+    """The questions, and as many writes, that a tenant may send to a replica per second, in bursts
+    of a second's worth. Unset: as many as it can answer."""
 
     @model_validator(mode="after")
     def _shares_are_of_what_there_is(self) -> Self:
@@ -427,17 +323,14 @@ class Settings(BaseSettings):
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
+        use_attribute_docstrings=True,
     )
 
-    data_dir: Path = Field(
-        default_factory=lambda: default_data_dir(),
-        description="Where the desk stores PostgreSQL and Neo4j. For root it is /var/lib/trivium, "
-        "because PostgreSQL runs under another account, which cannot access root's home.",
-    )
-    cache_dir: Path = Field(
-        default_factory=lambda: default_cache_dir(),
-        description="Where downloads and int8 graphs are stored.",
-    )
+    data_dir: Path = Field(default_factory=lambda: default_data_dir())
+    """Where the desk stores PostgreSQL and Neo4j. For root it is /var/lib/trivium, because
+    PostgreSQL runs under another account, which cannot access root's home."""
+    cache_dir: Path = Field(default_factory=lambda: default_cache_dir())
+    """Where downloads and int8 graphs are stored."""
     postgres: PostgresSettings = PostgresSettings()
     neo4j: Neo4jSettings = Neo4jSettings()
     embedder: EmbedderSettings = EmbedderSettings()
@@ -507,10 +400,7 @@ def default_cache_dir() -> Path:
 
 
 def load_settings(arguments: Mapping[str, Any] | None = None) -> Settings:
-    """Reads the settings.
-
-    Args:
-        arguments: A tree as in the YAML file; overrides all other sources.
+    """Reads the settings; `arguments`, a tree as in the YAML file, override all other sources.
 
     Raises:
         pydantic.ValidationError: Values are unknown or out of range; lists all of them.

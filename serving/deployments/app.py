@@ -15,16 +15,8 @@ from ray.serve import Application
 from serving.composition.access import require_authentication
 from serving.composition.gpu_share import resources
 from serving.config.settings import Settings, load_settings
+from serving.deployments import ingress, parts
 from serving.deployments.handles import SpaceHandles
-from serving.deployments.ingress import Fusion
-from serving.deployments.parts import (
-    Embedder,
-    Extraction,
-    Projector,
-    Reranker,
-    VectorIndex,
-    VectorSpace,
-)
 from serving.domain.shards import WHOLE, Shard, all_shards
 
 APPLICATION = "trivium"
@@ -38,36 +30,37 @@ SERVICERS = [
 REQUEST_TIMEOUT_S = 3600.0
 """The longest that any call may take: that of a long ingest stream."""
 
+FUSION: Any = ingress.Fusion
+PARTS: Any = parts
+"""Deployments, which mypy takes for classes."""
+
 
 def build(arguments: dict[str, Any]) -> Application:
-    """Builds the application for `serve deploy`.
+    """Builds the application for `serve deploy`, from settings as in the settings file.
 
-    Args:
-        arguments: The settings, as in the settings file. Each replica also reads its own
-            environment, so secrets need not be given here.
+    Each replica also reads its own environment, so secrets need not be given here.
     """
     settings = load_settings(arguments)
     require_authentication(settings)
     gpus = settings.serve.gpus
-    ingress = Fusion.options(  # type: ignore[attr-defined]
+    fusion = FUSION.options(
         num_replicas=settings.serve.replicas,
         max_ongoing_requests=settings.serve.max_ongoing_requests,
         max_queued_requests=settings.serve.max_queued_requests,
         ray_actor_options=resources(gpus.fusion),
     )
-    extraction = None
+    others: dict[str, Any] = {}
     if settings.extraction.api is not None:
-        extraction = Extraction.bind(arguments)  # type: ignore[attr-defined]
-    if settings.serve.placement == "single":
-        return ingress.bind(arguments, extraction=extraction)  # type: ignore[no-any-return]
-    space = _space(settings, arguments)
-    return ingress.bind(  # type: ignore[no-any-return]
-        arguments,
-        space=space,
-        projector=Projector.bind(arguments, space.embedder),  # type: ignore[attr-defined]
-        reranker=_reranker(settings, arguments),
-        extraction=extraction,
-    )
+        others["extraction"] = PARTS.Extraction.bind(arguments)
+    if settings.serve.placement != "single":
+        others["space"] = space = _space(settings, arguments)
+        others["projector"] = PARTS.Projector.bind(arguments, space.embedder)
+        others["reranker"] = None
+        if settings.reranker.model is not None:
+            reranker = PARTS.Reranker.options(ray_actor_options=resources(gpus.reranker))
+            others["reranker"] = reranker.bind(arguments)
+    application: Application = fusion.bind(arguments, **others)
+    return application
 
 
 def _space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles:
@@ -79,24 +72,19 @@ def _space(settings: Settings, arguments: dict[str, Any]) -> SpaceHandles:
     on_gpu = resources(settings.serve.gpus.embedder)
     shards = all_shards(settings.index.shards)
     if settings.serve.placement == "gpu":
+        space = PARTS.VectorSpace.options(ray_actor_options=on_gpu)
         both = [
-            VectorSpace.options(  # type: ignore[attr-defined]
-                name=f"VectorSpace{_suffix(shard)}", ray_actor_options=on_gpu
-            ).bind(arguments, shard)
+            space.options(name=f"VectorSpace{_suffix(shard)}").bind(arguments, shard)
             for shard in shards
         ]
         return SpaceHandles(both[0], both, searches_text=True)
-    embedder = Embedder.options(  # type: ignore[attr-defined]
-        ray_actor_options=on_gpu
-    ).bind(arguments)
-    index = [
-        VectorIndex.options(  # type: ignore[attr-defined]
-            name=f"VectorIndex{_suffix(shard)}",
-            ray_actor_options=resources(settings.serve.gpus.index),
-        ).bind(arguments, embedder, shard)
+    embedder = PARTS.Embedder.options(ray_actor_options=on_gpu).bind(arguments)
+    index = PARTS.VectorIndex.options(ray_actor_options=resources(settings.serve.gpus.index))
+    indexes = [
+        index.options(name=f"VectorIndex{_suffix(shard)}").bind(arguments, embedder, shard)
         for shard in shards
     ]
-    return SpaceHandles(embedder, index)
+    return SpaceHandles(embedder, indexes)
 
 
 def _suffix(shard: Shard) -> str:
@@ -105,14 +93,6 @@ def _suffix(shard: Shard) -> str:
     So after a change of that number the old deployments answer until the new ones are ready.
     """
     return "" if shard == WHOLE else f"-{shard.number}-of-{shard.count}"
-
-
-def _reranker(settings: Settings, arguments: dict[str, Any]) -> Application | None:
-    if settings.reranker.model is None:
-        return None
-    return Reranker.options(  # type: ignore[attr-defined, no-any-return]
-        ray_actor_options=resources(settings.serve.gpus.reranker)
-    ).bind(arguments)
 
 
 def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, Any]:

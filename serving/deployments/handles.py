@@ -20,12 +20,7 @@ from ray.serve.handle import DeploymentHandle
 
 from serving.composition.index import SpaceParts
 from serving.domain.budget import Deadline
-from serving.domain.errors import (
-    DependencyError,
-    NotReadyError,
-    OverloadedError,
-    TriviumError,
-)
+from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TriviumError
 from serving.pipeline.index.sharding import ShardedIndex, ShardedSearch
 from serving.pipeline.index.vector_space import EmbeddedSearch
 from serving.ports.embedding import Embedder, EmbeddingModel
@@ -85,11 +80,7 @@ class _Request:
 
 
 class Calls:
-    """The calls of a deployment: those that are made at once are sent as one request.
-
-    Args:
-        handle: The deployment, which is `Exposed`.
-    """
+    """The calls of an `Exposed` deployment: those that are made at once are sent as one request."""
 
     def __init__(self, handle: DeploymentHandle[Any]) -> None:
         # Ray's default pickles in Python, for classes that the other process cannot import.
@@ -137,9 +128,7 @@ class Calls:
 class Remote(Generic[Port]):
     """A port of another deployment, whose methods are all asynchronous.
 
-    Args:
-        calls: To the deployment.
-        name: The name of the port there, and in errors.
+    The port has `name` there, and in errors.
     """
 
     def __init__(self, calls: Calls, name: str) -> None:
@@ -192,10 +181,8 @@ class Remote(Generic[Port]):
 
 def _patience(arguments: Sequence[object]) -> float | None:
     """Returns how long a call with these arguments may take; None if none is a deadline."""
-    for each in arguments:
-        if isinstance(each, Deadline):
-            return each.remaining() + REPLY_S
-    return None
+    waits = (each.remaining() + REPLY_S for each in arguments if isinstance(each, Deadline))
+    return next(waits, None)
 
 
 class RemoteEmbedder(Remote[Embedder]):
@@ -214,17 +201,12 @@ class RemoteEmbedder(Remote[Embedder]):
 
 @dataclass(frozen=True, slots=True)
 class SpaceHandles:
-    """The deployments of a vector space.
-
-    Attributes:
-        embedder: The embedder.
-        index: The index, shard by shard; at least one.
-        searches_text: Whether the replicas of `index` embed questions themselves.
-    """
+    """The deployments of a vector space; its index has at least one shard."""
 
     embedder: DeploymentHandle[Any]
     index: Sequence[DeploymentHandle[Any]]
     searches_text: bool = False
+    """Whether the replicas of `index` embed questions themselves."""
 
 
 def remote_space(handles: SpaceHandles | None) -> SpaceParts:

@@ -44,8 +44,7 @@ class TimedContext(RayServegRPCContext):
 def know_the_time_of_calls() -> None:
     """Makes this replica's gRPC server keep the deadlines of calls, which Serve drops.
 
-    Raises:
-        RuntimeError: This version of Ray is not supported.
+    Raises `RuntimeError` in a version of Ray that is not supported.
     """
     from ray.serve._private import replica
 

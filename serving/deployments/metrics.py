@@ -23,7 +23,6 @@ class RayRecorder:
         self._instruments = {metric.name: _instrument(metric) for metric in ALL_METRICS}
 
     def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
-        """Adds to a counter, sets a gauge, or observes in a histogram."""
         instrument = self._instruments[metric.name]
         tags = dict(labels or {})
         match metric.kind:

@@ -82,8 +82,7 @@ def serve_within_bounds(service: TriviumService, ingress: str) -> None:
 def read_whole_requests(access: Access) -> None:
     """Makes the HTTP server that this replica starts from now on read whole requests first.
 
-    Raises:
-        RuntimeError: This version of Ray is not supported.
+    Raises `RuntimeError` in a version of Ray that is not supported.
     """
     start: Any = getattr(replica, START, None)
     if not callable(start):

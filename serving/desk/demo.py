@@ -22,19 +22,9 @@ class DemoFailedError(Exception):
 
 
 def play(address: str, sample: Path = SAMPLE) -> None:
-    """Ingests the sample and asks its questions.
-
-    Raises:
-        DemoFailedError: A command failed, or an answer was not among the first three hits.
-    """
-    stored = _trivium(
-        address,
-        "ingest",
-        str(sample / "conversation.jsonl"),
-        str(sample / "facts.jsonl"),
-        "--json",
-        stdout=subprocess.PIPE,
-    )
+    """Ingests the sample and asks its questions; raises `DemoFailedError` if a command fails."""
+    files = [str(sample / "conversation.jsonl"), str(sample / "facts.jsonl")]
+    stored = _trivium(address, "ingest", *files, "--json", stdout=subprocess.PIPE)
     token = json.loads(stored)["stored"][0]["result"]["consistency_token"]
     questions = str(sample / "questions.jsonl")
     # With the token every leg waits until it has applied the write.

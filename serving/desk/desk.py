@@ -30,12 +30,7 @@ from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError
 from serving.desk.embedded_postgres.service_role import give_to_service
 from serving.desk.interruption import Interruption
 from serving.desk.ray_cluster import DeskRay
-from serving.desk.ray_environment import (
-    DeskAddresses,
-    DeskEndedError,
-    DeskStartError,
-    choose_ports,
-)
+from serving.desk.ray_environment import DeskAddresses, DeskEndedError, DeskStartError, choose_ports
 from serving.desk.upkeep import RestartableServer, Upkeep, tended_in_background
 from serving.domain.errors import DependencyError, TriviumError, UnavailableError
 
@@ -80,13 +75,8 @@ def running_desk(
     """Starts the missing parts, deploys the service, and stops everything at the end.
 
     Folders, key files and ports are checked before anything starts. The stores start in parallel
-    with Ray. After any failure, everything that was started is stopped.
-
-    Args:
-        settings: The settings.
-        temp_dir: A folder with a short path, for Ray's sockets and logs.
-        interruption: Checked between steps and while waiting.
-        report: Called with each line of progress.
+    with Ray. After any failure, everything that was started is stopped. `temp_dir` is a folder with
+    a short path, for Ray's sockets and logs.
 
     Raises:
         DeskStartError: A part did not start.
@@ -108,7 +98,9 @@ def running_desk(
 
     with contextlib.ExitStack() as stack:
         report("starting Ray, PostgreSQL and Neo4j")
-        postgres_server, neo4j_server = _postgres(settings), _neo4j(settings, progress)
+        embedded = settings.postgres.dsn is None
+        postgres_server = EmbeddedPostgres(settings.data_dir / "postgres") if embedded else None
+        neo4j_server = _neo4j(settings, progress)
         postgres = stack.enter_context(started_in_background(postgres_server))
         neo4j = stack.enter_context(started_in_background(neo4j_server))
         encoder = stack.enter_context(started_in_background(_EncoderFiles(settings, progress)))
@@ -121,9 +113,7 @@ def running_desk(
         with logs_kept_on_failure(settings, ray.log_dir, report):
             with _ray_errors():
                 addresses = ray.start()
-            dsn = address_of(postgres, interruption.check)
-            require_schema(dsn or _configured_dsn(settings))
-            dsn = None if dsn is None else give_to_service(dsn)
+            dsn = _migrated(settings, address_of(postgres, interruption.check))
             arguments = _arguments(settings, dsn, address_of(neo4j, interruption.check))
             address_of(encoder, interruption.check)
             report("deploying the service")
@@ -173,24 +163,18 @@ def require_open_files() -> None:
 
 
 def require_folders(settings: Settings) -> None:
-    """Creates the folders of the settings if they are missing.
-
-    Raises:
-        DeskStartError: A folder cannot be created or written.
-    """
-    _require_folder(settings.cache_dir, "TRIVIUM_CACHE_DIR")
+    """Creates missing folders of the settings; raises `DeskStartError` if it cannot write there."""
+    folders = {"TRIVIUM_CACHE_DIR": settings.cache_dir}
     if settings.postgres.dsn is None or settings.neo4j.uri is None:
-        _require_folder(settings.data_dir, "TRIVIUM_DATA_DIR")
-
-
-def _require_folder(folder: Path, setting: str) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise DeskStartError(
-            f"cannot write to {folder} ({error.strerror}); set {setting} to another folder"
-        ) from error
+        folders["TRIVIUM_DATA_DIR"] = settings.data_dir
+    for setting, folder in folders.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise DeskStartError(
+                f"cannot write to {folder} ({error.strerror}); set {setting} to another folder"
+            ) from error
 
 
 def require_key_files(settings: Settings) -> None:
@@ -228,8 +212,7 @@ def started_in_background(server: Server | None) -> Iterator[Future[str] | None]
 def address_of(start: Future[str] | None, check: Callable[[], None]) -> str | None:
     """Waits for a server that is starting; returns its address, or None for no server.
 
-    Raises:
-        DeskStartError: The server did not start.
+    Raises `DeskStartError` if it did not start.
     """
     if start is None:
         return None
@@ -240,6 +223,16 @@ def address_of(start: Future[str] | None, check: Callable[[], None]) -> str | No
         return start.result()
     except (PostgresStartError, TriviumError) as error:
         raise DeskStartError(str(error)) from error
+
+
+def _migrated(settings: Settings, embedded: str | None) -> str | None:
+    """Migrates the database; returns the DSN of the service's role in an embedded one."""
+    if settings.postgres.dsn is not None:
+        require_schema(settings.postgres.dsn.get_secret_value())
+    if embedded is None:
+        return None
+    require_schema(embedded)
+    return give_to_service(embedded)
 
 
 def require_schema(dsn: str) -> None:
@@ -312,11 +305,7 @@ class CancellableReport:
         self._cancelled = True
 
     def __call__(self, line: str) -> None:
-        """Reports a step.
-
-        Raises:
-            CancelledError: The start was cancelled.
-        """
+        """Reports a step; raises `CancelledError` if the start was cancelled."""
         if self._cancelled:
             raise CancelledError
         if step := STEP.search(line):
@@ -326,43 +315,28 @@ class CancellableReport:
         self._report(line)
 
 
-def _configured_dsn(settings: Settings) -> str:
-    assert settings.postgres.dsn is not None, "otherwise the desk has started a PostgreSQL"
-    return settings.postgres.dsn.get_secret_value()
-
-
-def _postgres(settings: Settings) -> EmbeddedPostgres | None:
-    if settings.postgres.dsn is not None:
-        return None
-    return EmbeddedPostgres(settings.data_dir / "postgres")
-
-
 def _neo4j(settings: Settings, progress: Report) -> EmbeddedNeo4j | None:
     if settings.neo4j.uri is not None:
         return None
-    return EmbeddedNeo4j(
-        settings.data_dir / "neo4j",
-        settings.cache_dir,
-        heap_mb=settings.neo4j.heap_mb,
-        on_progress=progress,
-    )
+    root, cache, heap_mb = settings.data_dir / "neo4j", settings.cache_dir, settings.neo4j.heap_mb
+    return EmbeddedNeo4j(root, cache, heap_mb=heap_mb, on_progress=progress)
 
 
+@dataclass(frozen=True, slots=True)
 class _EncoderFiles:
     """The files of the encoder, which are downloaded before a replica needs them.
 
     A replica could not report the progress. A model from the hub is left to the replica.
     """
 
-    def __init__(self, settings: Settings, report: Report) -> None:
-        self._settings = settings
-        self._report = report
+    settings: Settings
+    report: Report
 
     def start(self) -> str:
         """Downloads the files unless they are there; returns the name of the model."""
-        name = self._settings.embedder.model
-        if name in PUBLISHED and self._settings.embedder.api is None:
-            open_model(name, self._settings.cache_dir, fetch=True, on_progress=self._report)
+        name = self.settings.embedder.model
+        if name in PUBLISHED and self.settings.embedder.api is None:
+            open_model(name, self.settings.cache_dir, fetch=True, on_progress=self.report)
         return name
 
     def stop(self) -> None:

@@ -44,12 +44,7 @@ class Gpus:
 
 
 def examine(settings: Settings, gpus: Gpus | None = None) -> list[CheckResult]:
-    """Checks the machine without starting anything.
-
-    Args:
-        settings: The settings.
-        gpus: The GPUs; None looks for them.
-    """
+    """Checks the machine without starting anything; GPUs that are not given are looked for."""
     gpus = gpus or _find_gpus()
     return [
         _python(),

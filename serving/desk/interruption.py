@@ -19,11 +19,8 @@ class Interruption:
     """Handles the signals inside a `with` block; only for the main thread.
 
     A signal does not raise by itself, except inside `at_once`; `check` raises instead. Only the
-    first signal counts, because everything is being stopped after it.
-
-    Args:
-        when_noted: Called by the first signal. It can interrupt any code, so it must not use
-            buffered output.
+    first signal counts, because everything is being stopped after it. It calls `when_noted`, which
+    can interrupt any code, so it must not use buffered output.
     """
 
     def __init__(self, when_noted: Callable[[], None]) -> None:
@@ -41,11 +38,7 @@ class Interruption:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raises if a signal has arrived.
-
-        Raises:
-            KeyboardInterrupt: A signal has arrived.
-        """
+        """Raises `KeyboardInterrupt` if a signal has arrived."""
         if self.noted:
             raise KeyboardInterrupt
 
@@ -60,12 +53,7 @@ class Interruption:
             self._raises = False
 
     def wait(self, tend: Callable[[], None] = lambda: None, every_s: float | None = None) -> None:
-        """Waits for a signal.
-
-        Args:
-            tend: Called at once and then in intervals; a signal does not interrupt it.
-            every_s: The interval, in seconds; None calls it once.
-        """
+        """Waits for a signal, and calls `tend` at once and in intervals, which none interrupts."""
         while not self.noted:
             tend()
             with contextlib.suppress(KeyboardInterrupt), self.at_once():

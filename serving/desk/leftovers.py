@@ -62,9 +62,6 @@ def clear_dead_desks(report: Callable[[str], None]) -> None:
     """Ends the processes and removes the folders of this account's desks that were killed.
 
     The processes would keep the ports of the next desk.
-
-    Args:
-        report: Called with each folder.
     """
     for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:
         for folder in parent.glob(f"{TEMP_DIR_PREFIX}*"):

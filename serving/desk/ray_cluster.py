@@ -99,10 +99,7 @@ def patience() -> Iterator[None]:
 class DeskRay:
     """Starts Ray and Serve in this process, deploys one application, and stops both.
 
-    Args:
-        ports: The port of each of `PORTS`.
-        temp_dir: The folder for sockets, logs and the token.
-        check: Called between steps and while waiting; an exception from it ends the start.
+    `check` is called between steps and while waiting; an exception from it ends the start.
     """
 
     def __init__(self, ports: Mapping[str, int], temp_dir: Path, check: Callable[[], None]) -> None:
@@ -142,9 +139,7 @@ class DeskRay:
     def deploy(self, config: Mapping[str, Any], report: Callable[[str], None]) -> None:
         """Deploys a Serve config, as `serve deploy` does, and waits until it is running.
 
-        Args:
-            config: The config.
-            report: Called in intervals with what is not running yet.
+        What is not running yet is reported in intervals.
 
         Raises:
             DeskStartError: It failed, or took longer than `START_TIMEOUT_S`.
@@ -175,10 +170,8 @@ class DeskRay:
                 return
             if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
                 raise DeskStartError(_last_lines(application))
-            if time.monotonic() >= report_at:
-                report(
-                    f"deploying for {time.monotonic() - started:.0f} s; {waits_for(application)}"
-                )
+            if (now := time.monotonic()) >= report_at:
+                report(f"deploying for {now - started:.0f} s; {waits_for(application)}")
                 report_at += REPORT_EVERY_S
             self._check()
             self.require_alive()
@@ -191,11 +184,7 @@ class DeskRay:
         return self._temp_dir / "session_latest" / "logs"
 
     def require_alive(self) -> None:
-        """Raises if Ray has lost a process that it cannot do without.
-
-        Raises:
-            DeskEndedError: It has.
-        """
+        """Raises `DeskEndedError` if Ray has lost a process that it cannot do without."""
         require_essential(_dead_processes())
 
     def stop(self) -> None:
@@ -227,23 +216,15 @@ def _dead_processes() -> list[tuple[str, subprocess.Popen[bytes]]]:
 
 
 def require_essential(dead: Iterable[tuple[str, subprocess.Popen[bytes]]]) -> None:
-    """Raises if an essential process is among those that have ended.
-
-    Raises:
-        DeskEndedError: It is.
-    """
+    """Raises `DeskEndedError` if an essential process is among those that have ended."""
     for name, process in dead:
         if name in ESSENTIAL:
+            status = process.returncode
+            by_signal = f"was ended by {signal.Signals(-status).name}" if status < 0 else ""
             raise DeskEndedError(
-                f"Ray's process {name} {_how_ended(process.returncode)}, and nothing is answered "
-                "without it. Start again: what was acknowledged is stored"
+                f"Ray's process {name} {by_signal or f'ended with status {status}'}, and nothing "
+                "is answered without it. Start again: what was acknowledged is stored"
             )
-
-
-def _how_ended(returncode: int) -> str:
-    if returncode < 0:
-        return f"was ended by {signal.Signals(-returncode).name}"
-    return f"ended with status {returncode}"
 
 
 def waits_for(application: ApplicationStatusOverview | None) -> str:

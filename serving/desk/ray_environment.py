@@ -112,9 +112,8 @@ class DeskAddresses:
 def desk_environment(temp_dir: Path) -> dict[str, str]:
     """The environment of the Ray cluster of a desk.
 
-    Args:
-        temp_dir: An existing folder with a path of at most `LONGEST_TEMP_DIR` bytes, for
-            sockets, logs, temporary files and the token of this run.
+    `temp_dir` is a folder with a path of at most `LONGEST_TEMP_DIR` bytes, for sockets, logs,
+    temporary files and the token of this run.
 
     Raises:
         DeskStartError: There are no free ports.
@@ -171,15 +170,7 @@ REPLICA_PORTS = 50
 
 
 def free_ports(count: int, among: range = QUIET_PORTS) -> int:
-    """Finds consecutive free ports; returns the first.
-
-    Args:
-        count: The number of ports.
-        among: The range to search.
-
-    Raises:
-        DeskStartError: There are not enough.
-    """
+    """The first of `count` consecutive free ports; raises `DeskStartError` without them."""
     starts = range(among.start, among.stop - count + 1)
     for first in random.sample(starts, k=len(starts)):
         if all(_is_free(port) for port in range(first, first + count)):
@@ -202,8 +193,7 @@ PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
 def choose_ports(settings: ServeSettings) -> dict[str, int]:
     """The ports of the settings, by name; each 0 is replaced by a free port.
 
-    Raises:
-        DeskStartError: A configured port is not available.
+    Raises `DeskStartError` if a configured one is not available.
     """
     named = {name: getattr(settings, name) for name in PORTS}
     for name, port in named.items():
@@ -215,11 +205,7 @@ def choose_ports(settings: ServeSettings) -> dict[str, int]:
 
 
 def require_free(port: int, setting: str) -> None:
-    """Checks that nothing listens on a port of a setting.
-
-    Raises:
-        DeskStartError: It is not available.
-    """
+    """Raises `DeskStartError` for a port of a setting on which something listens."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -30,13 +30,8 @@ class RestartableServer(Protocol):
 class Upkeep:
     """Keeps one store running; call `tend` in intervals.
 
-    After a failed start the next one is tried later, with pauses that double up to a minute.
-
-    Args:
-        server: The store.
-        without_it: What does not work while it is down, as a sentence.
-        report: Called with each failure.
-        clock: In seconds.
+    After a failed start the next one is tried later, with pauses that double up to a minute. Each
+    failure is reported with what does not work `without_it`, a sentence.
     """
 
     def __init__(

@@ -92,19 +92,12 @@ class Breaker:
         return f"breaker open after {FAILURES} failures in a row ({self._why})"
 
     async def ask(
-        self,
-        question: object,
-        deadline: Deadline,
-        call: Callable[[Deadline], Awaitable[Answer]],
+        self, question: object, deadline: Deadline, call: Callable[[Deadline], Awaitable[Answer]]
     ) -> Answer:
         """Makes a call within its deadline, unless the dependency is not asked.
 
-        The first call after a pause is refused as well, and made as a probe of its own.
-
-        Args:
-            question: What the call is made for; several calls for one question count once.
-            deadline: Of the call.
-            call: Asks the dependency, until the deadline that it is given.
+        Several calls for one question count once. The first call after a pause is refused as well,
+        and made as a probe of its own.
 
         Raises:
             BreakerOpenError: The dependency is not asked.
@@ -117,11 +110,7 @@ class Breaker:
         return await self._within(question, deadline, call)
 
     def require_closed(self) -> None:
-        """Does nothing while the dependency is asked.
-
-        Raises:
-            BreakerOpenError: It is not, or by a probe alone.
-        """
+        """Raises `BreakerOpenError` if the dependency is not asked, or by a probe alone."""
         if self._state is not BreakerState.CLOSED:
             raise BreakerOpenError(self.name, self.trouble)
 
@@ -139,10 +128,7 @@ class Breaker:
                 self._enter(BreakerState.OPEN)
 
     async def _within(
-        self,
-        question: object,
-        deadline: Deadline,
-        call: Callable[[Deadline], Awaitable[Answer]],
+        self, question: object, deadline: Deadline, call: Callable[[Deadline], Awaitable[Answer]]
     ) -> Answer:
         """Makes a call, and notes how it ended."""
         started, patience_s = self._clock(), deadline.remaining()
@@ -156,7 +142,8 @@ class Breaker:
         except (TimeoutError, asyncio.CancelledError) as error:
             # A caller that gives up at the deadline cancels what has the same deadline.
             withdrawn = isinstance(error, asyncio.CancelledError) and not deadline.passed
-            if not withdrawn and patience_s >= self._min_patience_s():
+            least_s = min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
+            if not withdrawn and patience_s >= least_s:
                 self._take_failure(question, "no answer in time")
             raise
         except UnavailableError as error:
@@ -164,9 +151,6 @@ class Breaker:
             raise
         self._take_answer(self._clock() - started)
         return answer
-
-    def _min_patience_s(self) -> float:
-        return min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
 
     def _take_answer(self, seconds: float) -> None:
         self._usual_s = MEMORY * self._usual_s + (1 - MEMORY) * min(seconds, AMPLE_S)

@@ -54,13 +54,10 @@ class BlockForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BriefingLimits:
-    """What the block may take.
+    """What the block may take, at most.
 
-    Attributes:
-        max_chars: The maximum length of the block.
-        max_line_chars: The maximum length of a line; 0 for `USUAL_LINE_CHARS`, and in a dated block
-            for whole lines, as far as they leave room for the others.
-        days: Whether a dated block names days.
+    `max_line_chars` 0 is `USUAL_LINE_CHARS`, and in a dated block whole lines, as far as they leave
+    room for the others. With `days` a dated block names them.
     """
 
     max_chars: int = 2000
@@ -208,13 +205,9 @@ def _validity(fact: Fact, query: Query) -> str:
         end = fact.valid_to
     until = "" if end is None else f"until {_day(end, query)}"
     if fact.valid_from is None:
-        return _capitalised(until) or f"Noted {_day(fact.recorded_at, query)}"
+        return until[:1].upper() + until[1:] or f"Noted {_day(fact.recorded_at, query)}"
     since = _day(fact.valid_from, query)
     return f"From {since} {until}" if until else f"Since {since}"
-
-
-def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _day(instant: datetime, query: Query) -> str:

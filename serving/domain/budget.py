@@ -36,13 +36,9 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What a step gets of the time that remains.
+    """What a step gets of the time that remains: a share, within `min_s` and `max_s`.
 
-    Attributes:
-        share: The part of it.
-        min_s: The least that it gets, unless that is more than `max_share`.
-        max_s: The most that it gets.
-        max_share: The largest part, whatever `min_s` is.
+    It never gets more than `max_share`, whatever `min_s` is.
     """
 
     share: float = 0.0

@@ -35,11 +35,7 @@ class Snapshot:
 
     @classmethod
     def parse(cls, text: str) -> Snapshot:
-        """Parses `xmin:xmax:xid,xid...`.
-
-        Raises:
-            ValueError: `text` does not have this form.
-        """
+        """Parses `xmin:xmax:xid,xid...`; raises `ValueError` for other text."""
         _, xmax, in_progress = text.split(":")
         return cls(int(xmax), frozenset(int(xid) for xid in in_progress.split(",") if xid))
 
@@ -98,11 +94,7 @@ class ConsistencyToken:
 
     @classmethod
     def parse(cls, text: str) -> ConsistencyToken:
-        """Parses the output of `str()`.
-
-        Raises:
-            ValueError: `text` is not a token.
-        """
+        """Parses the output of `str()`; raises `ValueError` for other text."""
         parts = _TOKEN.fullmatch(text)
         if parts is None:
             raise ValueError("not a consistency token of this version")
@@ -117,11 +109,7 @@ class ConsistencyToken:
         return f"1~{self.epoch}~{self.all_up_to}~{listed}"
 
     def merged(self, other: ConsistencyToken) -> ConsistencyToken:
-        """The token that covers both writes.
-
-        Raises:
-            ValueError: The tokens are of different epochs.
-        """
+        """The token that covers both writes; raises `ValueError` for tokens of different epochs."""
         if self.epoch != other.epoch:
             raise ValueError("tokens of different epochs cannot be merged")
         merged = ConsistencyToken.of(self.epoch, self.xids | other.xids)

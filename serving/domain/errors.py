@@ -9,8 +9,9 @@
     |-- UnavailableError
     |   |-- StartingError             the service is starting
     |   |-- StoreUnavailableError     PostgreSQL cannot be reached
-    |   |-- AllLegsFailedError        no leg answered
-    |   |-- RequiredLegsError         a leg that the caller requires did not answer
+    |   |-- LegsError
+    |   |   |-- AllLegsFailedError    no leg answered
+    |   |   `-- RequiredLegsError     a leg that the caller requires did not answer
     |   `-- DependencyError           the store or model of one leg is unavailable
     |       |-- NotReadyError         it is still being prepared
     |       |-- BreakerOpenError      it is not asked, as it failed before
@@ -105,11 +106,7 @@ class TextSearchConfigConflictError(TriviumError):
     @property
     def metadata(self) -> Mapping[str, str]:
         """The tenant and both configurations."""
-        return {
-            "tenant": self.tenant,
-            "configured": self.configured,
-            "requested": self.requested,
-        }
+        return {"tenant": self.tenant, "configured": self.configured, "requested": self.requested}
 
 
 class UnavailableError(TriviumError):
@@ -168,32 +165,32 @@ class DeviceLostError(DependencyError):
     """The device failed permanently: its process cannot compute any more and ends."""
 
 
-class AllLegsFailedError(UnavailableError):
+class LegsError(UnavailableError):
+    """Legs did not answer; `reasons` says why, by leg."""
+
+    failure: ClassVar[str]
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        super().__init__(dict(reasons))
+        self.reasons = dict(reasons)
+
+    def __str__(self) -> str:
+        listed = "; ".join(f"{leg}: {why}" for leg, why in self.reasons.items())
+        return f"{self.failure} ({listed})"
+
+
+class AllLegsFailedError(LegsError):
     """All legs failed."""
 
     reason = "ALL_LEGS_FAILED"
-
-    def __init__(self, reasons: Mapping[str, str]) -> None:
-        super().__init__(dict(reasons))
-        self.reasons = dict(reasons)
-
-    def __str__(self) -> str:
-        listed = "; ".join(f"{leg}: {why}" for leg, why in self.reasons.items())
-        return f"no leg answered ({listed})"
+    failure = "no leg answered"
 
 
-class RequiredLegsError(UnavailableError):
+class RequiredLegsError(LegsError):
     """Legs that the caller requires did not answer, or not in full."""
 
     reason = "REQUIRED_LEG_MISSING"
-
-    def __init__(self, reasons: Mapping[str, str]) -> None:
-        super().__init__(dict(reasons))
-        self.reasons = dict(reasons)
-
-    def __str__(self) -> str:
-        listed = "; ".join(f"{leg}: {why}" for leg, why in self.reasons.items())
-        return f"required legs did not answer ({listed})"
+    failure = "required legs did not answer"
 
     @property
     def metadata(self) -> Mapping[str, str]:

@@ -35,19 +35,14 @@ class Caller:
     tenants: frozenset[TenantName] | None
 
     def require(self, role: Role) -> None:
-        """Checks that the caller has a role.
-
-        Raises:
-            PermissionDeniedError: It does not.
-        """
+        """Raises `PermissionDeniedError` for a caller without the role."""
         if role not in self.roles and Role.ADMIN not in self.roles:
             raise PermissionDeniedError(f"this call needs the role {role.value}")
 
     def tenant(self, named: str) -> str:
         """The tenant of a request: the one named, or the only one of the caller.
 
-        Raises:
-            PermissionDeniedError: The caller may not name this tenant.
+        Raises `PermissionDeniedError` if the caller may not name it.
         """
         if self.tenants is None:
             return named

@@ -34,11 +34,7 @@ class TokenBuckets:
         return len(self._full_at)
 
     def take(self, tenant: TenantName) -> None:
-        """Takes a token.
-
-        Raises:
-            RateLimitedError: There is none; it says when there will be one.
-        """
+        """Takes a token; raises `RateLimitedError` with when there will be one."""
         if wait_s := self._wait_s(tenant):
             rate = f"the tenant's rate of {self._per_second:g} calls per second"
             raise RateLimitedError(rate, math.ceil(wait_s * 1000) / 1000)

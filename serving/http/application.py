@@ -42,12 +42,8 @@ def asgi_application(
 ) -> ASGIApp:
     """The routes of a service.
 
-    Args:
-        service: The service.
-        cors_origins: The sites whose pages may call it, such as `https://app.example`.
-        ui: Whether to serve the page `/ui`.
-        grpc_port: The port of gRPC, which the page's examples name; 0 for the usual one.
-        dashboard_port: The port of Ray's dashboard, to which the page links; 0 for no link.
+    The pages of the sites `cors_origins` may call it. The `ui` is the page `/ui`, whose examples
+    name the port of gRPC, 0 for the usual one. It links to Ray's dashboard, if that has a port.
     """
     middleware = [Middleware(PrivateHosts)] if service.access.is_open else []
     if cors_origins:

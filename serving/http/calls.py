@@ -72,21 +72,13 @@ class HttpCall:
                 self._status = status_pb2.Status.FromString(value)
 
     def require_ok(self) -> None:
-        """Checks the status that the RPC has set.
-
-        Raises:
-            FailedCallError: It is an error.
-        """
+        """Raises `FailedCallError` if the RPC has set the status of an error."""
         if self._status.code != code_pb2.OK:
             raise FailedCallError(self._status)
 
     @asynccontextmanager
     async def in_time(self) -> AsyncIterator[None]:
-        """Ends what runs inside when the caller no longer waits, as gRPC does.
-
-        Raises:
-            FailedCallError: It was so.
-        """
+        """Raises `FailedCallError` inside when the caller no longer waits, as gRPC does."""
         try:
             remaining = self.time_remaining()
             if remaining is not None and remaining <= 0:
@@ -100,10 +92,7 @@ class HttpCall:
 async def answer(
     service: TriviumService, method: str, request: Message | Malformed, http_request: Request
 ) -> Any:
-    """Calls an RPC.
-
-    Returns:
-        The response message.
+    """Calls an RPC; returns the response message.
 
     Raises:
         FailedCallError: The RPC has set another status than OK.

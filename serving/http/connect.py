@@ -41,14 +41,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 def connect_routes(service: TriviumService) -> list[Route]:
     """The route of each RPC."""
-    return [
-        Route(
-            f"/{method.containing_service.full_name}/{method.name}",
-            _endpoint(service, method),
-            methods=["POST"],
-        )
-        for method in METHODS.values()
-    ]
+    paths = {f"/{each.containing_service.full_name}/{each.name}": each for each in METHODS.values()}
+    return [Route(path, _endpoint(service, each), methods=["POST"]) for path, each in paths.items()]
 
 
 def _endpoint(service: TriviumService, method: MethodDescriptor) -> Endpoint:
@@ -105,25 +99,18 @@ def require_content_type(request: Request, *accepted: str) -> str:
 
 
 def hide_sensitive(message: Message) -> bool:
-    """Clears what sensitive items say, and each block that quotes one of them.
-
-    Returns:
-        Whether there was something to hide.
-    """
+    """Clears what sensitive items say, and each block that quotes one; whether there was any."""
     if isinstance(message, Segment | Fact):
         shown = SHOWN_OF_SEGMENTS if isinstance(message, Segment) else SHOWN_OF_FACTS
-        return message.sensitive and _keep(message, shown)
+        said = {field.name for field, _ in message.ListFields()} - shown
+        if message.sensitive:
+            for name in said:
+                message.ClearField(name)
+        return message.sensitive
     hidden = [hide_sensitive(each) for each in _inner(message)]
     if isinstance(message, RetrieveResponse) and any(hidden):
         message.briefing = ""
     return any(hidden)
-
-
-def _keep(message: Message, shown: set[str]) -> bool:
-    for field, _ in message.ListFields():
-        if field.name not in shown:
-            message.ClearField(field.name)
-    return True
 
 
 def _inner(message: Message) -> list[Any]:

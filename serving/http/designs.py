@@ -125,23 +125,18 @@ class ContextRequest(DesignRequest):
 
 
 def _retrieval_result(hit: retrieval_pb.Hit) -> dict[str, Any]:
+    fact, segment = hit.fact, hit.segment
     if hit.HasField("fact"):
-        fact = hit.fact
-        return {
-            "text": fact.sentence or f"{fact.subject} -> {fact.object}: {fact.relation}",
-            "source_session": "",
-            "timestamp": fact.recorded_at.ToJsonString(),
-            "relevance_score": hit.score,
-            "entities": [fact.subject, fact.object],
-            "speaker": "",
-        }
-    segment = hit.segment
+        text = fact.sentence or f"{fact.subject} -> {fact.object}: {fact.relation}"
+        since, entities = fact.recorded_at, [fact.subject, fact.object]
+    else:
+        text, since, entities = segment.text, segment.event_time, list(segment.entities)
     return {
-        "text": segment.text,
+        "text": text,
         "source_session": segment.session,
-        "timestamp": segment.event_time.ToJsonString(),
+        "timestamp": since.ToJsonString(),
         "relevance_score": hit.score,
-        "entities": list(segment.entities),
+        "entities": entities,
         "speaker": segment.speaker,
     }
 
@@ -269,11 +264,7 @@ class BaselineRequest(DesignRequest):
     top_k: int = Field(default=50, ge=1, le=MAX_LIMIT, description="The hits.")
 
     def to_retrieve(self, path: Mapping[str, str]) -> dict[str, Any]:
-        return {
-            **_of_agent(self.query, path),
-            "limit": self.top_k,
-            "profile": "two_stage_baseline",
-        }
+        return {**_of_agent(self.query, path), "limit": self.top_k, "profile": "two_stage_baseline"}
 
     def to_answer(self, response: retrieval_pb.RetrieveResponse) -> dict[str, Any]:
         return {"results": [_episode(hit) for hit in response.hits]}

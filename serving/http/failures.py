@@ -52,14 +52,7 @@ class FailedCallError(Exception):
 
 
 class RefusedRequestError(Exception):
-    """A request was refused before it was a call.
-
-    Args:
-        status: The HTTP status.
-        code: Connect's code.
-        message: What to do.
-        headers: Headers of the answer.
-    """
+    """A request was refused before it was a call: an HTTP status, Connect's code, what to do."""
 
     def __init__(
         self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
@@ -89,12 +82,8 @@ def json_response(
     body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """An answer in JSON, which no cache keeps."""
-    return Response(
-        body,
-        status_code=status,
-        headers={**NOT_KEPT, **(headers or {})},
-        media_type="application/json",
-    )
+    headers = {**NOT_KEPT, **(headers or {})}
+    return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
 def _detail(detail: AnyMessage) -> dict[str, Any]:

@@ -38,33 +38,27 @@ async def converted(convert: Callable[[], Result], size: int) -> Result:
 def from_json(
     body: bytes, message_class: type[Request], *, strict: bool = True
 ) -> Request | Malformed:
-    """Reads ProtoJSON, with names in lowerCamelCase or as in the protos.
+    """Reads ProtoJSON, with names in lowerCamelCase or as in the protos; no bytes are no fields.
 
-    Args:
-        body: The JSON; nothing at all is an empty message.
-        message_class: The type of the message.
-        strict: Whether unknown fields are errors. Connect ignores them, as newer clients may send
-            some.
+    If `strict`, unknown fields are errors. Connect ignores them, as newer clients may send some.
     """
     message = message_class()
-    if body and not body.lstrip().startswith(b"{"):
+    if not body:
+        return message
+    if not body.lstrip().startswith(b"{"):
         return Malformed("is no object of JSON")
     try:
-        if body:
-            json_format.Parse(body, message, ignore_unknown_fields=not strict)
+        return json_format.Parse(body, message, ignore_unknown_fields=not strict)
     except UNREADABLE as error:
         return Malformed(f"is not JSON of {message.DESCRIPTOR.name}: {_reason(error)}")
-    return message
 
 
 def from_value(value: dict[str, Any], message_class: type[Request]) -> Request | Malformed:
     """Reads what JSON was read into; unknown fields are errors."""
-    message = message_class()
     try:
-        json_format.ParseDict(value, message)
+        return json_format.ParseDict(value, message_class())
     except UNREADABLE as error:
-        return Malformed(f"is not a {message.DESCRIPTOR.name}: {_reason(error)}")
-    return message
+        return Malformed(f"is not a {message_class.DESCRIPTOR.name}: {_reason(error)}")
 
 
 def from_binary(body: bytes, message_class: type[Request]) -> Request | Malformed:

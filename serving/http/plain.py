@@ -5,9 +5,8 @@ Each is one RPC. Unknown fields are errors here, since people misspell names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from google.protobuf.message_factory import GetMessageClass
 from starlette.requests import Request
@@ -22,8 +21,7 @@ from serving.rpc.registration import METHODS
 from serving.rpc.service import TriviumService
 
 
-@dataclass(frozen=True, slots=True)
-class PlainRoute:
+class PlainRoute(NamedTuple):
     """A route, and the RPC that it calls."""
 
     verb: Literal["GET", "POST"]
@@ -42,9 +40,8 @@ PLAIN_ROUTES = (
 
 def plain_routes(service: TriviumService) -> list[Route]:
     """The routes."""
-    return [
-        Route(each.path, _endpoint(service, each), methods=[each.verb]) for each in PLAIN_ROUTES
-    ]
+    routes = PLAIN_ROUTES
+    return [Route(each.path, _endpoint(service, each), methods=[each.verb]) for each in routes]
 
 
 def _endpoint(service: TriviumService, route: PlainRoute) -> Endpoint:

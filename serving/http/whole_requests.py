@@ -77,12 +77,7 @@ class _Memory:
 
 
 class WholeRequests:
-    """An ASGI application in front of another.
-
-    Args:
-        app: The other one.
-        access: Who has credentials.
-    """
+    """An ASGI application in front of another; `access` knows who has credentials."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app

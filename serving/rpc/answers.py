@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from google.protobuf.json_format import ParseDict
 
 from serving.config.profiles import ProfileBook
 from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.items.records import Segment, time_of
-from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm, worth
+from serving.domain.ranking.ledger import FusionMethod, Ledger, worth
 from serving.domain.ranking.reachability import notes
 from serving.domain.ranking.signals import SIGNALS
-from serving.pipeline.retrieval.explain_absence import Absence, Loss
-from serving.pipeline.retrieval.explain_leg_absence import LegAbsence
+from serving.pipeline.retrieval.explain_absence import Absence
+from serving.pipeline.retrieval.explain_leg_absence import Loss
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.ordering import Hit, Stage
 from serving.pipeline.retrieval.rerank_stage import RerankReport
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.pipeline.retrieval.warm import Warmed
 from serving.rpc.items import duration, from_fact, from_reference, from_segment
-from serving.rpc.questions import CompareCall, RetrieveCall, StreamedCall
+from serving.rpc.questions import RetrieveCall, StreamedCall
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 _LEG_STATES = {state: getattr(retrieval_pb, f"LEG_STATE_{state.name}") for state in LegState}
@@ -101,10 +101,7 @@ def from_warmed(call: RetrieveCall, warmed: Sequence[Warmed]) -> retrieval_pb.Wa
     return retrieval_pb.WarmResponse(
         parts=[
             retrieval_pb.WarmPart(
-                part=each.part,
-                warm=each.warm,
-                reason=each.reason,
-                elapsed=duration(each.elapsed_s),
+                part=each.part, warm=each.warm, reason=each.reason, elapsed=duration(each.elapsed_s)
             )
             for each in warmed
         ],
@@ -113,16 +110,18 @@ def from_warmed(call: RetrieveCall, warmed: Sequence[Warmed]) -> retrieval_pb.Wa
 
 
 def from_comparison(
-    call: CompareCall, retrieved: Retrieval, against: Retrieval
+    retrieved: tuple[RetrieveCall, Retrieval], against: tuple[RetrieveCall, Retrieval]
 ) -> retrieval_pb.CompareResponse:
     """Writes the results of one query under two profiles."""
-    ranks = {hit.item.item: rank for rank, hit in enumerate(retrieved.hits, start=1)}
-    against_ranks = {hit.item.item: rank for rank, hit in enumerate(against.hits, start=1)}
+    ranks, against_ranks = (
+        {hit.item.item: rank for rank, hit in enumerate(retrieval.hits, start=1)}
+        for _, retrieval in (retrieved, against)
+    )
     items = dict.fromkeys([*ranks, *against_ranks])
     shared = ranks.keys() & against_ranks.keys()
     return retrieval_pb.CompareResponse(
-        retrieved=from_retrieval(call.retrieve, retrieved),
-        against=from_retrieval(call.against, against),
+        retrieved=from_retrieval(*retrieved),
+        against=from_retrieval(*against),
         overlap=len(shared) / len(items) if items else 1.0,
         rank_changes=[
             retrieval_pb.RankChange(
@@ -143,18 +142,17 @@ def from_absence(absence: Absence) -> retrieval_pb.ExplainAbsenceResponse:
         by=from_reference(absence.by) if absence.by is not None else None,
         rank=absence.rank,
         hit=_hit(absence.rank or 0, absence.hit, explain=True) if absence.hit is not None else None,
-        legs=[_leg_absence(leg) for leg in absence.legs],
-    )
-
-
-def _leg_absence(leg: LegAbsence) -> retrieval_pb.LegAbsence:
-    return retrieval_pb.LegAbsence(
-        leg=leg.leg,
-        state=_LEG_STATES[leg.state],
-        rank=leg.rank,
-        score=leg.score,
-        depth=leg.depth,
-        reason=leg.reason,
+        legs=[
+            retrieval_pb.LegAbsence(
+                leg=leg.leg,
+                state=_LEG_STATES[leg.state],
+                rank=leg.rank,
+                score=leg.score,
+                depth=leg.depth,
+                reason=leg.reason,
+            )
+            for leg in absence.legs
+        ],
     )
 
 
@@ -187,47 +185,42 @@ def _hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
 
 def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
     message = retrieval_pb.Ledger(
-        leg_terms=[_leg_term(term, ledger) for term in ledger.leg_terms],
+        leg_terms=[
+            retrieval_pb.LegTerm(
+                leg=term.leg,
+                rank=term.rank,
+                weight=term.weight,
+                leg_score=term.leg_score,
+                term=worth(term, ledger.method, ledger.rank_constant),
+                min_score=term.least,
+                max_score=term.most,
+                path=term.path,
+                fact_ids=term.facts,
+            )
+            for term in ledger.leg_terms
+        ],
         fused_score=ledger.fused_score,
         rank_constant=ledger.rank_constant,
         method=_METHODS[ledger.method],
         reserved_by=ledger.reserved_by,
     )
     if ledger.importance is not None:
-        message.importance.importance = ledger.importance.importance
-        message.importance.multiplier = ledger.importance.multiplier
-        message.importance.boost = ledger.importance.boost
-    if ledger.decay is not None:
-        message.decay.age.CopyFrom(duration(ledger.decay.age_s))
-        message.decay.half_life.CopyFrom(duration(ledger.decay.half_life_s))
-        message.decay.floor = ledger.decay.floor
-        message.decay.multiplier = ledger.decay.multiplier
+        message.importance.MergeFrom(retrieval_pb.ImportanceTerm(**asdict(ledger.importance)))
+    if (decay := ledger.decay) is not None:
+        message.decay.age.CopyFrom(duration(decay.age_s))
+        message.decay.half_life.CopyFrom(duration(decay.half_life_s))
+        message.decay.floor = decay.floor
+        message.decay.multiplier = decay.multiplier
     if ledger.rerank is not None:
-        message.rerank.logit = ledger.rerank.logit
-        message.rerank.weight = ledger.rerank.weight
-        message.rerank.scale = ledger.rerank.scale
-    if ledger.diversity is not None:
-        message.diversity.trade_off = ledger.diversity.trade_off
-        message.diversity.relevance = ledger.diversity.relevance
-        message.diversity.max_similarity = ledger.diversity.max_similarity
-        message.diversity.value = ledger.diversity.value
-        if ledger.diversity.closest is not None:
-            message.diversity.closest.CopyFrom(from_reference(ledger.diversity.closest))
+        message.rerank.MergeFrom(retrieval_pb.RerankTerm(**asdict(ledger.rerank)))
+    if (diversity := ledger.diversity) is not None:
+        message.diversity.trade_off = diversity.trade_off
+        message.diversity.relevance = diversity.relevance
+        message.diversity.max_similarity = diversity.max_similarity
+        message.diversity.value = diversity.value
+        if diversity.closest is not None:
+            message.diversity.closest.CopyFrom(from_reference(diversity.closest))
     return message
-
-
-def _leg_term(term: LegTerm, ledger: Ledger) -> retrieval_pb.LegTerm:
-    return retrieval_pb.LegTerm(
-        leg=term.leg,
-        rank=term.rank,
-        weight=term.weight,
-        leg_score=term.leg_score,
-        term=worth(term, ledger.method, ledger.rank_constant),
-        min_score=term.least,
-        max_score=term.most,
-        path=term.path,
-        fact_ids=term.facts,
-    )
 
 
 def _report(report: LegReport) -> retrieval_pb.LegReport:

@@ -43,11 +43,7 @@ SHARE_OF_ONE = 3 / 4
 
 
 class OpenStreams:
-    """Counts open streams, and refuses more than there may be, in all or of one holder.
-
-    Args:
-        most: How many may be open at once. Of one holder, three quarters of them.
-    """
+    """Counts open streams, and refuses more than `most`, or three quarters of that of a holder."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -56,10 +52,7 @@ class OpenStreams:
 
     @contextmanager
     def opened(self, holder: str) -> Iterator[None]:
-        """Counts a stream while it is open.
-
-        Args:
-            holder: The caller's name; the connection of a caller that has none.
+        """Counts a stream while it is open; of a caller without a name, by its connection.
 
         Raises:
             OverloadedError: Too many are open.
@@ -93,11 +86,8 @@ class Call(CallContext, Protocol):
 class BoundedHandlers(grpc.GenericRpcHandler):
     """The handlers of a service, each within bounds.
 
-    Args:
-        handlers: Those of the service. Ray Serve replaces its `_method_handlers`, and asks for them
-            to list the services.
-        service: Who may call, and what is open.
-        without_credentials: The streams of callers without credentials, of all services.
+    Ray Serve replaces `_method_handlers`, and asks for them to list the services. The streams of
+    callers `without_credentials` are those of all services.
     """
 
     def __init__(self, handlers: Any, service: Bounded, without_credentials: OpenStreams) -> None:
@@ -116,14 +106,10 @@ class BoundedHandlers(grpc.GenericRpcHandler):
 
     def _bounded(self, name: str, handler: Any) -> Any:
         # gRPC calls the handler of a stream when the headers are there, others with the message.
-        behaviour: Any
+        formats = handler.request_deserializer, handler.response_serializer
         if handler.response_streaming:
-            kind = grpc.stream_stream_rpc_method_handler
-            behaviour = self._responses(name, handler)
-        else:
-            kind = grpc.stream_unary_rpc_method_handler
-            behaviour = self._response(name, handler)
-        return kind(behaviour, handler.request_deserializer, handler.response_serializer)
+            return grpc.stream_stream_rpc_method_handler(self._responses(name, handler), *formats)
+        return grpc.stream_unary_rpc_method_handler(self._response(name, handler), *formats)
 
     def _response(self, name: str, handler: Any) -> Any:
         within_s = BATCH_S if name in BATCHES else MESSAGE_S
@@ -174,10 +160,7 @@ class BoundedHandlers(grpc.GenericRpcHandler):
     def _opened(self, name: str, context: Call) -> AbstractContextManager[None]:
         """Counts the stream as one of its caller, or of its connection if there is none.
 
-        Raises:
-            UnauthenticatedError: The method needs credentials.
-            PermissionDeniedError: It needs other ones.
-            OverloadedError: Too many are open.
+        Raises as `Access.caller_of`, and `OverloadedError` if too many are open.
         """
         access = self._service.access
         if name in RULES:
@@ -225,10 +208,6 @@ class _Messages:
             yield message
 
     def require_busy(self) -> None:
-        """Ends a call that ended for lack of messages.
-
-        Raises:
-            BudgetExhaustedError: It did.
-        """
+        """Raises `BudgetExhaustedError` if the call ended for lack of messages."""
         if self._idle:
             raise BudgetExhaustedError(f"waiting {IDLE_S:g} s for the next message of the stream")

@@ -155,16 +155,12 @@ def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -
 
 def to_reference(check: Checker, field: str, message: item_pb2.ItemRef) -> ItemId:
     """Reads a reference; violations go to `check`."""
-    match message.WhichOneof("item"):
-        case "segment_id":
-            name = f"{field}.segment_id"
-            return segment_id(check.text(name, message.segment_id, MAX_ID_BYTES, required=True))
-        case "fact_id":
-            name = f"{field}.fact_id"
-            return fact_id(check.text(name, message.fact_id, MAX_ID_BYTES, required=True))
-        case _:
-            check.reject(field, "must have one of segment_id, fact_id")
-            return segment_id("")
+    name = message.WhichOneof("item")
+    if name is None:
+        check.reject(field, "must have one of segment_id, fact_id")
+        return segment_id("")
+    id_ = check.text(f"{field}.{name}", getattr(message, name), MAX_ID_BYTES, required=True)
+    return segment_id(id_) if name == "segment_id" else fact_id(id_)
 
 
 def from_reference(item: ItemId) -> item_pb2.ItemRef:

@@ -6,10 +6,10 @@ Invalid fields are collected, and then raise one `InvalidRequestError`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from google.protobuf.json_format import MessageToDict
 
@@ -41,8 +41,6 @@ MAX_DIMENSION = 4000
 MAX_OVERRIDES_BYTES = 64 * 1024
 MAX_TOKEN_BYTES = 2048
 MAX_LEG_OVERRIDES = 64
-
-Read = TypeVar("Read")
 
 
 class Coercion(NamedTuple):
@@ -77,22 +75,6 @@ class StreamedCall:
     def repeats(self, earlier: StreamedCall) -> bool:
         """Whether both ask the same."""
         return self.message == earlier.message
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareCall:
-    """A checked CompareRequest: one query under two profiles."""
-
-    retrieve: RetrieveCall
-    against: RetrieveCall
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainAbsenceCall:
-    """A checked ExplainAbsenceRequest."""
-
-    retrieve: RetrieveCall
-    item: ItemId
 
 
 def to_retrieve_call(
@@ -135,10 +117,7 @@ def to_retrieve_call(
 
 
 def to_streamed_call(
-    request: retrieval_pb.RetrieveStreamRequest,
-    number: int,
-    profiles: ProfileBook,
-    now: datetime,
+    request: retrieval_pb.RetrieveStreamRequest, number: int, profiles: ProfileBook, now: datetime
 ) -> StreamedCall:
     """Reads a RetrieveStreamRequest, which is the given one of its stream, from 1."""
     if number >= MAX_STREAMED and not request.final:
@@ -146,7 +125,7 @@ def to_streamed_call(
             [Violation("final", f"must be true in request {MAX_STREAMED} at the latest")]
         )
     return StreamedCall(
-        retrieve=_within({}, lambda: to_retrieve_call(request.retrieve, profiles, now)),
+        retrieve=_inner_call(request.retrieve, profiles, now),
         message=request.retrieve,
         number=number,
         final=request.final,
@@ -168,51 +147,44 @@ def to_warm_call(
 
 def to_compare_call(
     request: retrieval_pb.CompareRequest, profiles: ProfileBook, now: datetime
-) -> CompareCall:
-    """Reads a CompareRequest."""
+) -> tuple[RetrieveCall, RetrieveCall]:
+    """Reads a CompareRequest: one query under two profiles."""
     other = retrieval_pb.RetrieveRequest()
     other.CopyFrom(request.retrieve)
     other.profile = request.against or request.retrieve.profile
     other.ClearField("leg_overrides")
     other.profile_overrides.CopyFrom(request.against_overrides)
     names = {"profile": "against", "profile_overrides": "against_overrides"}
-    return CompareCall(
-        retrieve=_within({}, lambda: to_retrieve_call(request.retrieve, profiles, now)),
-        against=_within(names, lambda: to_retrieve_call(other, profiles, now)),
-    )
+    retrieve = _inner_call(request.retrieve, profiles, now)
+    return retrieve, _inner_call(other, profiles, now, **names)
 
 
 def to_explain_absence_call(
     request: retrieval_pb.ExplainAbsenceRequest, profiles: ProfileBook, now: datetime
-) -> ExplainAbsenceCall:
+) -> tuple[RetrieveCall, ItemId]:
     """Reads an ExplainAbsenceRequest."""
     with Checker() as check:
         item = to_reference(check, "item", request.item)
-    call = _within({}, lambda: to_retrieve_call(request.retrieve, profiles, now))
-    return ExplainAbsenceCall(retrieve=call, item=item)
+    return _inner_call(request.retrieve, profiles, now), item
 
 
-def _within(names: dict[str, str], read: Callable[[], Read]) -> Read:
+def _inner_call(
+    request: retrieval_pb.RetrieveRequest, profiles: ProfileBook, now: datetime, **names: str
+) -> RetrieveCall:
     """Reads the request in the field `retrieve`, and reports violations by their full path.
 
-    Args:
-        names: The paths of fields that do not come from `retrieve`.
-        read: Reads the request.
+    `names` are the paths of fields that do not come from `retrieve`.
     """
+
+    def outer(violation: Violation) -> Violation:
+        first, dot, rest = violation.field.partition(".")
+        path = f"{names[first]}{dot}{rest}" if first in names else f"retrieve.{violation.field}"
+        return violation._replace(field=path)
+
     try:
-        return read()
+        return to_retrieve_call(request, profiles, now)
     except InvalidRequestError as error:
-        raise InvalidRequestError(
-            [
-                Violation(_outer_path(violation.field, names), violation.description)
-                for violation in error.violations
-            ]
-        ) from None
-
-
-def _outer_path(field: str, names: dict[str, str]) -> str:
-    first, dot, rest = field.partition(".")
-    return f"{names[first]}{dot}{rest}" if first in names else f"retrieve.{field}"
+        raise InvalidRequestError([*map(outer, error.violations)]) from None
 
 
 def to_vector(check: Checker, values: Sequence[float]) -> tuple[float, ...] | None:
@@ -249,10 +221,7 @@ def to_token(check: Checker, text: str) -> ConsistencyToken | None:
 
 
 def _profile(
-    check: Checker,
-    request: retrieval_pb.RetrieveRequest,
-    profiles: ProfileBook,
-    limit: int,
+    check: Checker, request: retrieval_pb.RetrieveRequest, profiles: ProfileBook, limit: int
 ) -> Profile | None:
     """The profile with the request's overrides; `limit` 0 keeps that of the profile."""
     profile = _overridden_profile(check, request, profiles)
@@ -261,15 +230,13 @@ def _profile(
     overrides = _leg_overrides(check, request, [leg.name for leg in profile.legs])
     if check.violations:
         return profile
+    field = "leg_overrides"
     try:
         profile = profile.with_overrides(overrides)
-    except ValueError as error:
-        check.reject("leg_overrides", str(error))
-        return profile
-    try:
+        field = "limit"
         return replace(profile, limit=limit) if limit not in (0, profile.limit) else profile
     except ValueError as error:
-        check.reject("limit", str(error))
+        check.reject(field, str(error))
         return profile
 
 
@@ -338,14 +305,12 @@ def _leg_overrides(
 
 
 def _override(check: Checker, path: str, message: retrieval_pb.LegOverride) -> LegOverride:
-    return LegOverride(
-        weight=check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
-        if message.HasField("weight")
-        else None,
-        depth=int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
-        if message.HasField("depth")
-        else None,
-    )
+    weight = depth = None
+    if message.HasField("weight"):
+        weight = check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
+    if message.HasField("depth"):
+        depth = int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
+    return LegOverride(weight=weight, depth=depth)
 
 
 def _question(check: Checker, given: str, coercions: list[Coercion]) -> str:
@@ -371,9 +336,7 @@ def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:
 
 
 def _time_budget(
-    check: Checker,
-    request: retrieval_pb.RetrieveRequest,
-    coercions: list[Coercion],
+    check: Checker, request: retrieval_pb.RetrieveRequest, coercions: list[Coercion]
 ) -> float:
     if not request.HasField("time_budget"):
         return DEFAULT_TIME_BUDGET_S

@@ -40,20 +40,12 @@ Handlers = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A request that could not be decoded. Picklable, since a proxy may have decoded it.
-
-    Attributes:
-        why: What is wrong with it.
-    """
+    """A request that could not be decoded. Picklable, since a proxy may have decoded it."""
 
     why: str = "is not a message of this method, or has text that is not UTF-8"
 
     def reject(self) -> NoReturn:
-        """Rejects the request.
-
-        Raises:
-            InvalidRequestError: Always.
-        """
+        """Raises `InvalidRequestError`."""
         raise InvalidRequestError([Violation("request", self.why)])
 
 

@@ -161,12 +161,9 @@ def _selector(check: Checker, request: ingest_pb.ForgetRequest) -> Selector:
     match request.WhichOneof("selector"):
         case "ids":
             return Selector(items=_item_ids(check, request.ids))
-        case "session":
-            session = check.text("session", request.session, MAX_NAME_BYTES, required=True)
-            return Selector(session=session)
-        case "speaker":
-            speaker = check.text("speaker", request.speaker, MAX_NAME_BYTES, required=True)
-            return Selector(speaker=speaker)
+        case "session" | "speaker" as name:
+            given = check.text(name, getattr(request, name), MAX_NAME_BYTES, required=True)
+            return Selector(session=given) if name == "session" else Selector(speaker=given)
         case "everything":
             if not request.everything:
                 check.reject("everything", "must be true")

@@ -8,9 +8,8 @@ from typing import get_args
 
 from serving.domain.errors import Violation
 from serving.domain.items.records import ItemId
-from serving.pipeline.writes.forget import Forgotten
+from serving.pipeline.writes.forget import Forgotten, LookupKey
 from serving.pipeline.writes.ingest import Ingested
-from serving.pipeline.writes.lookups import LookupKey
 from serving.pipeline.writes.stats import Overview
 from serving.ports.memory_store import Outcome, Selected, TenantCounts
 from serving.ports.vector_index import IndexTier

@@ -12,11 +12,12 @@ from typing import Any
 
 from grpc_health.v1 import health_pb2
 
+from serving import telemetry
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
-from serving.domain.items.records import Fact, Segment, fact_id, segment_id
+from serving.domain.items.records import Fact, Item, ItemId, Segment, fact_id, segment_id
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
@@ -39,18 +40,7 @@ from serving.rpc.questions import RetrieveCall, StreamedCall
 from serving.rpc.recent_legs import RecentLegs
 from serving.rpc.registration import Malformed
 from serving.rpc.tracing import note_answer
-from serving.telemetry import (
-    ANSWERS,
-    ANSWERS_BY_LEG_ALONE,
-    ITEMS_WRITTEN,
-    LEG_CANDIDATES,
-    LEG_LATENCY,
-    RERANKED_ANSWERS,
-    SHED,
-    NoRecorder,
-    Recorder,
-    Tracer,
-)
+from serving.telemetry import NoRecorder, Recorder, Tracer
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -68,18 +58,6 @@ MAX_REJECTED_LISTED = 100
 def now_utc() -> datetime:
     """The current time."""
     return datetime.now(UTC)
-
-
-def _profiles_of(user_config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The changes of profiles in a user configuration.
-
-    Raises:
-        ValueError: The configuration has other fields.
-    """
-    if unknown := [name for name in user_config if name != "profiles"]:
-        raise ValueError(f"unknown field {unknown[0]!r}; only 'profiles' can be set")
-    changes: Mapping[str, Any] = user_config.get("profiles", {})
-    return changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +78,9 @@ class UseCases:
 class TriviumService:
     """All RPCs, for gRPC and for Ray Serve.
 
-    Ray Serve routes by method name, so the names are unique over all services.
-
-    Attributes:
-        profiles: The profiles that requests can name; `reconfigure` changes them.
-        access: Who may call; by default anyone.
-        streams: The open streams of callers with credentials, of all edges.
-        rejected_profiles: Why the last change of the profiles was rejected; empty if it was not.
+    Ray Serve routes by method name, so the names are unique over all services. `streams` are those
+    of callers with credentials, of all edges. `rejected_profiles` says why the last change of the
+    profiles was rejected; it is empty if it was not.
     """
 
     def __init__(
@@ -139,7 +113,9 @@ class TriviumService:
         and GetStats report the reason.
         """
         try:
-            changed = self._first_profiles.reconfigured(_profiles_of(user_config))
+            if unknown := [name for name in user_config if name != "profiles"]:
+                raise ValueError(f"unknown field {unknown[0]!r}; only 'profiles' can be set")
+            changed = self._first_profiles.reconfigured(user_config.get("profiles", {}))
             changed.log_notes()
         except ValueError as error:
             self.rejected_profiles = str(error)
@@ -159,9 +135,8 @@ class TriviumService:
     ) -> retrieval_pb.RetrieveResponse:
         """Runs a query."""
         call = questions.to_retrieve_call(request, self.profiles, self._now())
-        return answers.from_retrieval(
-            call, await self._answer(call, self.use_cases.retriever.retrieve)
-        )
+        retrieval = await self._answer(call, self.use_cases.retriever.retrieve)
+        return answers.from_retrieval(call, retrieval)
 
     @streaming_rpc
     async def RetrieveStream(
@@ -208,26 +183,21 @@ class TriviumService:
     @rpc(retrieval_pb.CompareResponse)
     async def Compare(self, request: retrieval_pb.CompareRequest) -> retrieval_pb.CompareResponse:
         """Runs a query under two profiles."""
-        call = questions.to_compare_call(request, self.profiles, self._now())
+        calls = questions.to_compare_call(request, self.profiles, self._now())
         preview = self.use_cases.retriever.preview
-        retrieved, against = await asyncio.gather(
-            self._answer(call.retrieve, preview), self._answer(call.against, preview)
-        )
-        return answers.from_comparison(call, retrieved, against)
+        retrieved = await asyncio.gather(*(self._answer(call, preview) for call in calls))
+        return answers.from_comparison(*zip(calls, retrieved, strict=True))
 
     @rpc(retrieval_pb.ExplainAbsenceResponse)
     async def ExplainAbsence(
         self, request: retrieval_pb.ExplainAbsenceRequest
     ) -> retrieval_pb.ExplainAbsenceResponse:
         """Reports why an item is not a hit."""
-        call = questions.to_explain_absence_call(request, self.profiles, self._now())
-        asked = call.retrieve
-        await self._check_vector(asked.query)
-        deadline = deadline_after(asked.time_budget_s)
-        absence = await self.use_cases.explainer.explain(
-            asked.query, asked.profile, call.item, deadline
-        )
-        return answers.from_absence(absence)
+        call, item = questions.to_explain_absence_call(request, self.profiles, self._now())
+        await self._check_vector(call.query)
+        deadline = deadline_after(call.time_budget_s)
+        explain = self.use_cases.explainer.explain
+        return answers.from_absence(await explain(call.query, call.profile, item, deadline))
 
     @rpc(ingest_pb.IngestResponse)
     async def Ingest(self, request: ingest_pb.IngestRequest) -> ingest_pb.IngestResponse:
@@ -279,26 +249,28 @@ class TriviumService:
         self, request: catalog_pb.GetSegmentsRequest
     ) -> catalog_pb.GetSegmentsResponse:
         """Reads segments by id."""
-        tenant, ids = requests.to_ids(request)
-        names = [segment_id(id_) for id_ in ids]
-        rows = await self.use_cases.store.load(tenant, names, Deadline.after(READ_BUDGET_S))
-        found = [row for name in names if isinstance(row := rows.get(name), Segment)]
-        return catalog_pb.GetSegmentsResponse(
-            segments=[from_segment(row) for row in found],
-            missing_ids=[name.id for name in names if name not in rows],
-        )
+        rows, missing = await self._load(request, segment_id)
+        segments = [from_segment(row) for row in rows if isinstance(row, Segment)]
+        return catalog_pb.GetSegmentsResponse(segments=segments, missing_ids=missing)
 
     @rpc(catalog_pb.GetFactsResponse)
     async def GetFacts(self, request: catalog_pb.GetFactsRequest) -> catalog_pb.GetFactsResponse:
         """Reads facts by id."""
+        rows, missing = await self._load(request, fact_id)
+        facts = [from_fact(row) for row in rows if isinstance(row, Fact)]
+        return catalog_pb.GetFactsResponse(facts=facts, missing_ids=missing)
+
+    async def _load(
+        self,
+        request: catalog_pb.GetSegmentsRequest | catalog_pb.GetFactsRequest,
+        item_of: Callable[[str], ItemId],
+    ) -> tuple[list[Item], list[str]]:
+        """Returns the items that are stored, and the ids of the others."""
         tenant, ids = requests.to_ids(request)
-        names = [fact_id(id_) for id_ in ids]
-        rows = await self.use_cases.store.load(tenant, names, Deadline.after(READ_BUDGET_S))
-        found = [row for name in names if isinstance(row := rows.get(name), Fact)]
-        return catalog_pb.GetFactsResponse(
-            facts=[from_fact(row) for row in found],
-            missing_ids=[name.id for name in names if name not in rows],
-        )
+        items = [item_of(id_) for id_ in ids]
+        rows = await self.use_cases.store.load(tenant, items, Deadline.after(READ_BUDGET_S))
+        stored = [rows[item] for item in items if item in rows]
+        return stored, [item.id for item in items if item not in rows]
 
     @rpc(catalog_pb.ListSegmentsResponse)
     async def ListSegments(
@@ -393,17 +365,17 @@ class TriviumService:
         self._recent_legs.add(retrieval.reports)
         for report in retrieval.reports:
             labels = {"leg": report.leg, "state": report.state.value}
-            self.recorder.record(LEG_LATENCY, report.elapsed_s * 1e3, labels)
-            self.recorder.record(LEG_CANDIDATES, report.candidates, {"leg": report.leg})
-        self.recorder.record(ANSWERS, 1, {"profile": retrieval.profile})
+            self.recorder.record(telemetry.LEG_LATENCY, report.elapsed_s * 1e3, labels)
+            self.recorder.record(telemetry.LEG_CANDIDATES, report.candidates, {"leg": report.leg})
+        self.recorder.record(telemetry.ANSWERS, 1, {"profile": retrieval.profile})
         for leg in retrieval.legs_alone:
             labels = {"profile": retrieval.profile, "leg": leg}
-            self.recorder.record(ANSWERS_BY_LEG_ALONE, 1, labels)
+            self.recorder.record(telemetry.ANSWERS_BY_LEG_ALONE, 1, labels)
         for work in retrieval.shed:
-            self.recorder.record(SHED, 1, {"work": work})
+            self.recorder.record(telemetry.SHED, 1, {"work": work})
         if retrieval.rerank is not None:
             labels = {"profile": retrieval.profile, "stage": retrieval.rerank.stage.value}
-            self.recorder.record(RERANKED_ANSWERS, 1, labels)
+            self.recorder.record(telemetry.RERANKED_ANSWERS, 1, labels)
 
     async def _read(self, request: requests.IngestMessage) -> requests.IngestCall:
         model = None
@@ -416,5 +388,5 @@ class TriviumService:
             return None
         ingested = await self.use_cases.ingestor.ingest(call.batch, patient=patient)
         for outcome in ingested.outcomes:
-            self.recorder.record(ITEMS_WRITTEN, 1, {"outcome": outcome})
+            self.recorder.record(telemetry.ITEMS_WRITTEN, 1, {"outcome": outcome})
         return ingested

@@ -55,10 +55,9 @@ def to_status(error: TriviumError) -> status_pb2.Status:
     )
     if isinstance(error, InvalidRequestError):
         status.details.add().Pack(_bad_request(error))
-    if isinstance(error, OverloadedError):
-        status.details.add().Pack(_retry_after(error.retry_after_s))
-    if isinstance(error, UnavailableError):
-        status.details.add().Pack(_retry_after(STORE_RETRY_S))
+    if isinstance(error, OverloadedError | UnavailableError):
+        retry_s = error.retry_after_s if isinstance(error, OverloadedError) else STORE_RETRY_S
+        status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=duration(retry_s)))
     return status
 
 
@@ -115,7 +114,3 @@ def _bad_request(error: InvalidRequestError) -> error_details_pb2.BadRequest:
             for field, description in error.violations
         ]
     )
-
-
-def _retry_after(seconds: float) -> error_details_pb2.RetryInfo:
-    return error_details_pb2.RetryInfo(retry_delay=duration(seconds))

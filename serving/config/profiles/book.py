@@ -35,19 +35,15 @@ class InvalidProfilesError(ValueError):
 class ProfileBook(Mapping[str, Profile]):
     """Checked profiles by name; immutable.
 
-    Args:
-        definitions: The fields of each profile, by name, in the form of `ProfileForm`, with
-            `extends`.
-        files: The files that profiles were read from.
+    They are defined by their fields, in the form of `ProfileForm`, with `extends`; `files` are
+    those that they were read from.
 
     Raises:
         InvalidProfilesError: Profiles are invalid, or have unreachable legs.
     """
 
     def __init__(
-        self,
-        definitions: Mapping[str, Mapping[str, Any]],
-        files: Mapping[str, Path] | None = None,
+        self, definitions: Mapping[str, Mapping[str, Any]], files: Mapping[str, Path] | None = None
     ) -> None:
         self._definitions = dict(definitions)
         self.files = dict(files or {})
@@ -108,11 +104,7 @@ class ProfileBook(Mapping[str, Profile]):
         return to_form(without_nulls(whole)).to_profile(name)
 
     def reconfigured(self, changes: Mapping[str, Mapping[str, Any]]) -> ProfileBook:
-        """A new book with some profiles changed or added.
-
-        Raises:
-            ValueError: Profiles would be invalid, or would have unreachable legs.
-        """
+        """A new book with some profiles changed or added; raises `ValueError` as for a new one."""
         if not isinstance(changes, Mapping):
             raise ValueError(f"profiles must be a mapping by name, got {changes!r}")
         definitions = dict(self._definitions)
@@ -212,12 +204,7 @@ def _own(
 
 
 def _files(folder: Path) -> list[Path]:
-    """The profile files of a folder.
-
-    Raises:
-        ValueError: Two files define the same profile.
-        OSError: It cannot be read, or is not a folder.
-    """
+    """The profile files of a folder; raises `ValueError` if two define the same profile."""
     files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
     for earlier, later in pairwise(files):
         if earlier.stem == later.stem:

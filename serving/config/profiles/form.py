@@ -128,15 +128,8 @@ class ProfileForm(_ProfileForm):  # type: ignore[misc]  # a class that is made a
             if getattr(self, field) is not None
         }
         faults.finish()
-        return Profile(
-            **dict(self)
-            | sections
-            | {
-                "name": name,
-                "legs": by_need([leg for leg in legs if leg]),
-                "signals": tuple(signals),
-            }
-        )
+        lists = {"legs": by_need([leg for leg in legs if leg]), "signals": tuple(signals)}
+        return Profile(**dict(self) | sections | lists, name=name)
 
     def _sorted(self, leg: str) -> Any:
         """A leg with the floor that the order of the profile requires."""
@@ -179,11 +172,10 @@ def _leg(name: str, form: Any, all_legs: Mapping[str, object]) -> LegSpec:
     path = f"legs.{name}"
     if name not in LEGS:
         raise FieldError(Fault(path, f"unknown leg, must be one of {', '.join(LEGS)}"))
-    idle = (form.model_fields_set & _ALL_OPTIONS) - LEGS[name].options
+    idle = sorted((form.model_fields_set & _ALL_OPTIONS) - LEGS[name].options)
     if idle:
-        raise FieldError(
-            *(Fault(f"{path}.{option}", "not supported by this leg") for option in sorted(idle))
-        )
+        why = "not supported by this leg"
+        raise FieldError(*(Fault(f"{path}.{option}", why) for option in idle))
     if form.depth_per_limit and "depth" in form.model_fields_set:
         raise FieldError(Fault(f"{path}.depth", "must not be set together with depth_per_limit"))
     if "expansion" not in LEGS[name].options:
@@ -223,11 +215,7 @@ def _sections(kind: Any) -> Mapping[str, Any]:
 
 
 def _made(path: str, kind: Callable[..., Made], form: Any, **others: object) -> Made:
-    """The domain value of a form, and of the forms in it.
-
-    Raises:
-        FieldError: Values are invalid; their paths begin with `path`.
-    """
+    """The domain value of a form, and of the forms in it, in whose errors `path` comes first."""
     values = dict(form)
     for field, section in _sections(kind).items():
         if values[field] is not None:
@@ -253,10 +241,6 @@ class _Faults:
             return None
 
     def finish(self) -> None:
-        """Raises the collected faults.
-
-        Raises:
-            FieldError: There are faults.
-        """
+        """Raises `FieldError` if there are faults."""
         if self._faults:
             raise FieldError(*self._faults)

@@ -40,8 +40,7 @@ def locked_jars() -> list[LockedJar]:
 def jar_directory(cache: Path, on_progress: OnProgress) -> Path:
     """The directory in `cache` with every jar; downloads the missing ones.
 
-    Raises:
-        DependencyError: A jar cannot be downloaded or has another checksum.
+    Raises `DependencyError` if one cannot be downloaded or has another checksum.
     """
     directory = cache / f"neo4j-{VERSION}"
     jars = locked_jars()
@@ -82,15 +81,9 @@ def configuration(port: int) -> dict[str, str]:
 class EmbeddedNeo4j:
     """Neo4j Community in a child process; the data in `root` survives it, also after a crash.
 
-    Uses about 540 MB of memory at the default heap and starts in 5 s. The child ends with `stop`,
-    and when this process ends, even by SIGKILL. As a context manager it yields the Bolt address.
-
-    Args:
-        root: The directory of data, configuration and log; created if missing.
-        cache: The directory of the jars (140 MB), shared by all roots of the user.
-        heap_mb: The maximum Java heap.
-        timeout_s: The time limit of a start, without downloads.
-        on_progress: Called with a message at each long step.
+    Uses about 540 MB of memory at the default heap and starts in 5 s, without downloads. The child
+    ends with `stop`, and when this process ends, even by SIGKILL. As a context manager it yields
+    the Bolt address. The jars (140 MB) in `cache` are shared by all roots of the user.
     """
 
     def __init__(
@@ -135,7 +128,8 @@ class EmbeddedNeo4j:
             jars = jar_directory(self._cache, self._on_progress)
             self._root.mkdir(parents=True, exist_ok=True)
             self._root.chmod(0o700)
-            self._write_configuration()
+            lines = [f"{name}={value}\n" for name, value in configuration(self._port).items()]
+            (self._root / "neo4j.conf").write_text("".join(lines), encoding="ascii")
             self._on_progress("starting Neo4j")
             self._process = self._spawn(jars)
         except OSError as error:
@@ -181,10 +175,6 @@ class EmbeddedNeo4j:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _write_configuration(self) -> None:
-        lines = [f"{name}={value}\n" for name, value in configuration(self._port).items()]
-        (self._root / "neo4j.conf").write_text("".join(lines), encoding="ascii")
 
     def _spawn(self, jars: Path) -> subprocess.Popen[bytes]:
         command = [str(SERVER_PATH), str(self._root.absolute()), str(jars), str(self._heap_mb)]

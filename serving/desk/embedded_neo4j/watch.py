@@ -16,12 +16,7 @@ MAX_ERRORS = 48
 
 
 class ErrorWatch:
-    """Asks a server in intervals, and counts its errors in a row.
-
-    Args:
-        error_of: Asks the server at an address; returns the error that it answers, or nothing.
-        clock: In seconds.
-    """
+    """Asks a server in intervals, and counts its errors in a row, as `error_of` returns them."""
 
     def __init__(
         self,

@@ -44,11 +44,7 @@ def _installed() -> list[Path]:
 
 
 def major_version_of(binaries: Path) -> int:
-    """Parses the version of a server, such as `postgres (PostgreSQL) 18.6`.
-
-    Raises:
-        PostgresStartError: There is no PostgreSQL in the directory.
-    """
+    """The major version of the programs in a directory; raises `PostgresStartError` without any."""
     try:
         answer = subprocess.run(
             [str(binaries / "postgres"), "--version"],

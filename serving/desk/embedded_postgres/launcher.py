@@ -70,21 +70,13 @@ _children: list[subprocess.Popen[bytes]] = []
 class EmbeddedPostgres:
     """One PostgreSQL below `root`: `pgdata`, `postgres.log`, its socket and its locks.
 
-    As a context manager it yields the DSN.
-
-    Args:
-        root: The directory of all files; created if missing, and owned by the account that runs
-            the server. For root, that account must be able to enter every parent directory.
-        binaries: The directory of `postgres` and `initdb`; None searches for it.
-        settings: Server settings in addition to `SETTINGS`.
+    As a context manager it yields the DSN. The account that runs the server owns `root`, and must
+    be able to enter every parent directory. `binaries` is the directory of `postgres` and `initdb`,
+    which is searched for if it is not given; `settings` are in addition to `SETTINGS`.
     """
 
     def __init__(
-        self,
-        root: Path,
-        *,
-        binaries: Path | None = None,
-        settings: Mapping[str, str] | None = None,
+        self, root: Path, *, binaries: Path | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
         self.root = root.resolve()
         self.data = self.root / "pgdata"
@@ -197,21 +189,18 @@ class EmbeddedPostgres:
         ]
         try:
             with self._start_program(command) as initdb:
-                self._wait_for_success(initdb)
+                try:
+                    code = initdb.wait(START_WITHIN_S)
+                except subprocess.TimeoutExpired:
+                    initdb.kill()
+                    raise
+            if code:
+                raise subprocess.CalledProcessError(code, "initdb")
         except (OSError, subprocess.SubprocessError) as error:
             raise PostgresStartError(
                 f"initdb could not create {unfinished} ({reason_of(error)}); see {self.log}"
             ) from error
         unfinished.rename(self.data)
-
-    def _wait_for_success(self, program: subprocess.Popen[bytes]) -> None:
-        try:
-            code = program.wait(START_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            program.kill()
-            raise
-        if code:
-            raise subprocess.CalledProcessError(code, "initdb")
 
     def _check_major_version(self, binaries: Path, version: int) -> None:
         made_by = int((self.data / "PG_VERSION").read_text())
@@ -326,7 +315,6 @@ class EmbeddedPostgres:
             remove_if_short(postmaster.socket_directory)
 
     def _last_fatal_line(self) -> str:
-        """The last fatal line of the log."""
         with contextlib.suppress(OSError):
             for line in reversed(self.log.read_text(errors="replace").splitlines()):
                 if "FATAL:" in line or "PANIC:" in line:

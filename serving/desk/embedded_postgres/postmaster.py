@@ -78,8 +78,7 @@ class ProcessTable:
     def wait_for_orphans(self, timeout_s: float) -> None:
         """Waits until the children of a killed server, which hold its shared memory, have ended.
 
-        Raises:
-            PostgresStartError: They still run after the timeout.
+        Raises `PostgresStartError` if they still run after the timeout.
         """
         if not wait_until(lambda: not self._servers(), timeout_s):
             raise PostgresStartError(

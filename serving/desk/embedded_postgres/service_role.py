@@ -17,13 +17,7 @@ SERVICE_ROLE = "trivium"
 def give_to_service(dsn: str) -> str:
     """Gives the service's role what the migrations have made; returns the DSN of that role.
 
-    At each start, since a migration or a restored dump adds tables.
-
-    Args:
-        dsn: Of the superuser.
-
-    Raises:
-        psycopg.Error: PostgreSQL cannot be reached.
+    At each start, since a migration or a restored dump adds tables. `dsn` is that of the superuser.
     """
     with psycopg.connect(dsn) as connection:
         connection.execute(_CREATE_ROLE)

@@ -45,12 +45,7 @@ def passage(text: str, question: str, length: int) -> str:
 
     What is left out is marked by an ellipsis. A text that has no word of the question is shown by
     its beginning and its end, as either may answer it. Of several places with the same words the
-    first is shown.
-
-    Args:
-        text: The text.
-        question: The question; stop words in it are ignored.
-        length: At least 1.
+    first is shown. Stop words of the question are ignored.
     """
     if len(text) <= length:
         return text

@@ -32,23 +32,20 @@ def closings_of(facts: Iterable[Fact], closers: Sequence[Fact]) -> dict[str, tup
 
     In a long succession a fact keeps the closing by its direct successor. It keeps a later
     one only if that was recorded earlier, or remains when the successor is retracted. So a
-    new value changes only the fact that it follows.
-
-    Args:
-        facts: Facts of one tenant.
-        closers: All facts of the tenant that may close one of them; more do no harm.
+    new value changes only the fact that it follows. `closers` are all facts of the tenant that may
+    close one of its `facts`; more do no harm.
     """
     naming: defaultdict[str, list[Closing]] = defaultdict(list)
     for closer in closers:
         for id_ in {*closer.closes} - {closer.id}:
             naming[id_].append(_closing(closer))
     successions = _successions(closers)
-    return {
-        fact.id: without_implied(
-            (*naming[fact.id], *_succession(fact, successions).after(_place(fact)))
-        )
-        for fact in facts
-    }
+    closings = {}
+    for fact in facts:
+        succession = successions.get(topic_of(fact)) if successions else None
+        later = succession.after(_place(fact)) if succession else ()
+        closings[fact.id] = without_implied((*naming[fact.id], *later))
+    return closings
 
 
 def _closing(closer: Fact) -> Closing:
@@ -63,7 +60,7 @@ def _place(fact: Fact) -> _Place:
 class _Succession:
     """The single-valued facts of a topic in order, with the closings that follow each position."""
 
-    def __init__(self, closers: Iterable[Fact] = ()) -> None:
+    def __init__(self, closers: Iterable[Fact]) -> None:
         in_order = sorted(closers, key=_place)
         self._places = [_place(closer) for closer in in_order]
         self._from: list[tuple[Closing, ...]] = [()]
@@ -76,16 +73,9 @@ class _Succession:
         return self._from[bisect_right(self._places, place)]
 
 
-_NO_SUCCESSION = _Succession()
-
-
 def _successions(closers: Iterable[Fact]) -> dict[Topic, _Succession]:
     by_topic: defaultdict[Topic, list[Fact]] = defaultdict(list)
     for closer in closers:
         if closer.single_valued:
             by_topic[topic_of(closer)].append(closer)
     return {topic: _Succession(of_topic) for topic, of_topic in by_topic.items()}
-
-
-def _succession(fact: Fact, successions: dict[Topic, _Succession]) -> _Succession:
-    return successions.get(topic_of(fact), _NO_SUCCESSION) if successions else _NO_SUCCESSION

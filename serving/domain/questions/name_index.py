@@ -53,15 +53,16 @@ class NameIndex:
     def meant_by(self, word: str) -> str | None:
         """The word of a name that this word probably stands for: misheard, or shortened.
 
-        None if there is none, or if the word itself belongs to a name.
-
-        Args:
-            word: As the question writes it, with at least `MIN_LETTERS` letters.
+        None if there is none, or if the word itself belongs to a name. It is as the question writes
+        it, with at least `MIN_LETTERS` letters.
         """
         folded = word.casefold()
-        if any(each.folded == folded for each in self._beginning_with(folded)):
+        begun = self._by_beginning.get(folded[:MIN_LETTERS], ())
+        longer = [each for each in begun if each.folded.startswith(folded)]
+        if any(each.folded == folded for each in longer):
             return None
-        return self._sounding_like(folded) or self._short_for(folded)
+        only_one = longer[0].written if len(longer) == 1 else None
+        return self._sounding_like(folded) or only_one
 
     def _sounding_like(self, folded: str) -> str | None:
         """The word with the same sound and the nearest spelling; None if two are equally near."""
@@ -73,15 +74,6 @@ class NameIndex:
             return None
         distance, spelling = near[0]
         return spelling.written if distance <= most_letters_apart(spelling.folded) else None
-
-    def _short_for(self, folded: str) -> str | None:
-        """The only word with this prefix; None if there are several."""
-        longer = self._beginning_with(folded)
-        return longer[0].written if len(longer) == 1 else None
-
-    def _beginning_with(self, folded: str) -> list[_Spelling]:
-        begun = self._by_beginning.get(folded[:MIN_LETTERS], ())
-        return [each for each in begun if each.folded.startswith(folded)]
 
 
 def most_letters_apart(word: str) -> int:

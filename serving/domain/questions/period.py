@@ -14,11 +14,7 @@ _A_WEEK = timedelta(weeks=1)
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The half-open interval [`begins`, `ends`); both are timezone-aware.
-
-    Raises:
-        ValueError: `ends` is before `begins`.
-    """
+    """The half-open interval [`begins`, `ends`), timezone-aware; `ValueError` if it ends before."""
 
     begins: datetime
     ends: datetime

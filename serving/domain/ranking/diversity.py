@@ -49,14 +49,10 @@ def maximal_marginal_relevance(
 
     Each step chooses the text with the largest trade_off * relevance - (1 - trade_off) *
     (its largest Jaccard word overlap with a chosen text). Of equal values, the earlier text is
-    chosen.
+    chosen. The time is quadratic in `pool`.
 
-    Args:
-        texts: Best first.
-        relevances: One per text, on the scale of the similarity (0 to 1) unless a design
-            specifies otherwise.
-        trade_off: The lambda of Carbonell and Goldstein, 0 to 1.
-        pool: The number of texts to consider; the time is quadratic in it.
+    The texts are best first, and relevances on the scale of the similarity (0 to 1) unless a design
+    specifies otherwise. `trade_off` is the lambda of Carbonell and Goldstein.
 
     Source:
         Carbonell, Goldstein, "The Use of MMR, Diversity-Based Reranking for

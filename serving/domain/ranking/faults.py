@@ -33,3 +33,9 @@ class FieldError(ValueError):
     def within(self, section: str) -> FieldError:
         """The same error for a section of a larger value."""
         return FieldError(*(Fault(f"{section}.{path}", why) for path, why in self.faults))
+
+
+def require_range(path: str, value: float, least: float, most: float) -> None:
+    """Raises `FieldError` for a number that is not from `least` to `most`, such as NaN."""
+    if not least <= value <= most:
+        raise FieldError.of(path, f"must be from {least:g} to {most:g}, got {value}")

@@ -38,16 +38,9 @@ def fuse(
     """Orders items by the sum of their terms over all legs.
 
     Ranks start at 1. A leg that did not find an item adds nothing to its score. Equal scores
-    are ordered by id, so the result does not depend on the order of `lists`.
-
-    Args:
-        lists: One ranking per leg; the sequence and each ranking may be empty.
-        weights: The weight of each leg; a leg of weight 0 adds no item.
-        method: How the ranks or scores of a leg become its terms.
-        rank_constant: Above 0; for reciprocal ranks. Larger values flatten the head of each list.
-        rank_style: The ranks of equal scores within a list.
-        least_scores: The theoretical minimum score of each leg, 0 if not listed; for convex
-            combinations.
+    are ordered by id, so the result does not depend on the order of `lists`. A leg of weight 0 adds
+    no item. The larger `rank_constant`, the flatter the head of each list. `least_scores` are for
+    convex combinations; those that are not listed are 0.
 
     Raises:
         ValueError: `rank_constant` is not above 0.

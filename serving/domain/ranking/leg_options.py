@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from serving.domain.ranking.faults import FieldError
+from serving.domain.ranking.faults import FieldError, require_range
 
 
 class WordsMode(StrEnum):
@@ -21,6 +21,8 @@ class WordsMode(StrEnum):
 
 
 MAX_PART_WEIGHT = 10.0
+MAX_POOL = 1000
+MAX_SEEDS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,7 @@ class WordsSearch:
         if not (math.isfinite(self.rank_gate) and self.rank_gate >= 0):
             raise FieldError.of("rank_gate", f"must be 0 or more, got {self.rank_gate}")
         for part in ("title", "keywords", "speaker"):
-            weight = getattr(self, part)
-            if not 0 <= weight <= MAX_PART_WEIGHT:
-                raise FieldError.of(part, f"must be from 0 to {MAX_PART_WEIGHT:g}, got {weight}")
+            require_range(part, getattr(self, part), 0, MAX_PART_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +62,7 @@ class CandidatePool:
     joined_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.recently_accessed <= MAX_POOL:
-            raise FieldError.of(
-                "recently_accessed", f"must be from 0 to {MAX_POOL}, got {self.recently_accessed}"
-            )
-
-
-MAX_POOL = 1000
-
-
-MAX_SEEDS = 50
+        require_range("recently_accessed", self.recently_accessed, 0, MAX_POOL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +79,7 @@ class Expansion:
     def __post_init__(self) -> None:
         if not self.found_by:
             raise FieldError.of("found_by", "must name a leg")
-        if not 1 <= self.seeds <= MAX_SEEDS:
-            raise FieldError.of("seeds", f"must be from 1 to {MAX_SEEDS}, got {self.seeds}")
+        require_range("seeds", self.seeds, 1, MAX_SEEDS)
 
 
 class WalkOrder(StrEnum):

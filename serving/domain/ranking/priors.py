@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from serving.domain.ranking.faults import FieldError
+from serving.domain.ranking.faults import FieldError, require_range
 from serving.domain.ranking.ledger import DecayTerm, ImportanceTerm
 
 DECAY_HALF_LIFE = timedelta(days=30)
@@ -32,8 +32,7 @@ class Importance:
     boost_from: float = 0.8
 
     def __post_init__(self) -> None:
-        if not 0 <= self.boost_from <= 1:
-            raise FieldError.of("boost_from", f"must be from 0 to 1, got {self.boost_from}")
+        require_range("boost_from", self.boost_from, 0, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +52,8 @@ class Decay:
     def __post_init__(self) -> None:
         if self.half_life <= timedelta(0):
             raise FieldError.of("half_life", f"must be positive, got {self.half_life}")
-        for name in ("evergreen_floor", "floor"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise FieldError.of(name, f"must be from 0 to 1, got {getattr(self, name)}")
+        require_range("evergreen_floor", self.evergreen_floor, 0, 1)
+        require_range("floor", self.floor, 0, 1)
 
 
 def importance_term(

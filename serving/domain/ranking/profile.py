@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from serving.domain.briefing import BlockForm
 from serving.domain.ranking.diversity import MMR_POOL, MMR_TRADE_OFF
-from serving.domain.ranking.faults import FieldError
+from serving.domain.ranking.faults import FieldError, require_range
 from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
 from serving.domain.ranking.ledger import FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool, Expansion, Walk, WordsSearch
@@ -43,11 +43,9 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegSpec:
-    """One leg of a profile.
+    """One leg of a profile, with its weight in the fusion.
 
     Attributes:
-        name: Its name.
-        weight: Its weight in the fusion.
         depth: The maximum length of its list.
         depth_per_limit: If above 0, the depth is this number times the limit of the answer.
         floor: Candidates with a lower score are dropped; None for no floor.
@@ -57,9 +55,7 @@ class LegSpec:
         reserved: The number of places in the answer that are reserved for its best candidates.
         reorders: Declares that at its weight it cannot add a hit that no other leg found.
         may_fill: Declares that at its weight it may fill the answer alone.
-        words: How the lexical leg searches.
         pool: The pool that the dense leg ranks; None searches everything.
-        walk: How the graph leg walks.
         expansion: The seeds of a leg that expands the candidates of other legs.
         named_times: Searches only the times that the question names, and nothing if it names none.
     """
@@ -82,22 +78,16 @@ class LegSpec:
     named_times: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.weight) and 0 <= self.weight <= MAX_WEIGHT):
-            raise FieldError.of("weight", f"must be from 0 to {MAX_WEIGHT:g}, got {self.weight}")
-        if not 1 <= self.depth <= MAX_DEPTH:
-            raise FieldError.of("depth", f"must be from 1 to {MAX_DEPTH}, got {self.depth}")
-        if not 0 <= self.depth_per_limit <= MAX_DEPTH:
-            raise FieldError.of(
-                "depth_per_limit", f"must be from 0 to {MAX_DEPTH}, got {self.depth_per_limit}"
-            )
+        require_range("weight", self.weight, 0, MAX_WEIGHT)
+        require_range("depth", self.depth, 1, MAX_DEPTH)
+        require_range("depth_per_limit", self.depth_per_limit, 0, MAX_DEPTH)
         if self.floor is not None and not math.isfinite(self.floor):
             raise FieldError.of("floor", f"must be finite, got {self.floor}")
         if not math.isfinite(self.least_score):
             raise FieldError.of("least_score", f"must be finite, got {self.least_score}")
         if self.lookback is not None and self.lookback <= timedelta(0):
             raise FieldError.of("lookback", f"must be positive, got {self.lookback}")
-        if not 0 <= self.reserved <= MAX_LIMIT:
-            raise FieldError.of("reserved", f"must be from 0 to {MAX_LIMIT}, got {self.reserved}")
+        require_range("reserved", self.reserved, 0, MAX_LIMIT)
 
     @property
     def leans_on(self) -> tuple[str, ...]:
@@ -142,8 +132,7 @@ class SignalSpec:
     def __post_init__(self) -> None:
         if self.name not in SIGNALS:
             raise FieldError.of("name", f"must be one of {', '.join(SIGNALS)}, got {self.name!r}")
-        if not (math.isfinite(self.weight) and 0 <= self.weight <= MAX_WEIGHT):
-            raise FieldError.of("weight", f"must be from 0 to {MAX_WEIGHT:g}, got {self.weight}")
+        require_range("weight", self.weight, 0, MAX_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +143,8 @@ class Rerank:
     weight: float = 0.7
 
     def __post_init__(self) -> None:
-        if not 1 <= self.head <= MAX_DEPTH:
-            raise FieldError.of("head", f"must be from 1 to {MAX_DEPTH}, got {self.head}")
-        if not 0 <= self.weight <= 1:
-            raise FieldError.of("weight", f"must be from 0 to 1, got {self.weight}")
+        require_range("head", self.head, 1, MAX_DEPTH)
+        require_range("weight", self.weight, 0, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,10 +158,8 @@ class Diversity:
     so without this the penalty dominates (LoCoMo recall@10 .641 -> .457)."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.trade_off <= 1:
-            raise FieldError.of("trade_off", f"must be from 0 to 1, got {self.trade_off}")
-        if not 1 <= self.pool <= MAX_DEPTH:
-            raise FieldError.of("pool", f"must be from 1 to {MAX_DEPTH}, got {self.pool}")
+        require_range("trade_off", self.trade_off, 0, 1)
+        require_range("pool", self.pool, 1, MAX_DEPTH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,23 +198,15 @@ class Profile:
             raise FieldError.of("legs", f"and signals must be named, each once, got {names}")
         if not any(leg.weight for leg in self.legs):
             raise FieldError.of("legs", "must not all have weight 0")
-        if not 1 <= self.limit <= MAX_LIMIT:
-            raise FieldError.of("limit", f"must be from 1 to {MAX_LIMIT}, got {self.limit}")
+        require_range("limit", self.limit, 1, MAX_LIMIT)
         if not (math.isfinite(self.rank_constant) and self.rank_constant > 0):
             raise FieldError.of("rank_constant", f"must be above 0, got {self.rank_constant}")
         if self.signals and self.fusion is not FusionMethod.RECIPROCAL_RANK:
             raise FieldError.of("signals", "are ranks, so fusion must be reciprocal_rank with them")
-        self._check_reordering()
-
-    def _check_reordering(self) -> None:
-        if self.rerank is not None and self.sort is not Sort.RELEVANCE:
-            raise FieldError.of(
-                "rerank", f"is for relevance, and sort is {self.sort}: leave one out"
-            )
-        if self.diversity is not None and self.sort is not Sort.RELEVANCE:
-            raise FieldError.of(
-                "diversity", f"is for relevance, and sort is {self.sort}: leave one out"
-            )
+        for name in ("rerank", "diversity"):
+            if getattr(self, name) is not None and self.sort is not Sort.RELEVANCE:
+                why = f"is for relevance, and sort is {self.sort}: leave one out"
+                raise FieldError.of(name, why)
 
     @property
     def weights(self) -> dict[str, float]:
@@ -243,15 +220,8 @@ class Profile:
         return {leg.name: leg.least_score for leg in self.legs if leg.least_score}
 
     def leg(self, name: str) -> LegSpec:
-        """The leg of that name.
-
-        Raises:
-            KeyError: The profile has no such leg.
-        """
-        for leg in self.legs:
-            if leg.name == name:
-                return leg
-        raise KeyError(name)
+        """The leg of that name; raises `KeyError` if there is none."""
+        return {leg.name: leg for leg in self.legs}[name]
 
     def with_overrides(self, overrides: Mapping[str, LegOverride]) -> Profile:
         """The profile with some legs changed.
@@ -264,10 +234,9 @@ class Profile:
             return self
         for name in overrides:
             self.leg(name)
-        return replace(
-            self,
-            legs=tuple(overrides.get(leg.name, LegOverride()).applied(leg) for leg in self.legs),
-        )
+        none = LegOverride()
+        legs = tuple(overrides.get(leg.name, none).applied(leg) for leg in self.legs)
+        return replace(self, legs=legs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,12 +91,8 @@ def within_depth(
 
     By mean rank, equal scores are in the list together or not at all, so that which of them are
     does not depend on how a store orders them. Those from place p to q have the rank (p + q) / 2,
-    which is at most `depth` only if q is below 2 * `depth`: all of them have been read.
-
-    Args:
-        candidates: Best first, at most as many as `depth_to_read` says.
-        depth: The greatest rank.
-        style: How equal scores are ranked.
+    which is at most `depth` only if q is below 2 * `depth`: all of them have been read, as
+    `depth_to_read` says.
     """
     if style is not RankStyle.MEAN or len(candidates) <= depth:
         return candidates[:depth]

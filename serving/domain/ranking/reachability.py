@@ -18,29 +18,22 @@ from serving.domain.ranking.profile import LegSpec, Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """What one leg can add to an answer of `limit` hits that no other leg found.
-
-    Attributes:
-        leg: The leg.
-        limit: The number of hits.
-        ahead: For each other leg, how many of its candidates rank before this leg's best one if
-            the lists are disjoint.
-        reaches: Whether the best candidate still gets a place then.
-        needs_if_agreeing: The weight above which the best candidate gets a place even if all
-            other legs agree on a whole answer; infinite if there is none.
-        shows_if_agreeing: Whether the weight is above that.
-        fills_from: The weight above which the leg fills the answer alone; infinite if its list is
-            shorter than the answer.
-        crowds_out: Whether the weight is above that.
-    """
+    """What one leg can add to an answer of `limit` hits that no other leg found."""
 
     leg: str
     limit: int
     ahead: Mapping[str, int]
+    """For each other leg, how many of its candidates rank before this leg's best one if the lists
+    are disjoint."""
     reaches: bool
+    """Whether the best candidate still gets a place then."""
     needs_if_agreeing: float
+    """The weight above which the best candidate gets a place even if all other legs agree on a
+    whole answer; infinite if there is none."""
     shows_if_agreeing: bool
     fills_from: float
+    """The weight above which the leg fills the answer alone; infinite if its list is shorter than
+    the answer."""
     crowds_out: bool
 
     @property
@@ -132,10 +125,8 @@ def _contradictions(profile: Profile, leg: LegSpec) -> Iterator[tuple[str, str]]
     if leg.weight:
         for other in leg.leans_on:
             if not profile.leg(other).weight:
-                yield (
-                    f"legs.{leg.name}",
-                    f"depends on {other!r}, which has weight 0 and finds nothing",
-                )
+                why = f"depends on {other!r}, which has weight 0 and finds nothing"
+                yield f"legs.{leg.name}", why
 
 
 def notes(profile: Profile) -> list[tuple[str, str]]:
@@ -154,16 +145,13 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
 
 def _unreachable(profile: Profile, leg: LegSpec, reach: Reach) -> str:
     best = leg.weight / (profile.rank_constant + 1)
+    ahead = ", ".join(f"{count} of {leg}" for leg, count in reach.ahead.items() if count)
     return (
         f"no hit of this leg alone can show: its best candidate scores {best:.5f}, and "
-        f"{reach.ahead_if_disjoint} candidates of other legs score more ({_by_leg(reach.ahead)}), "
+        f"{reach.ahead_if_disjoint} candidates of other legs score more ({ahead}), "
         f"but the answer has {reach.limit} places. Raise its weight, shorten the other lists, "
         "give it `reserved` places, or declare `reorders: true`"
     )
-
-
-def _by_leg(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} of {leg}" for leg, count in counts.items() if count)
 
 
 def _crowding(leg: LegSpec, reach: Reach) -> str:

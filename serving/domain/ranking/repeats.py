@@ -64,11 +64,8 @@ def newest_first(items: Iterable[Item]) -> list[Item]:
 def tied(candidates: Sequence[Candidate], depth: int) -> list[ItemId]:
     """The candidates that share their score with another one: their texts may be equal.
 
-    Those are left out that are beyond the depth even if all of these before them are folded.
-
-    Args:
-        candidates: Best first, of a leg in which equal texts have equal scores.
-        depth: The greatest rank that counts.
+    Those are left out that are beyond the depth even if all of these before them are folded. The
+    candidates are best first, of a leg in which equal texts have equal scores.
     """
     items: list[ItemId] = []
     place = 0
@@ -85,12 +82,7 @@ def tied(candidates: Sequence[Candidate], depth: int) -> list[ItemId]:
 def folded(
     candidates: Sequence[Candidate], newest: Mapping[ItemId, ItemId]
 ) -> tuple[Candidate, ...]:
-    """The candidates with one for each group of repeats: the newest, with the best one's score.
-
-    Args:
-        candidates: Best first.
-        newest: From `newest_of_repeats`.
-    """
+    """The candidates with one for each group of repeats: the newest, with the best one's score."""
     first: dict[ItemId, Candidate] = {}
     for candidate in candidates:
         item = newest.get(candidate.item, candidate.item)

@@ -93,13 +93,7 @@ SIGNALS: Mapping[str, Callable[[Known], float | None]] = {
 
 
 def ranked_by(signal: str, candidates: Sequence[Known]) -> RankedList:
-    """Orders candidates by a signal, the largest value first.
-
-    Candidates for which the signal is None are left out.
-
-    Raises:
-        KeyError: There is no such signal.
-    """
+    """Orders candidates by a signal, the largest value first; without a value they are left out."""
     value = SIGNALS[signal]
     valued = [(known.traits.item, value(known)) for known in candidates]
     ranked = best_first(Candidate(item, worth) for item, worth in valued if worth is not None)

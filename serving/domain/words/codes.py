@@ -114,8 +114,7 @@ def _compounds(text: str) -> Iterator[str]:
 def spellings(word: str) -> list[str]:
     """A word, and if it is a code the parts by which it may be asked for.
 
-    Args:
-        word: A word or a code, written together; an amount may have a decimal point.
+    It is written together; an amount may have a decimal point.
     """
     if not _DIGIT.search(word) or "." in word:
         return [word]

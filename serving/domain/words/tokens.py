@@ -23,9 +23,7 @@ word have the same place."""
 def tokens(text: str, language: Language) -> list[Token]:
     """The distinct tokens of a text. Codes and numbers have those of all their spellings.
 
-    Args:
-        text: As it is stored or asked.
-        language: Of the tenant: its rules of case, and its words for digits.
+    The language is that of the tenant: its rules of case, and its words for digits.
     """
     text = language.folded(normal_form(text)).replace("_", "-")
     coded = has_codes(text)
@@ -37,7 +35,11 @@ def tokens(text: str, language: Language) -> list[Token]:
     if not (coded or dictated) and text.isascii():
         return found
     if not text.isascii():
-        found = [(form, place) for word, place in found for form in _in_its_script(word)]
+        found = [
+            (form, place)
+            for word, place in found
+            for form in (letter_pairs(word) if is_unspaced(word) else [word])
+        ]
     found += [
         (form, place) for word, place in found if not word.isalpha() for form in spellings(word)
     ]
@@ -49,7 +51,3 @@ def tokens(text: str, language: Language) -> list[Token]:
             place = bisect_right(starts, start)
             found += [(form, place) for form in spellings(code)]
     return [*dict.fromkeys(found)]
-
-
-def _in_its_script(word: str) -> list[str]:
-    return letter_pairs(word) if is_unspaced(word) else [word]

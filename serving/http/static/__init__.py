@@ -49,13 +49,7 @@ PAGE = {
 
 
 def static_routes(*, ui: bool, grpc_port: int = 0, dashboard_port: int = 0) -> list[Route]:
-    """A route for each file; with `ui`, for those of the page too.
-
-    Args:
-        ui: Whether to serve the page.
-        grpc_port: The port of gRPC, which the page's examples name; 0 for the usual one.
-        dashboard_port: The port of Ray's dashboard, to which the page links; 0 for no link.
-    """
+    """A route for each file; with `ui`, for those of the page too, which name the ports."""
     routes = [_route(path, (FOLDER / name).read_bytes(), name) for path, name in FILES.items()]
     if ui:
         ports = {b"GRPC_PORT": grpc_port, b"DASHBOARD_PORT": dashboard_port}

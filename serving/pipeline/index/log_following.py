@@ -12,11 +12,11 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import ParamSpec, Self, TypeVar
+from typing import Self, TypeVar, TypeVarTuple
 
 from serving.domain.budget import VECTOR_SEARCH, Deadline
 from serving.domain.consistency import ConsistencyToken
@@ -60,7 +60,7 @@ STOP_S = 5.0
 """How long a stop waits for maintenance, which ends between two blocks of rows."""
 
 
-P = ParamSpec("P")
+Given = TypeVarTuple("Given")
 Result = TypeVar("Result")
 
 
@@ -82,18 +82,12 @@ class LogFollowingIndex:
     """A `CandidateIndex` over an `IndexEngine` whose rows follow an `IndexFeed`.
 
     It is an async context manager: it follows the feed between `start` and `stop`, and answers as
-    soon as it is filled.
+    soon as it is filled. `make_engine` makes an empty engine.
 
     After a change of the model few rows have a vector of the new one. The index is therefore not
     ready until the embeddings of `model` were complete once; until then searches raise
     `NotReadyError` with the progress. Later only the latest writes can be missing, for which a
     request can wait with a token.
-
-    Args:
-        feed: The source of the rows.
-        model: The model of the vectors, and of the vectors in requests.
-        make_engine: Makes an empty engine.
-        watch: Entered around each use of the engine's device.
     """
 
     def __init__(
@@ -126,11 +120,9 @@ class LogFollowingIndex:
         await self.stop()
 
     async def start(self) -> None:
-        """Starts to follow the feed; returns at once."""
         self._following = asyncio.create_task(self._follow(), name="index-follow")
 
     async def stop(self) -> None:
-        """Stops following and answering."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
@@ -153,11 +145,7 @@ class LogFollowingIndex:
         return IndexAnswer(found.candidates, epoch, stale, found.evidence)
 
     async def _found(
-        self,
-        engine: IndexEngine,
-        vector: VectorLike,
-        wanted: WantedNeighbours,
-        deadline: Deadline,
+        self, engine: IndexEngine, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> Neighbours:
         if deadline.passed:
             raise TimeoutError
@@ -167,9 +155,7 @@ class LogFollowingIndex:
         if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
             return self._watched(engine.search, vector, wanted)
         async with asyncio.timeout(deadline.remaining()):
-            return await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._watched, engine.search, vector, wanted
-            )
+            return await self._in_thread(engine.search, vector, wanted)
 
     async def related(
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
@@ -193,10 +179,13 @@ class LogFollowingIndex:
             return False
         return not await self.caught_up(token, VECTOR_SEARCH.before(deadline))
 
-    def _watched(self, use: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """Uses the engine under the device watch."""
+    def _watched(self, use: Callable[[*Given], Result], *given: *Given) -> Result:
         with self._watch():
-            return use(*args, **kwargs)
+            return use(*given)
+
+    def _in_thread(self, use: Callable[[*Given], Result], *given: *Given) -> Awaitable[Result]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._threads, self._watched, use, *given)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """Counts items; raises `NotReadyError` before it is filled."""
@@ -249,14 +238,8 @@ class LogFollowingIndex:
         return self._filled.engine.tiers() if self._filled is not None else []
 
     async def lag_s(self) -> float | None:
-        """Returns the age in seconds of the oldest change not applied; None before it is filled.
-
-        Raises:
-            UnavailableError: The feed cannot be reached.
-        """
-        if self._filled is None:
-            return None
-        return await self._feed.lag_s(self._filled.position)
+        """Returns the age in seconds of the oldest change not applied; None before it is filled."""
+        return None if self._filled is None else await self._feed.lag_s(self._filled.position)
 
     def _require_ready(self) -> _Filled:
         if self._filled is None or not self._filled.complete:
@@ -341,10 +324,7 @@ class LogFollowingIndex:
             if len(rows) + len(removed) <= INLINE_CHANGES:
                 self._watched(engine.apply, rows, removed)
             else:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(
-                    self._threads, self._watched, engine.apply, rows, removed
-                )
+                await self._in_thread(engine.apply, rows, removed)
         except UnsoundRowsError as error:
             # The error names all of them, so the second attempt has none.
             logger.error("rows with unsound vectors skipped", extra={"reason": str(error)})

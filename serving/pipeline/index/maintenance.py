@@ -33,7 +33,6 @@ class Maintenance:
         self._thread = threading.Thread(target=self._run, name="index-maintenance", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread; returns at once."""
         self._thread.start()
 
     def end(self) -> None:
@@ -42,7 +41,6 @@ class Maintenance:
         self._engine.close()
 
     def join(self, timeout_s: float) -> None:
-        """Waits until the thread has ended, or the timeout has passed."""
         self._thread.join(timeout_s)
 
     def _run(self) -> None:

@@ -16,10 +16,6 @@ def merged(answers: Sequence[IndexAnswer], depth: int) -> IndexAnswer:
 
     If each answer has the `depth` nearest of its shard, the result is exactly that of one search
     over all rows: what is among the first of all rows is among the first of its shard.
-
-    Args:
-        answers: At least one.
-        depth: The most candidates.
     """
     best: dict[ItemId, Candidate] = {}
     for candidate in best_first(each for answer in answers for each in answer.candidates):

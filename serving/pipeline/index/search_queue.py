@@ -24,11 +24,7 @@ class _Waiting(NamedTuple):
 
 
 class SearchQueue:
-    """Searches for the end of this turn of the event loop.
-
-    Args:
-        watch: Entered around each use of an engine's device.
-    """
+    """Searches for the end of this turn of the event loop."""
 
     def __init__(self, watch: Watch = nullcontext) -> None:
         self._watch = watch

@@ -30,11 +30,7 @@ Result = IndexAnswer | DependencyError | TimeoutError
 
 
 class ShardedSearch(Generic[Question]):
-    """A `NeighbourSearch` over all shards; a text is embedded by each shard.
-
-    Args:
-        shards: All shards, in their order.
-    """
+    """A `NeighbourSearch` over all shards, in their order; a text is embedded by each shard."""
 
     def __init__(self, shards: Sequence[NeighbourSearch[Question]]) -> None:
         self._shards = list(shards)
@@ -42,12 +38,10 @@ class ShardedSearch(Generic[Question]):
     async def search(
         self, question: Question, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
-        """Finds the wanted neighbours of a question in the shards that answer.
+        """Finds the wanted neighbours in the shards that answer.
 
-        Raises:
-            NotReadyError: No shard is ready.
-            DependencyError: No shard answered.
-            TimeoutError: No shard answered before the deadline.
+        If none does, raises `NotReadyError` if none is ready, `TimeoutError` if all were late, and
+        `DependencyError` else.
         """
         until = MERGING.before(deadline)
         results = await asyncio.gather(
@@ -57,11 +51,7 @@ class ShardedSearch(Generic[Question]):
 
 
 class ShardedIndex(ShardedSearch[VectorLike]):
-    """A `VectorIndex` over all shards.
-
-    Args:
-        shards: The index of each shard, in their order.
-    """
+    """A `VectorIndex` over all shards, in their order."""
 
     def __init__(self, shards: Sequence[VectorIndex]) -> None:
         super().__init__(shards)
@@ -72,9 +62,8 @@ class ShardedIndex(ShardedSearch[VectorLike]):
         return sum(await asyncio.gather(*(index.count(tenant, items) for index in self._indexes)))
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        return all(
-            await asyncio.gather(*(index.caught_up(token, deadline) for index in self._indexes))
-        )
+        waits = (index.caught_up(token, deadline) for index in self._indexes)
+        return all(await asyncio.gather(*waits))
 
     async def status(self, tenant: TenantName | None = None) -> IndexStatus:
         """Returns the state of all shards: ready if each is, with the reasons each gives.
@@ -107,27 +96,24 @@ async def _ask(
 def _one_answer(results: Sequence[Result], depth: int) -> IndexAnswer:
     answers = [result for result in results if isinstance(result, IndexAnswer)]
     if not answers:
-        raise _none_answered([result for result in results if isinstance(result, Exception)])
+        raise _none_answered(results)
     if len(answers) == len(results):
         return merged(answers, depth)
-    missing = [
-        f"shard {number}: {_reason(result)}"
-        for number, result in enumerate(results)
-        if isinstance(result, Exception)
-    ]
-    answered = f"{len(answers)} of {len(results)} shards answered"
-    unsearched = IndexAnswer([], answers[0].epoch, unsearched="; ".join([answered, *missing]))
+    answered = f"{len(answers)} of {len(results)} shards answered; {_reasons(results)}"
+    unsearched = IndexAnswer([], answers[0].epoch, unsearched=answered)
     return merged([*answers, unsearched], depth)
 
 
-def _reason(error: Exception) -> str:
-    return error.why if isinstance(error, DependencyError) else "no answer in time"
+def _reasons(results: Sequence[Result]) -> str:
+    return "; ".join(
+        f"shard {number}: {each.why if isinstance(each, DependencyError) else 'no answer in time'}"
+        for number, each in enumerate(results)
+        if isinstance(each, Exception)
+    )
 
 
-def _none_answered(errors: Sequence[Exception]) -> Exception:
+def _none_answered(errors: Sequence[Result]) -> Exception:
     if all(isinstance(error, TimeoutError) for error in errors):
         return TimeoutError()
-    reasons = "; ".join(f"shard {number}: {_reason(error)}" for number, error in enumerate(errors))
-    if all(isinstance(error, NotReadyError) for error in errors):
-        return NotReadyError("index", reasons)
-    return DependencyError("index", reasons)
+    all_prepare = all(isinstance(error, NotReadyError) for error in errors)
+    return (NotReadyError if all_prepare else DependencyError)("index", _reasons(errors))

@@ -54,10 +54,6 @@ class EmbeddedSearch:
     or delay of one leg does not affect another. The question is embedded once for all of them. A
     vector depends only on the text and the model, and an embedder keeps its model, so vectors
     never expire. Each tenant has its own: a fast answer would tell it that another one asked.
-
-    Args:
-        embedder: Embeds the questions.
-        index: Where their vectors are looked up.
     """
 
     def __init__(self, embedder: Embedder, index: VectorIndex) -> None:
@@ -159,11 +155,7 @@ class VectorLookup:
 
     A text that asks several questions is embedded question by question, and an item's score is that
     for the question it is nearest to: one vector of the whole text would be near to none of them.
-
-    Args:
-        query: The question; if it has a vector, that is looked up in place of the text.
-        space: The vector space.
-        parts: The texts to look up; by default the question's text.
+    Those questions are `parts`. If the query has a vector, that is looked up in place of texts.
     """
 
     def __init__(self, query: Query, space: VectorSpace, parts: Sequence[str] = ()) -> None:
@@ -177,16 +169,13 @@ class VectorLookup:
         """The longest that a search waited for a vector."""
 
     async def nearest(self, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
-        """Finds the wanted neighbours, as `NeighbourSearch.search` does."""
         if self._vector is not None:
             return await self._space.index.search(self._vector, wanted, deadline)
         search = self._space.text_search.search
         if len(self._parts) == 1:
             answer = await search(self._parts[0], wanted, deadline)
         else:
-            answers = await asyncio.gather(
-                *(search(part, wanted, deadline) for part in self._parts)
-            )
-            answer = merged(answers, wanted.depth)
+            searches = (search(part, wanted, deadline) for part in self._parts)
+            answer = merged(await asyncio.gather(*searches), wanted.depth)
         self.embedding_s = max(self.embedding_s, answer.embedding_s)
         return answer

@@ -22,12 +22,10 @@ Watch = Callable[[], AbstractContextManager[None]]
 
 
 class DeviceWatch:
-    """Watches what one part of a process does on a device.
+    """Watches what one part of a process does on a device: embedder, index or reranker.
 
-    Args:
-        name: The part: "embedder", "index" or "reranker".
-        is_lost: Whether an error means that the device is unusable.
-        on_loss: Called once, in the thread that detected the loss.
+    `is_lost` says whether an error means that the device is unusable. `on_loss` is called once, in
+    the thread that detected the loss.
     """
 
     def __init__(
@@ -40,11 +38,7 @@ class DeviceWatch:
 
     @contextmanager
     def over(self) -> Iterator[None]:
-        """Watches one use of the device.
-
-        Raises:
-            DeviceLostError: The device was lost before, during or alongside this use.
-        """
+        """Raises `DeviceLostError` if the device was lost before, during or alongside a use."""
         self._require_device()
         try:
             yield

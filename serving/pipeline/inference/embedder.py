@@ -53,7 +53,6 @@ class AlternatingSchedule:
         """The value of `questions.taken` from which documents are served next."""
 
     def next(self) -> WorkQueue | None:
-        """Returns the queue that takes the next step; None if neither has work."""
         if self._last is self._documents:
             self._taken_first = self._questions.taken + self._questions.waiting
         all_have_gone = self._questions.taken >= self._taken_first
@@ -71,11 +70,8 @@ class BatchedEmbedder:
     has passed, is dropped before it runs; a question leaves the queue at once. An error of the
     encoder is raised to the callers of that batch only.
 
-    Args:
-        encoder: The encoder.
-        limits: The sizes of batches and queues; None for those that suit the encoder's device.
-        on_batch: Called in the encoder's thread; must be cheap and never raise.
-        watch: Entered around each use of the encoder's device.
+    `limits` are by default those that suit the encoder's device. `on_batch` is called in the
+    encoder's thread; it must be cheap and never raise.
     """
 
     def __init__(
@@ -90,23 +86,12 @@ class BatchedEmbedder:
         self._limits = limits
         self._model = encoder.model()
         self._worker = Worker("embedder")
-        self._tokenizers = (
+        self._tokenizers = ahead = (
             ThreadPoolExecutor(TOKENIZER_THREADS, "tokenizer") if device.is_accelerator else None
         )
-        self._questions = QuestionQueue(
-            encoder, limits.query_tokens, on_batch, self._tokenizers, watch
-        )
-        self._bulk = DocumentQueue(
-            encoder,
-            limits,
-            on_batch,
-            self._worker.wake,
-            self._tokenizers,
-            watch,
-        )
-        schedule = (
-            AlternatingSchedule(self._questions, self._bulk).next if device.is_accelerator else None
-        )
+        self._questions = QuestionQueue(encoder, limits.query_tokens, on_batch, ahead, watch)
+        self._bulk = DocumentQueue(encoder, limits, on_batch, self._worker.wake, ahead, watch)
+        schedule = AlternatingSchedule(self._questions, self._bulk).next if ahead else None
         self._worker.start(self._questions, self._bulk, schedule=schedule)
 
     async def __aenter__(self) -> Self:

@@ -31,7 +31,7 @@ from serving.domain.errors import UnsoundVectorError
 from serving.domain.soundness import sound_rows
 from serving.pipeline.inference.device_watch import Watch
 from serving.pipeline.inference.latency_model import LatencyModel
-from serving.pipeline.inference.worker import deliver, fail
+from serving.pipeline.inference.worker import deliver, fail, is_wanted
 from serving.ports.embedding import Device, TextEncoder, TokenIds, Vector, VectorLike, Vectors
 
 QueueName = Literal["query", "bulk"]
@@ -56,14 +56,12 @@ ACCELERATED_CHARACTERS = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """The sizes of batches and queues.
+    """The sizes of batches and queues. The defaults suit a CPU, which gains nothing from more.
 
     A question may wait for one bulk batch, so small bulk batches favour questions. `query_tokens`
     may be exceeded by the last question of a batch, `bulk_tokens` by a single window.
-    `bulk_seconds` bounds the predicted time of a bulk batch; None does not bound it.
-    `bulk_characters` bounds the text that is tokenized at once, and so sorted by length.
-
-    The defaults suit a CPU, which gains nothing from more than 256 tokens.
+    `bulk_seconds` bounds the predicted time of a bulk batch, `bulk_characters` the text that is
+    tokenized at once, and so sorted by length.
     """
 
     query_tokens: int = 1024
@@ -102,10 +100,7 @@ class Question:
         self._tokens: TokenIds | None = None
 
     def is_wanted(self) -> bool:
-        """Returns whether a caller still waits; fails the future if the deadline has passed."""
-        if self._deadline.passed:
-            fail(self.future, TimeoutError())
-        return not self.future.done()
+        return is_wanted(self.future, self._deadline)
 
     def tokens(self, encoder: TextEncoder) -> TokenIds:
         """Returns its tokens, with the model's prompt."""
@@ -170,11 +165,12 @@ class QuestionQueue:
             if not question.is_wanted():
                 continue
             if question.text not in windows:
-                tokens = self._tokens(question)
-                if tokens is None:
+                try:
+                    windows[question.text] = question.tokens(self._encoder)
+                except Exception as error:
+                    fail(question.future, error)
                     continue
-                windows[question.text] = tokens
-                budget -= len(tokens)
+                budget -= len(windows[question.text])
             equal.setdefault(question.text, []).append(question)
         if windows:
             self._encode(list(equal.values()), list(windows.values()))
@@ -194,13 +190,6 @@ class QuestionQueue:
             # The error occurs again in the worker, which raises it to the caller.
             with contextlib.suppress(Exception):
                 question.tokens(self._encoder)
-
-    def _tokens(self, question: Question) -> TokenIds | None:
-        try:
-            return question.tokens(self._encoder)
-        except Exception as error:
-            fail(question.future, error)
-            return None
 
     def _encode(self, groups: list[list[Question]], windows: list[TokenIds]) -> None:
         self._on_batch("query", len(windows))
@@ -365,16 +354,13 @@ class DocumentQueue:
                 self._queue.popleft()
                 continue
             budget -= len(documents.next_text)
-            pieces += self._cut_next(documents)
+            try:
+                windows = self._encoder.tokenize_document(documents.next_text)
+                pieces += documents.split_next(windows)
+            except Exception as error:
+                fail(documents.future, error)
         # Batches of similar length need the least padding.
         return sorted(pieces, key=lambda piece: len(piece.tokens))
-
-    def _cut_next(self, documents: Documents) -> list[_Piece]:
-        try:
-            return documents.split_next(self._encoder.tokenize_document(documents.next_text))
-        except Exception as error:
-            fail(documents.future, error)
-            return []
 
     # ------------------------------------------------------------ encoding
 

@@ -20,7 +20,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, TooSlowError
 from serving.pipeline.inference.device_watch import Watch
 from serving.pipeline.inference.latency_model import LatencyModel
-from serving.pipeline.inference.worker import deliver, fail
+from serving.pipeline.inference.worker import deliver, fail, is_wanted
 from serving.ports.reranking import CrossEncoder, Pair
 
 logger = logging.getLogger(__name__)
@@ -44,19 +44,12 @@ class Call:
         self._logits = [math.nan] * len(texts)
 
     def is_wanted(self) -> bool:
-        """Returns whether a caller still waits; fails the future if the deadline has passed."""
-        if self.deadline.passed:
-            fail(self.future, TimeoutError())
-        return not self.future.done()
+        return is_wanted(self.future, self.deadline)
 
     @property
     def is_tokenized(self) -> bool:
         """Whether it may begin."""
         return self._pairs is not None
-
-    @property
-    def is_complete(self) -> bool:
-        return self.is_tokenized and not self._left
 
     @property
     def tokens_left(self) -> int:
@@ -74,8 +67,7 @@ class Call:
     def next_batch(self, token_budget: int) -> tuple[list[int], list[Pair]]:
         """Takes the shortest texts left, as many as fit into a batch: their places and tokens.
 
-        Args:
-            token_budget: The most tokens, padding included; one text may have more.
+        Padding counts; one text may have more tokens than the budget.
         """
         assert self._pairs is not None, "a call began before its tokens were known: this is a bug"
         places: list[int] = []
@@ -90,12 +82,10 @@ class Call:
         for place, logit in zip(places, logits, strict=True):
             self._logits[place] = logit
 
-    def hand_over(self) -> None:
-        """Completes the call with its logits.
-
-        Raises:
-            ArithmeticError: They are not finite.
-        """
+    def complete(self) -> None:
+        """Completes a call that has all logits; raises `ArithmeticError` if one is not finite."""
+        if self._left:
+            return
         if not all(map(math.isfinite, self._logits)):
             raise ArithmeticError("the logits are not finite")
         deliver(self.future, self._logits)
@@ -147,8 +137,7 @@ class RerankQueue:
     def require_model(self) -> None:
         """Starts to load the model if it is not loaded and a retry is due.
 
-        Raises:
-            NotReadyError: It is not loaded yet; `why` says why.
+        Raises `NotReadyError` as long as it is not loaded; `why` says why.
         """
         with self._lock:
             if self._cross_encoder is not None:
@@ -273,8 +262,7 @@ class RerankQueue:
             logits = cross_encoder.score(pairs)
         call.put(places, logits)
         self._latency_model.learn(sum(map(len, pairs)), self._clock() - started)
-        if call.is_complete:
-            call.hand_over()
+        call.complete()
 
 
 def _fail(call: Call, error: Exception) -> None:

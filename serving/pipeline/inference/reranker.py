@@ -35,11 +35,8 @@ class QueuedReranker:
     has passed, is dropped before it runs and between two batches; calls that would be late are
     rejected. A batch has as many texts of similar length as fit the device's token budget.
 
-    Args:
-        load: Makes the cross-encoder; takes seconds or minutes. If it raises `DependencyError`,
-            callers see its reason.
-        watch: Entered around each use of the model's device.
-        clock: Monotonic seconds.
+    `load` makes the cross-encoder, which takes seconds or minutes. If it raises `DependencyError`,
+    callers see its reason.
     """
 
     def __init__(
@@ -79,7 +76,10 @@ class QueuedReranker:
             return []
         call = Call(query, tuple(texts), deadline)
         with self._worker.changing():
-            self._admit()
+            self._queue.require_model()
+            if self._queue.waiting >= MAX_WAITING:
+                room_s = round(self._queue.seconds_to_room, 3)
+                raise OverloadedError("the reranker's queue", room_s)
             self._queue.add(call)
             self._tokenizer.submit(self._tokenize, call)
         try:
@@ -87,11 +87,6 @@ class QueuedReranker:
                 return await asyncio.wrap_future(call.future)
         finally:
             self._queue.forget(call)
-
-    def _admit(self) -> None:
-        self._queue.require_model()
-        if self._queue.waiting >= MAX_WAITING:
-            raise OverloadedError("the reranker's queue", round(self._queue.seconds_to_room, 3))
 
     def _tokenize(self, call: Call) -> None:
         self._queue.tokenize(call)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol, TypeVar
 
+from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 
 Result = TypeVar("Result")
@@ -66,8 +67,7 @@ class Worker:
     def changing(self) -> Iterator[None]:
         """Locks the queues for a change, and wakes the thread afterwards.
 
-        Raises:
-            DependencyError: The worker is closed.
+        Raises `DependencyError` if the worker is closed.
         """
         with self._changed:
             if self._closed:
@@ -90,8 +90,7 @@ class Worker:
     async def close(self, timeout_s: float | None = None) -> None:
         """Rejects new work, fails queued work, and returns when the thread has ended.
 
-        Args:
-            timeout_s: How long to wait for a step; after that the thread ends by itself.
+        A step that takes longer than `timeout_s` is not waited for.
         """
         with self._changed:
             self._closed = True
@@ -128,6 +127,13 @@ class Worker:
 def first_with_work(queues: Sequence[WorkQueue]) -> WorkQueue | None:
     """Returns the first queue that has work."""
     return next((queue for queue in queues if queue.has_work), None)
+
+
+def is_wanted(future: Future[Result], deadline: Deadline) -> bool:
+    """Returns whether a caller still waits; fails the future if the deadline has passed."""
+    if deadline.passed:
+        fail(future, TimeoutError())
+    return not future.done()
 
 
 def deliver(future: Future[Result], result: Result) -> None:

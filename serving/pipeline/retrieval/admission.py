@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from serving.domain.budget import MIN_ANSWER_S, Deadline
 from serving.domain.errors import BudgetExhaustedError, OverloadedError, TooSlowError
@@ -26,7 +27,11 @@ from serving.domain.token_buckets import TokenBuckets
 
 RERANK = "rerank"
 SHED_REASON = "shed, as the service is busy"
-NOTHING: frozenset[str] = frozenset()
+
+Work: TypeAlias = frozenset[str]
+"""Legs, or `RERANK`."""
+
+NOTHING: Work = frozenset()
 
 TARGET_UTILISATION = 0.7
 """The part of its budget that a query may take on average, by prediction."""
@@ -84,26 +89,21 @@ class _ServiceTime:
 
 @dataclass(slots=True)
 class _Tenant:
-    called_at: float
+    called_at: float = 0.0
     in_flight: int = 0
 
 
 class Admission:
-    """The queries of a replica.
+    """The queries of a replica, at most `max_concurrency` at once.
 
-    Args:
-        max_concurrency: The most at once, whatever their budgets.
-        sheddable: The legs that are shed after reranking.
-        pending: Returns the number of calls that gRPC has accepted and no method has begun.
-        rates: How often each tenant may call.
-        clock: In seconds.
+    The legs `sheddable` are shed after reranking; `pending` counts calls that no method has begun.
     """
 
     def __init__(
         self,
         max_concurrency: int = 48,
         *,
-        sheddable: frozenset[str] = NOTHING,
+        sheddable: Work = NOTHING,
         pending: Callable[[], int] = int,
         rates: TokenBuckets | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -120,12 +120,8 @@ class Admission:
 
     @contextmanager
     def admitted(
-        self,
-        tenant: TenantName,
-        profile: Profile,
-        deadline: Deadline,
-        required: frozenset[str] = NOTHING,
-    ) -> Iterator[frozenset[str]]:
+        self, tenant: TenantName, profile: Profile, deadline: Deadline, required: Work = NOTHING
+    ) -> Iterator[Work]:
         """Counts a query while it is answered; yields what is shed of it, nothing `required`.
 
         Raises:
@@ -158,25 +154,23 @@ class Admission:
 
     def _caller(self, name: TenantName) -> _Tenant:
         """Records that a tenant calls, and forgets those that did not lately."""
-        now = self._clock()
-        caller = self._tenants.setdefault(name, _Tenant(now))
-        caller.called_at = now
+        caller = self._tenants.setdefault(name, _Tenant())
+        caller.called_at = now = self._clock()
         self._tenants.move_to_end(name)
-        oldest = next(iter(self._tenants.values()))
-        while oldest.called_at < now - RECENT_TENANT_S and not oldest.in_flight:
-            self._tenants.popitem(last=False)
+        while True:
             oldest = next(iter(self._tenants.values()))
-        return caller
+            if oldest.in_flight or oldest.called_at >= now - RECENT_TENANT_S:
+                return caller
+            self._tenants.popitem(last=False)
 
     def _shed(
-        self, caller: _Tenant, profile: Profile, budget_s: float, required: frozenset[str]
-    ) -> tuple[int, frozenset[str]]:
+        self, caller: _Tenant, profile: Profile, budget_s: float, required: Work
+    ) -> tuple[int, Work]:
         """Returns how much is shed of a query, and what of it the profile has."""
         pending, now = self._pending(), self._clock()
-        concurrency = self._in_flight + 1
+        concurrency, service_s = self._in_flight + 1, 0.0
         if concurrency + pending <= MIN_CONCURRENCY:
             return 0, NOTHING
-        service_s = 0.0
         for level, shed in _levels(profile, self._sheddable, required):
             service_s = self._service_times[level].estimate_s(now) or MIN_SAVING * service_s
             in_time = TARGET_UTILISATION * budget_s / service_s
@@ -194,9 +188,7 @@ class Admission:
         raise OverloadedError("the service", round(retry_s, 3))
 
 
-def _levels(
-    profile: Profile, sheddable: frozenset[str], required: frozenset[str]
-) -> Iterator[tuple[int, frozenset[str]]]:
+def _levels(profile: Profile, sheddable: Work, required: Work) -> Iterator[tuple[int, Work]]:
     """Yields what may be shed of a profile: nothing, reranking, legs."""
     yield 0, NOTHING
     shed, legs = NOTHING, {leg.name for leg in profile.legs if leg.weight} & sheddable

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
@@ -13,7 +12,7 @@ from serving.domain.items.records import Item, ItemId, Segment, segment_id
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, LegAbsenceExplainer, Miss
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Loss, explain_legs
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.ordering import Hit, Stage, hidden_by
 from serving.pipeline.retrieval.steps import RetrievalSteps, Traced
@@ -21,50 +20,12 @@ from serving.ports.graph import Graph
 from serving.ports.memory_store import MemoryStore
 
 
-class Loss(StrEnum):
-    """The stage at which an item was lost."""
-
-    NONE = "none"
-    """It is in the answer."""
-    NOT_STORED = "not_stored"
-    """The tenant has no such item, or it is another tenant's."""
-    FILTERED = "filtered"
-    """The filter, or the request's time, hides it."""
-    NOT_PROJECTED = "not_projected"
-    """It is stored, but the projection that a leg needs to find it lacks it yet."""
-    NOT_MATCHED = "not_matched"
-    """No leg finds it, however deep it looks."""
-    BELOW_DEPTH = "below_depth"
-    """A leg with more depth, or without a floor, would find it."""
-    NOT_SEARCHED = "not_searched"
-    """A leg would find it with a longer lookback, or without its pool."""
-    UNANSWERED = "unanswered"
-    """A leg that might find it did not answer, then or with more depth."""
-    FOLDED = "folded"
-    """A newer item that says the same stands for it."""
-    DECAYED = "decayed"
-    """Without its age it would be in the answer."""
-    BELOW_HEAD = "below_head"
-    """It lies beyond the reranked head, and no other step cost it its place."""
-    RERANKED_DOWN = "reranked_down"
-    """Reranking moved it out of the answer."""
-    DISPLACED = "displaced"
-    """Diversification or a reserved place moved it out of the answer."""
-    CUT = "cut"
-    """It lies below the last place."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """Where an item was lost.
+    """Where an item was lost, and why, with numbers.
 
-    Attributes:
-        loss: The stage.
-        reason: An explanation, with numbers.
-        by: The item that took its place or stands for it, if there is one.
-        rank: Its rank in the final order before the cut, if it got so far.
-        hit: The item with its ledger, if it got so far.
-        legs: How it fared in each leg.
+    `by` took its place or stands for it. `rank`, in the final order before the cut, and `hit` are
+    those of an item that got so far.
     """
 
     loss: Loss
@@ -75,12 +36,8 @@ class Absence:
     legs: tuple[LegAbsence, ...] = ()
 
 
-_LOSS_BY_MISS = {
-    Miss.BELOW: Loss.BELOW_DEPTH,
-    Miss.HIDDEN: Loss.NOT_SEARCHED,
-    Miss.UNANSWERED: Loss.UNANSWERED,
-}
-"""The loss of an item that no leg found, by the legs' misses; the first that occurs decides."""
+_MISSES = (Loss.BELOW_DEPTH, Loss.NOT_SEARCHED, Loss.UNANSWERED)
+"""How legs may lose an item that none found; the first that occurs decides."""
 
 
 class AbsenceExplainer:
@@ -93,7 +50,6 @@ class AbsenceExplainer:
         self, steps: RetrievalSteps, store: MemoryStore, space: VectorSpace, graph: Graph
     ) -> None:
         self._steps = steps
-        self._legs = LegAbsenceExplainer(steps)
         self._store = store
         self._space = space
         self._graph = graph
@@ -103,10 +59,7 @@ class AbsenceExplainer:
     ) -> Absence:
         """Returns the stage at which the item was lost, or that it was not.
 
-        Raises:
-            AllLegsFailedError: Every leg that ran failed.
-            StoreUnavailableError: Rows cannot be read.
-            BudgetExhaustedError: The time ran out.
+        Raises as `RetrievalSteps.run`.
         """
         tenant = query.scope.tenant
         row = (await self._store.load(tenant, [item], deadline)).get(item)
@@ -116,7 +69,7 @@ class AbsenceExplainer:
         if reason := hidden_by(row, query.scope, evidence):
             return Absence(loss=Loss.FILTERED, reason=reason)
         traced = await self._steps.run(query, profile, deadline, thorough=True)
-        legs = await self._legs.explain(traced.query, profile, row, traced.results, deadline)
+        legs = await explain_legs(self._steps, traced.query, profile, row, traced.results, deadline)
         if early := _before_the_order(item, traced):
             return replace(early, legs=legs)
         if all(fused.item != item for fused in traced.ordering.fused):
@@ -138,8 +91,8 @@ class AbsenceExplainer:
         self, query: Query, row: Item, evidence: Sequence[Segment], legs: tuple[LegAbsence, ...]
     ) -> Absence:
         """Explains an item that no leg found, by the most certain cause."""
-        for miss, loss in _LOSS_BY_MISS.items():
-            if those := [leg for leg in legs if leg.miss is miss]:
+        for loss in _MISSES:
+            if those := [leg for leg in legs if leg.loss is loss]:
                 reason = "; ".join(f"{leg.leg}: {leg.reason}" for leg in those)
                 return Absence(loss=loss, reason=reason, legs=legs)
         if row.sensitive or any(segment.sensitive for segment in evidence):
@@ -165,14 +118,15 @@ class AbsenceExplainer:
             took = f"{by.item.id!r} took the place reserved for {by.ledger.reserved_by}"
             reason = f"the item is at rank {place}; {took}"
             return replace(below, loss=Loss.DISPLACED, reason=reason, by=by.item.item)
-        for step in _STEPS:
-            without = step.without(profile)
+        for loss, change, before in _STEPS:
+            without = replace(profile, **change)
             if without == profile:
                 continue
-            answer = await self._reordered(traced, without, deadline)
-            if kept_at := _place(item, answer):
-                reason = f"{where}; {step.said.format(kept_at)}"
-                return replace(below, loss=step.loss, reason=reason, by=step.by(hit))
+            if kept_at := _place(item, await self._reordered(traced, without, deadline)):
+                reason = f"{where}; at rank {kept_at} {before}"
+                term = hit.ledger.diversity if loss is Loss.DISPLACED else None
+                closest = None if term is None else term.closest
+                return replace(below, loss=loss, reason=reason, by=closest)
         if hit.stage is Stage.COARSE:
             why = "a sensitive item is" if hit.item.sensitive else "the item was"
             reason = f"{where}; {why} not reranked"
@@ -218,44 +172,13 @@ def _place(item: ItemId, hits: Sequence[Hit]) -> int | None:
     return next(places, None)
 
 
-def _nobody(hit: Hit) -> ItemId | None:
-    del hit
-    return None
-
-
-def _closest(hit: Hit) -> ItemId | None:
-    """Returns the most similar item that was chosen before it."""
-    return hit.ledger.diversity.closest if hit.ledger.diversity is not None else None
-
-
-class _Step(NamedTuple):
-    """A step after fusion that can cost an item its place, and the item that then has it."""
-
-    loss: Loss
-    said: str
-    without: Callable[[Profile], Profile]
-    by: Callable[[Hit], ItemId | None] = _nobody
-
-
-_STEPS = (
-    _Step(
-        Loss.DISPLACED,
-        "at rank {} before diversification",
-        lambda profile: replace(profile, diversity=None),
-        _closest,
-    ),
-    _Step(
-        Loss.RERANKED_DOWN,
-        "at rank {} before reranking",
-        lambda profile: replace(profile, rerank=None),
-    ),
-    _Step(
-        Loss.DECAYED,
-        "at rank {} without decay by age",
-        lambda profile: replace(profile, decay=None),
-    ),
+_STEPS: Sequence[tuple[Loss, dict[str, Any], str]] = (
+    (Loss.DISPLACED, {"diversity": None}, "before diversification"),
+    (Loss.RERANKED_DOWN, {"rerank": None}, "before reranking"),
+    (Loss.DECAYED, {"decay": None}, "without decay by age"),
 )
-"""The last first."""
+"""The steps after fusion that can cost an item its place, the last first: what a profile without
+the step has in place of it, and how that reads."""
 
 
 def _before_the_order(item: ItemId, traced: Traced) -> Absence | None:

@@ -20,34 +20,46 @@ from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.steps import RetrievalSteps
 
 
-class Miss(StrEnum):
-    """Why a leg did not find an item."""
+class Loss(StrEnum):
+    """The stage at which an item was lost."""
 
     NONE = "none"
-    """It found it."""
+    """It is in the answer."""
+    NOT_STORED = "not_stored"
+    """The tenant has no such item, or it is another tenant's."""
+    FILTERED = "filtered"
+    """The filter, or the request's time, hides it."""
+    NOT_PROJECTED = "not_projected"
+    """It is stored, but the projection that a leg needs to find it lacks it yet."""
+    NOT_MATCHED = "not_matched"
+    """No leg finds it, however deep it looks."""
+    BELOW_DEPTH = "below_depth"
+    """A leg with more depth, or without a floor, would find it."""
+    NOT_SEARCHED = "not_searched"
+    """A leg would find it with a longer lookback, or without its pool."""
     UNANSWERED = "unanswered"
-    """It did not answer, then or with more depth."""
-    BELOW = "below"
-    """Below its depth or its floor."""
-    HIDDEN = "hidden"
-    """A restriction excludes it: the lookback, the pool, or how words are matched."""
-    NEVER = "never"
-    """It does not find it at any depth; or the profile gives it no weight."""
+    """A leg that might find it did not answer, then or with more depth."""
+    FOLDED = "folded"
+    """A newer item that says the same stands for it."""
+    DECAYED = "decayed"
+    """Without its age it would be in the answer."""
+    BELOW_HEAD = "below_head"
+    """It lies beyond the reranked head, and no other step cost it its place."""
+    RERANKED_DOWN = "reranked_down"
+    """Reranking moved it out of the answer."""
+    DISPLACED = "displaced"
+    """Diversification or a reserved place moved it out of the answer."""
+    CUT = "cut"
+    """It lies below the last place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegAbsence:
-    """How the item fared in one leg.
+    """How the item fared in one leg, which has a `state` in the retrieval that is explained.
 
-    Attributes:
-        leg: The leg.
-        state: How the leg ended in the retrieval that is explained.
-        rank: The item's rank with the greatest depth and no floor and, if it is found only then,
-            without lookback, pool and the like; None if it is not found even so.
-        score: The leg's score of it there.
-        depth: The leg's depth.
-        reason: Why the leg did not find it; empty if it did.
-        miss: The reason as an enum.
+    `rank` and `score` are those with the greatest depth and no floor and, if it is found only then,
+    without lookback, pool and the like; None if it is not found even so. `reason` and `loss` say
+    why the leg did not find it.
     """
 
     leg: str
@@ -56,81 +68,73 @@ class LegAbsence:
     score: float | None
     depth: int
     reason: str
-    miss: Miss
+    loss: Loss
 
 
-class LegAbsenceExplainer:
-    """Runs the legs of a profile with more depth and fewer restrictions than the profile has."""
+async def explain_legs(
+    steps: RetrievalSteps,
+    query: Query,
+    profile: Profile,
+    row: Item,
+    results: Sequence[LegResult],
+    deadline: Deadline,
+) -> tuple[LegAbsence, ...]:
+    """Explains, for each leg in the profile's order, how an item fared.
 
-    def __init__(self, steps: RetrievalSteps) -> None:
-        self._steps = steps
+    `query` is the one that the legs ran, and `results` what they found.
 
-    async def explain(
-        self,
-        query: Query,
-        profile: Profile,
-        row: Item,
-        results: Sequence[LegResult],
-        deadline: Deadline,
-    ) -> tuple[LegAbsence, ...]:
-        """Explains, for each leg in the profile's order, how an item fared.
+    Raises:
+        StoreUnavailableError: A leg could not reach PostgreSQL.
+    """
+    deep = {
+        leg.name: replace(leg, depth=MAX_DEPTH, depth_per_limit=0, floor=None)
+        for leg in profile.legs
+        if leg.weight
+    }
+    after = await _run(steps, query, profile, deep, deadline)
+    missing = [name for name in deep if not _finds(after.get(name), row.item)]
+    freed = {name: _freed(deep[name]) for name in missing}
+    freer = {name: leg for name, (leg, why) in freed.items() if why}
+    found = await _run(steps, query, profile, freer, deadline)
+    hiding = [name for name, result in found.items() if _finds(result, row.item)]
+    after |= {name: found[name] for name in hiding}
+    hidden_by = {name: freed[name][1] for name in hiding}
+    return tuple(
+        _leg_absence(row, leg, profile, before, after.get(leg.name), hidden_by.get(leg.name))
+        for leg, before in zip(profile.legs, results, strict=True)
+    )
 
-        Args:
-            query: The query that the legs ran.
-            profile: Its profile.
-            row: The item.
-            results: What the legs found.
-            deadline: When the explanation must be there.
 
-        Raises:
-            StoreUnavailableError: A leg could not reach PostgreSQL.
-        """
-        deep = {leg.name: _as_deep_as_can_be(leg) for leg in profile.legs if leg.weight}
-        after = await self._run(query, profile, deep, deadline)
-        missing = [name for name in deep if not _finds(after.get(name), row.item)]
-        freed = {name: _freed(deep[name]) for name in missing}
-        freer = {name: leg for name, (leg, why) in freed.items() if why}
-        found = await self._run(query, profile, freer, deadline)
-        hiding = [name for name, result in found.items() if _finds(result, row.item)]
-        after |= {name: found[name] for name in hiding}
-        hidden_by = {name: freed[name][1] for name in hiding}
-        return tuple(
-            _leg_absence(row, leg, profile, before, after.get(leg.name), hidden_by.get(leg.name))
-            for leg, before in zip(profile.legs, results, strict=True)
+async def _run(
+    steps: RetrievalSteps,
+    query: Query,
+    profile: Profile,
+    changed: Mapping[str, LegSpec],
+    deadline: Deadline,
+) -> dict[str, LegResult]:
+    """Returns what these legs find with changed specs; nothing for one that failed.
+
+    Their upstream legs stay as in the profile, because other candidates of theirs would change
+    the result. So a leg that others depend on runs in a round of its own.
+    """
+    leaned_on = {name for leg in profile.legs for name in leg.leans_on}
+    rounds = [changed.keys() - leaned_on, *({name} for name in changed.keys() & leaned_on)]
+    found: dict[str, LegResult] = {}
+    for names in filter(None, rounds):
+        legs = tuple(
+            changed[leg.name] if leg.name in names else _unless_needed(leg, leaned_on)
+            for leg in profile.legs
         )
-
-    async def _run(
-        self, query: Query, profile: Profile, changed: Mapping[str, LegSpec], deadline: Deadline
-    ) -> dict[str, LegResult]:
-        """Returns what these legs find with changed specs; nothing for one that failed.
-
-        Their upstream legs stay as in the profile, because other candidates of theirs would change
-        the result. So a leg that others depend on runs in a round of its own.
-        """
-        leaned_on = {name for leg in profile.legs for name in leg.leans_on}
-        rounds = [changed.keys() - leaned_on, *({name} for name in changed.keys() & leaned_on)]
-        found: dict[str, LegResult] = {}
-        for names in filter(None, rounds):
-            legs = tuple(
-                changed[leg.name] if leg.name in names else _unless_needed(leg, leaned_on)
-                for leg in profile.legs
-            )
-            with contextlib.suppress(AllLegsFailedError):
-                asked = replace(profile, legs=legs, rerank=None)
-                results = await self._steps.run_legs(query, asked, deadline)
-                found |= {
-                    result.report.leg: result for result in results if result.report.leg in names
-                }
-        return found
+        with contextlib.suppress(AllLegsFailedError):
+            asked = replace(profile, legs=legs, rerank=None)
+            results = await steps.run_legs(query, asked, deadline)
+            found |= {result.report.leg: result for result in results if result.report.leg in names}
+    return found
 
 
 def _unless_needed(leg: LegSpec, needed: Collection[str]) -> LegSpec:
     """Returns the leg unchanged if others need it, else without weight, so that it is skipped."""
     return leg if leg.name in needed else replace(leg, weight=0)
-
-
-def _as_deep_as_can_be(leg: LegSpec) -> LegSpec:
-    return replace(leg, depth=MAX_DEPTH, depth_per_limit=0, floor=None)
 
 
 def _freed(leg: LegSpec) -> tuple[LegSpec, str]:
@@ -171,17 +175,17 @@ def _leg_absence(
 ) -> LegAbsence:
     rank, score = _rank(row.item, after, profile.rank_style)
     depth = spec.depth_for(profile.limit)
-    miss, reason = Miss.BELOW, f"rank {rank:g} is below the depth {depth}" if rank else ""
+    loss, reason = Loss.BELOW_DEPTH, f"rank {rank:g} is below the depth {depth}" if rank else ""
     if _finds(before, row.item):
-        miss, reason = Miss.NONE, ""
+        loss, reason = Loss.NONE, ""
     elif not spec.weight:
-        miss, reason = Miss.NEVER, before.report.reason
+        loss, reason = Loss.NOT_MATCHED, before.report.reason
     elif not before.report.state.answered:
-        miss, reason = _why_unanswered(before)
+        loss, reason = Loss.UNANSWERED, _why_unanswered(before)
     elif score is None:
-        miss, reason = _why_never(row, spec, after)
+        loss, reason = _why_never(row, spec, after)
     elif hidden_by is not None:
-        miss, reason = Miss.HIDDEN, hidden_by
+        loss, reason = Loss.NOT_SEARCHED, hidden_by
     elif spec.floor is not None and score < spec.floor:
         reason = f"score {score:.4g} is below the floor {spec.floor:g}"
     return LegAbsence(
@@ -191,12 +195,12 @@ def _leg_absence(
         score=score,
         depth=depth,
         reason=reason,
-        miss=miss,
+        loss=loss,
     )
 
 
-def _why_unanswered(result: LegResult) -> tuple[Miss, str]:
-    return Miss.UNANSWERED, result.report.reason or result.report.state.value
+def _why_unanswered(result: LegResult) -> str:
+    return result.report.reason or result.report.state.value
 
 
 def _rank(
@@ -211,16 +215,15 @@ def _rank(
     return None, None
 
 
-def _why_never(row: Item, spec: LegSpec, after: LegResult | None) -> tuple[Miss, str]:
+def _why_never(row: Item, spec: LegSpec, after: LegResult | None) -> tuple[Loss, str]:
     """Explains why a leg does not find the item at any depth, or that this is unknown."""
     if row.sensitive and not LEGS[spec.name].finds_sensitive:
         found_by = "words only" if isinstance(row, Segment) else "no leg"
-        return Miss.NEVER, f"the item is sensitive, and so found by {found_by}"
+        return Loss.NOT_MATCHED, f"the item is sensitive, and so found by {found_by}"
     if after is None:
-        return Miss.UNANSWERED, "no answer to a deeper search"
+        return Loss.UNANSWERED, "no answer to a deeper search"
     if not after.report.state.answered:
-        _, ended = _why_unanswered(after)
-        return Miss.UNANSWERED, f"no answer to a deeper search: {ended}"
+        return Loss.UNANSWERED, f"no answer to a deeper search: {_why_unanswered(after)}"
     seeding = " and ".join(spec.walk.seeds_from)
     start = f", from what {seeding} found" if seeding else ""
-    return Miss.NEVER, f"not among its best {MAX_DEPTH}{start}"
+    return Loss.NOT_MATCHED, f"not among its best {MAX_DEPTH}{start}"

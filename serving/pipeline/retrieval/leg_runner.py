@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from types import MappingProxyType
@@ -22,12 +21,7 @@ from serving.domain.errors import (
 )
 from serving.domain.questions.query import Query, TimeRange
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.domain.ranking.ranked_list import (
-    Candidate,
-    RankedList,
-    depth_to_read,
-    within_depth,
-)
+from serving.domain.ranking.ranked_list import Candidate, RankedList, depth_to_read, within_depth
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON
 from serving.pipeline.retrieval.legs import LEGS
@@ -148,7 +142,10 @@ class LegRunner:
             tasks[spec.name] = asyncio.create_task(self._run(request, profile, shed=is_shed))
         counting = self._consistency.pending_counts(query.scope.tenant, deadline)
         pending, results = await asyncio.gather(counting, asyncio.gather(*tasks.values()))
-        _require_postgres(results)
+        for result in results:
+            if result.store_error is not None:
+                # An empty answer would look like an empty memory.
+                raise result.store_error
         _require_one_answer([result.report for result in results])
         dead_letters: Mapping[Projection, int] = {}
         if query.token is not None:
@@ -178,20 +175,12 @@ class LegRunner:
             logger.exception("leg failed unexpectedly", extra={"leg": spec.name})
             state, reason = LegState.FAILED, "internal error"
         elapsed_s = time.perf_counter() - started
+        report = LegReport(leg=spec.name, state=state, reason=reason, elapsed_s=elapsed_s)
         if answer is None:
-            return LegResult(
-                LegReport(leg=spec.name, state=state, reason=reason, elapsed_s=elapsed_s)
-            )
+            return LegResult(report)
         depth = spec.depth_for(profile.limit)
         found = within_depth(answer.candidates, depth, profile.rank_style)
-        report = LegReport(
-            leg=spec.name,
-            state=state,
-            reason=reason,
-            candidates=len(found),
-            below_floor=answer.below_floor,
-            elapsed_s=elapsed_s,
-        )
+        report = replace(report, candidates=len(found), below_floor=answer.below_floor)
         ranked = RankedList(spec.name, tuple(found))
         return LegResult(report, ranked, answer.candidates, answer.index_epoch)
 
@@ -205,15 +194,14 @@ class LegRunner:
             raise LegSkippedError(SHED_REASON)
         if self._is_over_facts(request) and not await request.has_facts():
             raise LegSkippedError(NOTHING_TO_LOOK_UP)
-
-        async def find(deadline: Deadline) -> LegAnswer:
-            return await leg.find(replace(request, deadline=deadline))
-
-        breaker = self._breaker_of(request)
-        if breaker is not None:
-            return await breaker.ask(request.lookup, request.deadline, find)
-        async with asyncio.timeout(request.deadline.remaining()):
-            return await leg.find(request)
+        if (breaker := self._breaker_of(request)) is None:
+            async with asyncio.timeout(request.deadline.remaining()):
+                return await leg.find(request)
+        return await breaker.ask(
+            request.lookup,
+            request.deadline,
+            lambda deadline: leg.find(replace(request, deadline=deadline)),
+        )
 
     def _is_over_facts(self, request: LegRequest) -> bool:
         """Whether the leg is skipped in a memory without facts."""
@@ -255,56 +243,38 @@ def _state_of(answer: LegAnswer) -> tuple[LegState, str]:
 
 
 def _with_lookback(query: Query, spec: LegSpec) -> Query:
-    """Returns the query with the leg's lookback as a lower bound of the event time."""
     if spec.lookback is None:
         return query
-    start = _earlier(query.scope.as_of, spec.lookback)
+    try:
+        start = query.scope.as_of - spec.lookback
+    except OverflowError:  # before the year 1
+        return query
     return replace(query, scope=query.scope.within(TimeRange(start)))
 
 
-def _earlier(instant: datetime, by: timedelta) -> datetime | None:
-    """Returns the earlier instant; None if that is before the year 1."""
-    try:
-        return instant - by
-    except OverflowError:
-        return None
-
-
 async def _upstream_answer(leg: asyncio.Task[LegResult]) -> UpstreamAnswer:
-    """Awaits a leg for another one that depends on it."""
     # A leg that gives up waiting must not cancel it for the others.
     result = await asyncio.shield(leg)
     report = result.report
     if report.state.answered:
         return UpstreamAnswer(result.candidates)
     why = f"{report.leg}: {report.reason or report.state.value}"
-    return (
-        UpstreamAnswer(skipped=(why,))
-        if report.state is LegState.SKIPPED
-        else UpstreamAnswer(broken=(why,))
-    )
+    if report.state is LegState.SKIPPED:
+        return UpstreamAnswer(skipped=(why,))
+    return UpstreamAnswer(broken=(why,))
 
 
 def _with_counts(
     result: LegResult, pending: Mapping[Projection, int], dead_letters: Mapping[Projection, int]
 ) -> LegResult:
     leg = LEGS.get(result.report.leg)
-    projection = None if leg is None else leg.projection
-    if projection is None or not (pending.get(projection) or dead_letters.get(projection)):
+    if leg is None or leg.projection is None:
         return result
-    report = replace(
-        result.report,
-        pending=pending.get(projection, 0),
-        dead_letter_count=dead_letters.get(projection, 0),
-    )
+    waiting, dead = pending.get(leg.projection, 0), dead_letters.get(leg.projection, 0)
+    if not (waiting or dead):
+        return result
+    report = replace(result.report, pending=waiting, dead_letter_count=dead)
     return replace(result, report=report)
-
-
-def _require_postgres(results: Sequence[LegResult]) -> None:
-    """Fails the request without PostgreSQL: an empty answer would look like an empty memory."""
-    for result in results:
-        if result.store_error is not None:
-            raise result.store_error
 
 
 def _require_one_answer(reports: Sequence[LegReport]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from serving.domain.budget import Deadline
@@ -34,8 +34,7 @@ Answer = TypeVar("Answer")
 
 
 async def newest_answers(
-    questions: AsyncIterator[Asked],
-    answer: Callable[[Asked], Coroutine[Any, Any, Answer]],
+    questions: AsyncIterator[Asked], answer: Callable[[Asked], Coroutine[Any, Any, Answer]]
 ) -> AsyncGenerator[tuple[Asked, Answer], None]:
     """Yields the answer to the final question, and to others that are not replaced before.
 
@@ -83,9 +82,13 @@ class _Newest(Generic[Asked, Answer]):
             tasks.append(self._receiving)
         if self._work is not None and not self._answered:
             tasks.append(self._work)
-        if self._receiving is not None or self._final:
-            return await _first_of(tasks, self._deadline if self._receiving else None)
-        return False
+        if self._receiving is None and not self._final:
+            return False
+        timeout_s = None if self._receiving is None else self._deadline.remaining()
+        done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            raise BudgetExhaustedError("waiting for the final request")
+        return True
 
     @property
     def _final(self) -> bool:
@@ -136,14 +139,6 @@ class _Newest(Generic[Asked, Answer]):
         _cancel(self._receiving)
         _cancel(self._work)
         await _settled(self._receiving, self._work, self._replaced)
-
-
-async def _first_of(tasks: Sequence[asyncio.Task[Any]], deadline: Deadline | None) -> bool:
-    timeout_s = None if deadline is None else deadline.remaining()
-    done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    if not done:
-        raise BudgetExhaustedError("waiting for the final request")
-    return True
 
 
 def _failed(task: asyncio.Task[Any]) -> bool:

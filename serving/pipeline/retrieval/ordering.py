@@ -23,7 +23,7 @@ from serving.domain.items.records import (
 )
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.current import HEAD, Statement, current_first
-from serving.domain.ranking.diversity import Chosen, maximal_marginal_relevance
+from serving.domain.ranking.diversity import maximal_marginal_relevance
 from serving.domain.ranking.fusion import Fused
 from serving.domain.ranking.ledger import (
     DecayTerm,
@@ -80,14 +80,11 @@ class Ordering:
     """Orders the fused candidates, and says whose rows have to be read.
 
     If the fused order is final, only as many rows are read as the answer needs. Priors, reranking
-    and diversity may lift any candidate, so with them all rows are read.
+    and diversity may lift any candidate, so with them all rows are read, and also if it is to be
+    `thorough`, to explain where an item was lost.
 
-    Args:
-        profile: The steps.
-        query: The question, and what may be shown.
-        fused: The candidates, best first, without the repeats that are known.
-        repeats: The candidates that say the same as others, the newest of them included.
-        thorough: Whether all rows are read in any case, to explain where an item was lost.
+    `repeats` are the candidates that say the same as others, the newest of them included; `fused`
+    are the candidates without the older ones.
     """
 
     def __init__(
@@ -110,11 +107,11 @@ class Ordering:
         self._reads_all = thorough or not _fused_order_is_final(profile)
         self._hits: list[Hit] = []
         newest = newest_of_repeats(repeats)
+        self.folded_into = {item: into for item, into in newest.items() if item != into}
         self._folded_before: defaultdict[ItemId, list[Item]] = defaultdict(list)
         for item in newest_first(repeats):
-            if newest[item.item] != item.item:
-                self._folded_before[newest[item.item]].append(item)
-        self.folded_into = {item: into for item, into in newest.items() if item != into}
+            if item.item in self.folded_into:
+                self._folded_before[self.folded_into[item.item]].append(item)
         self.vanished: list[ItemId] = []
 
     @property
@@ -200,23 +197,14 @@ class Ordering:
         assert rerank is not None, "only called for a profile that reranks; this is a bug"
         self._logits = logits
         scale = self._scale()
-        reranked = [
-            replace(
-                hit,
-                stage=Stage.RERANKED,
-                ledger=replace(
-                    hit.ledger,
-                    rerank=RerankTerm(
-                        logit=logits[hit.item.item], weight=rerank.weight, scale=scale
-                    ),
-                ),
-            )
-            for hit in self._hits
-            if hit.item.item in logits
-        ]
-        coarse = [
-            replace(hit, stage=Stage.COARSE) for hit in self._hits if hit.item.item not in logits
-        ]
+        reranked, coarse = [], []
+        for hit in self._hits:
+            if (logit := logits.get(hit.item.item)) is None:
+                coarse.append(replace(hit, stage=Stage.COARSE))
+                continue
+            term = RerankTerm(logit=logit, weight=rerank.weight, scale=scale)
+            ledger = replace(hit.ledger, rerank=term)
+            reranked.append(replace(hit, stage=Stage.RERANKED, ledger=ledger))
         self._hits = [*sorted(reranked, key=self._place), *coarse]
 
     def mark_coarse(self, stage: Stage) -> None:
@@ -291,7 +279,8 @@ def _decay(profile: Profile, item: Item, as_of: datetime) -> DecayTerm | None:
         return None
     fresh = profile.decay.facts_are_fresh and isinstance(item, Fact)
     since = as_of if fresh else time_of(item)
-    return decay_term(profile.decay, kind=_kind(item), since=since, as_of=as_of)
+    kind = item.kind if isinstance(item, Segment) else FACT_KIND
+    return decay_term(profile.decay, kind=kind, since=since, as_of=as_of)
 
 
 def _is_rearranged(profile: Profile) -> bool:
@@ -306,7 +295,7 @@ def _current_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
             _text(hit.item),
             time_of(hit.item),
             score,
-            is_near=_is_near(hit.ledger),
+            is_near=any(term.leg in LEGS_BY_MEANING for term in hit.ledger.leg_terms),
             is_turn=isinstance(hit.item, Segment) and hit.item.speaker != "",
         )
         for hit, score in zip(hits, scores, strict=False)
@@ -318,10 +307,6 @@ def _current_first(question: str, hits: Sequence[Hit]) -> list[Hit]:
         for place in arranged.order
     ]
     return [*head, *hits[HEAD:]]
-
-
-def _is_near(ledger: Ledger) -> bool:
-    return any(term.leg in LEGS_BY_MEANING for term in ledger.leg_terms)
 
 
 def _diversified(hits: list[Hit], profile: Profile) -> list[Hit]:
@@ -338,33 +323,27 @@ def _diversified(hits: list[Hit], profile: Profile) -> list[Hit]:
         trade_off=diversity.trade_off,
         pool=pool,
     )
-    head = [
-        replace(
-            hits[one.place],
-            ledger=replace(
-                hits[one.place].ledger, diversity=_diversity_term(one, hits, diversity.trade_off)
-            ),
-        )
-        for one in chosen
-    ]
+    head = []
+    for one in chosen:
+        closest = None if one.closest is None else hits[one.closest].item.item
+        values = (one.relevance, one.max_similarity, one.value)
+        term = DiversityTerm(diversity.trade_off, *values, closest)
+        hit = hits[one.place]
+        head.append(replace(hit, ledger=replace(hit.ledger, diversity=term)))
     return head + hits[pool:]
-
-
-def _diversity_term(chosen: Chosen, hits: Sequence[Hit], trade_off: float) -> DiversityTerm:
-    closest = None if chosen.closest is None else hits[chosen.closest].item.item
-    return DiversityTerm(trade_off, chosen.relevance, chosen.max_similarity, chosen.value, closest)
 
 
 def _with_reserved(hits: Sequence[Hit], profile: Profile) -> tuple[list[Hit], dict[ItemId, Hit]]:
     """Cuts to the limit; the last hits make room for those with a reserved place.
 
-    Returns:
-        The answer; and for each hit that was displaced, the hit that took its place.
+    Returns the answer and, for each hit that was displaced, the hit that took its place.
     """
-    reserved: dict[ItemId, str] = {}
-    for leg in profile.legs:
-        if leg.reserved:
-            reserved.update(dict.fromkeys(_best_of(leg.name, leg.reserved, hits), leg.name))
+    reserved = {
+        item: leg.name
+        for leg in profile.legs
+        if leg.reserved
+        for item in _best_of(leg.name, leg.reserved, hits)
+    }
     if not reserved:
         return list(hits[: profile.limit]), {}
     answer = [hit.item.item for hit in hits[: profile.limit]]
@@ -375,14 +354,10 @@ def _with_reserved(hits: Sequence[Hit], profile: Profile) -> tuple[list[Hit], di
             break
         taken[answer[give_way[-1]]] = item
         answer[give_way[-1]] = item
-    lifted = set(taken.values())
-    shown = {
-        hit.item.item: replace(hit, ledger=replace(hit.ledger, reserved_by=reserved[hit.item.item]))
-        if hit.item.item in lifted
-        else hit
-        for hit in hits
-        if hit.item.item in answer
-    }
+    shown = {hit.item.item: hit for hit in hits if hit.item.item in answer}
+    for item in taken.values():
+        ledger = replace(shown[item].ledger, reserved_by=reserved[item])
+        shown[item] = replace(shown[item], ledger=ledger)
     return list(shown.values()), {item: shown[by] for item, by in taken.items()}
 
 
@@ -394,10 +369,7 @@ def _best_of(leg: str, count: int, hits: Sequence[Hit]) -> list[ItemId]:
 
 
 def visible(item: Item, scope: Scope) -> bool:
-    """Returns whether a stored row may be shown: by its time, validity and the scope's filter.
-
-    The legs check the same on their own copies; this is the final check, on the current row.
-    """
+    """Returns whether a stored row may be shown; the legs have checked it on their own copies."""
     if isinstance(item, Segment):
         return item.event_time <= scope.as_of and scope.segment_filter.accepts(item)
     return (
@@ -410,10 +382,7 @@ def visible(item: Item, scope: Scope) -> bool:
 def hidden_by(item: Item, scope: Scope, evidence: Sequence[Segment]) -> str:
     """Returns why the scope hides a stored item; empty if it does not.
 
-    Args:
-        item: The row.
-        scope: What may be shown.
-        evidence: The evidence segments of a fact, one of which must pass the filter.
+    One of the `evidence` segments of a fact must pass the filter.
     """
     if isinstance(item, Segment):
         if item.event_time > scope.as_of:
@@ -441,7 +410,6 @@ def _named(fields: Sequence[str]) -> str:
 
 
 def _holds_within(fact: Fact, scope: Scope) -> bool:
-    """Returns whether the validity of a fact overlaps the filter's event time."""
     return scope.filter.event_time.overlaps(fact.valid_from, fact.held_until(scope.clocks))
 
 
@@ -450,11 +418,8 @@ def _why_not_held(fact: Fact, scope: Scope) -> str:
         return ""
     if scope.known_at is not None and fact.recorded_at > scope.known_at:
         return f"known_at: it was recorded later, at {fact.recorded_at.isoformat()}"
-    closed = [
-        closing.by
-        for closing in fact.closings
-        if closing.at <= scope.as_of and closing.known_by(scope.clocks)
-    ]
+    known = (closing for closing in fact.closings if closing.known_by(scope.clocks))
+    closed = [closing.by for closing in known if closing.at <= scope.as_of]
     if closed and replace(fact, closings=()).holds(scope.clocks):
         return f"as_of: the fact does not hold then, it was closed by {closed[0]}"
     if fact.retracted_at is not None and not scope.clocks.know(fact.recorded_at, fact.retracted_at):
@@ -464,10 +429,6 @@ def _why_not_held(fact: Fact, scope: Scope) -> str:
 
 def _importance(item: Item) -> float:
     return item.importance if isinstance(item, Segment) else DEFAULT_IMPORTANCE
-
-
-def _kind(item: Item) -> str:
-    return item.kind if isinstance(item, Segment) else FACT_KIND
 
 
 def _text(item: Item) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.domain.breaker import Breaker
 from serving.domain.budget import RERANKED_ORDER, Deadline
@@ -65,13 +65,12 @@ class RerankStage:
             logits = await self._logits(question, [text_of(hit.item) for hit in head], deadline)
         except _NotDoneError as error:
             ordering.mark_coarse(error.stage)
-            return RerankReport(
-                stage=error.stage, reason=str(error), elapsed_s=time.perf_counter() - started
-            )
-        ordering.add_logits({hit.item.item: logit for hit, logit in zip(head, logits, strict=True)})
-        return RerankReport(
-            stage=Stage.RERANKED, hits=len(head), elapsed_s=time.perf_counter() - started
-        )
+            report = RerankReport(stage=error.stage, reason=str(error))
+        else:
+            items = [hit.item.item for hit in head]
+            ordering.add_logits(dict(zip(items, logits, strict=True)))
+            report = RerankReport(stage=Stage.RERANKED, hits=len(head))
+        return replace(report, elapsed_s=time.perf_counter() - started)
 
     async def _logits(
         self, question: str, texts: Sequence[str], deadline: Deadline

@@ -24,24 +24,14 @@ class Retriever:
     async def retrieve(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
         """Answers from the legs that answer in time, and records that the hits were shown.
 
-        Raises:
-            AllLegsFailedError: Every leg that ran failed.
-            RequiredLegsError: A leg that the query requires is not OK.
-            StoreUnavailableError: The candidates' rows cannot be read.
-            BudgetExhaustedError: The time ran out between the legs and the rows.
-            TooSlowError: It would be late on an idle service too.
-            OverloadedError: The service is too busy to answer within the deadline.
+        Raises as `Admission.admitted` and `RetrievalSteps.run`.
         """
         retrieval = await self.preview(query, profile, deadline)
         self.record_access(query, retrieval)
         return retrieval
 
     async def preview(self, query: Query, profile: Profile, deadline: Deadline) -> Retrieval:
-        """Answers like `retrieve`, without recording accesses, which change later answers.
-
-        Raises:
-            As `retrieve`.
-        """
+        """Answers like `retrieve`, without recording accesses, which change later answers."""
         tenant = query.scope.tenant
         with self._admission.admitted(tenant, profile, deadline, query.required) as shed:
             return (await self._steps.run(query, profile, deadline, shed=shed)).retrieval
@@ -53,10 +43,7 @@ class Retriever:
     async def warm(self, query: Query, profile: Profile, deadline: Deadline) -> list[LegReport]:
         """Runs the legs without an answer, and reports each; in the profile's order.
 
-        Raises:
-            AllLegsFailedError: Every leg that ran failed.
-            StoreUnavailableError: A leg could not reach PostgreSQL.
-            OverloadedError: The service is too busy to run them within the deadline.
+        Raises as `Admission.admitted` and `RetrievalSteps.run_legs`.
         """
         with self._admission.admitted(query.scope.tenant, profile, deadline) as shed:
             results = await self._steps.run_legs(query, profile, deadline, shed)

@@ -40,9 +40,8 @@ from serving.domain.ranking.signals import ACCESS, TIME, Known, Named, Traits, r
 from serving.pipeline.index.vector_space import VectorLookup, VectorSpace
 from serving.pipeline.retrieval.admission import NOTHING, RERANK
 from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
-from serving.pipeline.retrieval.legs.dense import DenseLeg
+from serving.pipeline.retrieval.legs import DenseLeg, LexicalLeg
 from serving.pipeline.retrieval.legs.leg import Times
-from serving.pipeline.retrieval.legs.lexical import LexicalLeg
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
 from serving.pipeline.retrieval.ordering import Hit, Ordering
 from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
@@ -143,14 +142,7 @@ class RetrievalSteps:
         thorough: bool = False,
         shed: frozenset[str] = NOTHING,
     ) -> Traced:
-        """Answers a query, and keeps what each step did.
-
-        Args:
-            query: The query.
-            profile: How candidates are found and ranked.
-            deadline: When the answer must be there.
-            thorough: Whether the rows of all candidates are read.
-            shed: What is left out of reranking and of the legs.
+        """Answers a query, and keeps what each step did; `thorough` reads all candidates' rows.
 
         Raises:
             AllLegsFailedError: Every leg that ran failed.
@@ -213,12 +205,7 @@ class RetrievalSteps:
     async def run_legs(
         self, query: Query, profile: Profile, deadline: Deadline, shed: frozenset[str] = NOTHING
     ) -> list[LegResult]:
-        """Runs the legs alone, until it would be time to rank; in the profile's order.
-
-        Raises:
-            AllLegsFailedError: Every leg that ran failed.
-            StoreUnavailableError: A leg could not reach PostgreSQL.
-        """
+        """Runs the legs alone, until it would be time to rank; as `LegRunner.run` does."""
         times = self._times_of(query)
         results, _ = await self._run_legs(query, profile, times, deadline, shed)
         return results
@@ -258,7 +245,7 @@ class RetrievalSteps:
         profile: Profile,
         times: Times,
         deadline: Deadline,
-        shed: frozenset[str] = NOTHING,
+        shed: frozenset[str],
     ) -> tuple[list[LegResult], float]:
         """Returns the legs' results, and how long they waited for embeddings, in seconds."""
         parts = questions_of(query.text) if profile.split_questions else ()
@@ -297,7 +284,9 @@ class RetrievalSteps:
             return []
         items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
         counted = items if ACCESS in names else []
-        traits = self._traits(query, items)
+        # What an index in this process knows needs no rows.
+        known_by = self._space.traits
+        traits = {} if known_by is None else dict(known_by(query.scope.tenant, items))
         unknown = [item for item in items if item not in traits]
         rows, shown = await asyncio.gather(
             loading.rows(unknown), loading.shown(self._access, counted)
@@ -305,11 +294,6 @@ class RetrievalSteps:
         traits |= {item: Traits.of(rows[item]) for item in unknown if item in rows}
         known = [Known(traits[item], named, shown.get(item, 0)) for item in items if item in traits]
         return [ranked_by(name, known) for name in names]
-
-    def _traits(self, query: Query, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
-        """Returns what an index in this process knows of the items, without reading rows."""
-        known_by = self._space.traits
-        return {} if known_by is None else dict(known_by(query.scope.tenant, items))
 
 
 Read = TypeVar("Read")
@@ -357,21 +341,13 @@ class _Loading:
         return self.known
 
     async def shown(self, access: AccessLog, items: Sequence[ItemId]) -> Mapping[ItemId, int]:
-        """Returns how often each was shown.
-
-        Raises:
-            BudgetExhaustedError: The time ran out.
-        """
+        """Returns how often each was shown; raises as `rows`."""
         if not items:
             return {}
         return await self._in_time(partial(access.shown_counts, self._tenant, items))
 
     async def time_zone(self) -> tzinfo:
-        """Returns the zone of the tenant.
-
-        Raises:
-            As `rows`.
-        """
+        """Returns the zone of the tenant; raises as `rows`."""
         if known := self._store.known_time_zone(self._tenant):
             return known
         return await self._in_time(partial(self._store.read_time_zone, self._tenant))

@@ -11,7 +11,6 @@ from serving.domain.errors import AllLegsFailedError, OverloadedError
 from serving.domain.questions.name_index import words_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
-from serving.pipeline.retrieval.leg_runner import LegReport
 from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.ports.words import NameResolver
@@ -49,12 +48,7 @@ class Warmer:
         self._names = names
 
     async def warm(self, query: Query, profile: Profile, deadline: Deadline) -> list[Warmed]:
-        """Returns what was loaded, and why something was not.
-
-        Raises:
-            StoreUnavailableError: PostgreSQL cannot be reached.
-            OverloadedError: The service is too busy.
-        """
+        """Returns what was loaded, and why something was not; raises as `Retriever.warm`."""
         names, legs = await asyncio.gather(
             self._read_names(query, deadline), self._run_legs(query, profile, deadline)
         )
@@ -78,8 +72,7 @@ class Warmer:
             return [
                 Warmed(leg.name, 0.0, error.reasons.get(leg.name, SKIPPED)) for leg in profile.legs
             ]
-        return [Warmed(report.leg, report.elapsed_s, _why_cold(report)) for report in reports]
-
-
-def _why_cold(report: LegReport) -> str:
-    return "" if report.reason == NOTHING_TO_LOOK_UP else report.reason
+        return [
+            Warmed(each.leg, each.elapsed_s, each.reason.removeprefix(NOTHING_TO_LOOK_UP))
+            for each in reports
+        ]

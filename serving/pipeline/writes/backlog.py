@@ -65,11 +65,7 @@ class Backlog:
         return list(taken.values())
 
     def finish(self) -> Snapshot | None:
-        """Counts what was taken as projected.
-
-        Returns:
-            The position up to which everything is, if it moved.
-        """
+        """Counts what was taken as projected; returns the position up to which all is, if new."""
         for read in self._taken:
             read.unfinished -= 1
         self._taken.clear()

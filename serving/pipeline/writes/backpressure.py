@@ -29,13 +29,10 @@ class Backpressure:
         self._is_full = False
 
     async def admit(self, *, patient: bool) -> None:
-        """Returns when a write may go on.
-
-        Args:
-            patient: Whether it waits for the projections, as the next batch of a stream does.
+        """Returns when a write may go on; a `patient` one, as of a stream, waits for that.
 
         Raises:
-            OverloadedError: They are too far behind, and the write is not patient.
+            OverloadedError: The projections are too far behind, and the write is not patient.
         """
         while await self._full():
             if not patient:

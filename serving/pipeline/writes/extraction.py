@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
+from typing import Any
 
 from serving.domain.items.records import EXTRACTED, Fact, Segment, TenantName
 from serving.domain.items.text import name_key
@@ -23,6 +24,7 @@ from serving.ports.memory_store import Extractions, MemoryStore, UnreadTurn
 from serving.ports.text_analysis import (
     Conversation,
     Extractor,
+    Proposal,
     ProposedFact,
     TokenBound,
     UnusableAnswerError,
@@ -150,9 +152,8 @@ class ExtractionWork:
                     requests += 1
                     sent += cost.sent
                     received += cost.received
-        return ExtractionCost(
-            turns=turns, requests=requests, tokens=TokenBound(sent=sent, received=received)
-        )
+        tokens = TokenBound(sent=sent, received=received)
+        return ExtractionCost(turns=turns, requests=requests, tokens=tokens)
 
     async def _read(self, tenant: TenantName, turns: Sequence[UnreadTurn]) -> None:
         conversation = await self._conversation(tenant, turns)
@@ -161,28 +162,22 @@ class ExtractionWork:
         try:
             proposal = await self._extractor.extract(conversation)
         except UnusableAnswerError as error:
+            reason = f"unusable answer: {error.reason}"
             for turn in turns:
-                reason = f"unusable answer: {error.reason}"
                 await self._log.dead_letter(self.projection, None, turn.change, reason)
-            self._report(
-                Extracted(
-                    turns=len(turns),
-                    unusable=error.reason,
-                    sent_tokens=error.sent_tokens,
-                    received_tokens=error.received_tokens,
-                )
-            )
+            self._report_read(turns, error, unusable=error.reason)
             return
         facts, counts = await self._accepted(tenant, conversation, proposal.facts)
         outcomes = await self._extractions.save(tenant, turns, facts)
         counts.update(outcome or "outdated" for outcome in outcomes)
+        self._report_read(turns, proposal, facts=counts)
+
+    def _report_read(
+        self, turns: Sequence[UnreadTurn], answer: Proposal | UnusableAnswerError, **came_of_it: Any
+    ) -> None:
+        sent, received = answer.sent_tokens, answer.received_tokens
         self._report(
-            Extracted(
-                turns=len(turns),
-                facts=counts,
-                sent_tokens=proposal.sent_tokens,
-                received_tokens=proposal.received_tokens,
-            )
+            Extracted(turns=len(turns), sent_tokens=sent, received_tokens=received, **came_of_it)
         )
 
     async def _conversation(self, tenant: TenantName, unread: Sequence[UnreadTurn]) -> Conversation:
@@ -219,9 +214,7 @@ def _shown(turns: Iterable[Segment]) -> tuple[Segment, ...]:
     return tuple(turn for turn in turns if not turn.sensitive)
 
 
-def _by_session(
-    turns: Iterable[UnreadTurn],
-) -> Iterator[tuple[TenantName, Sequence[UnreadTurn]]]:
+def _by_session(turns: Iterable[UnreadTurn]) -> Iterator[tuple[TenantName, Sequence[UnreadTurn]]]:
     """Groups turns that are ordered by tenant and session.
 
     Those without a session are one group: each alone would be a request of its own.

@@ -30,12 +30,8 @@ class Ingested:
 class Ingestor:
     """Stores batches of valid items.
 
-    Args:
-        store: Where they are stored.
-        extractor: Finds the entities of segments that come without.
-        slots: Which writes run; None for the usual ones.
-        dates: Reads the times that segments speak of; None for none.
-        backpressure: Holds writes back; None for never.
+    The `extractor` finds the entities of segments that come without, and `dates` reads the times
+    that segments speak of.
     """
 
     def __init__(
@@ -52,12 +48,7 @@ class Ingestor:
         self._slots = slots or WriteSlots()
         self._backpressure = backpressure
 
-    async def ingest(
-        self,
-        batch: Batch,
-        *,
-        patient: bool = False,
-    ) -> Ingested:
+    async def ingest(self, batch: Batch, *, patient: bool = False) -> Ingested:
         """Stores the items in one transaction; of several with the same name the last counts.
 
         A write that is not `patient` may be refused if too much waits.
@@ -114,10 +105,7 @@ class Ingestor:
 def mention_of(text: str, said_at: datetime, dates: DateReader) -> tuple[datetime, datetime] | None:
     """The stretch of the times that a text speaks of; of times far apart the first.
 
-    Args:
-        text: What was said.
-        said_at: When, in the zone of the speaker.
-        dates: Reads the times.
+    It was `said_at` a time in the zone of the speaker.
     """
     periods = dates.mentioned(text, said_at)
     if not periods:

@@ -74,7 +74,6 @@ class EmbeddingWork:
         self._embedder = embedder
 
     async def model(self) -> EmbeddingModel:
-        """Returns the embedder's model."""
         return await self._embedder.model()
 
     async def start(self) -> None:
@@ -123,7 +122,6 @@ class GraphWork:
         """Returns None: the graph has a single position."""
 
     async def start(self) -> None:
-        """Creates constraints and indexes."""
         await self._graph.prepare()
 
     async def project(self, changes: Sequence[Change]) -> None:
@@ -142,13 +140,7 @@ class GraphWork:
 
 
 class Projector:
-    """Runs one projection.
-
-    Args:
-        log: The change log.
-        work: Projects the changes.
-        in_use: Whether the service answers by the work's model; another one never completes.
-    """
+    """Runs one projection. A model that is not `in_use`, to answer by, never completes."""
 
     def __init__(self, log: ChangeLog, work: ProjectionWork, *, in_use: bool = True) -> None:
         self._log = log

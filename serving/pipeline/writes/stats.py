@@ -117,11 +117,10 @@ class Observer:
             task.add_done_callback(lambda done: self._counted(tenant, done))
             self._counting[tenant] = task
         try:
-            counts = await asyncio.shield(task)
+            return await asyncio.shield(task)
         finally:
             if task.done():
                 self._counting.pop(tenant, None)
-        return counts
 
     def _counted(self, tenant: TenantName, done: asyncio.Task[TenantCounts]) -> None:
         def forget() -> None:

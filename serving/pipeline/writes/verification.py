@@ -44,11 +44,7 @@ class Verifier:
         self._graph = graph
 
     async def verify(self) -> Verification:
-        """Compares all items of all tenants.
-
-        Raises:
-            UnavailableError: A store cannot be reached.
-        """
+        """Compares all items of all tenants; raises `UnavailableError` if a store is away."""
         items, suspects = await self._suspects()
         reopened = await self._truth.reopened_facts()
         if not await self._compared(suspects):

@@ -25,18 +25,11 @@ MAX_TENANT_SHARE = 0.75
 class WriteSlots:
     """How many writes of a replica run at once, and how many it holds.
 
-    Args:
-        max_concurrent: How many run at a time, at least 2.
-        max_writes: How many run or wait, apart from the patient ones.
-        rates: How often tenants may write.
+    At least 2 run at a time; `max_writes` run or wait, apart from the patient ones.
     """
 
     def __init__(
-        self,
-        max_concurrent: int = 3,
-        max_writes: int = 32,
-        *,
-        rates: TokenBuckets | None = None,
+        self, max_concurrent: int = 3, max_writes: int = 32, *, rates: TokenBuckets | None = None
     ) -> None:
         self._max_concurrent = max_concurrent
         self._max_writes = max_writes
@@ -50,10 +43,8 @@ class WriteSlots:
     async def slot(self, tenant: TenantName, *, patient: bool = False) -> AsyncIterator[None]:
         """Waits for a slot, and keeps it until the write has ended.
 
-        Args:
-            tenant: Who writes.
-            patient: Whether it waits in any case, as the next batch of a stream does. The streams
-                that are open bound these.
+        A `patient` write waits in any case, as the next batch of a stream does. The streams that
+        are open bound these.
 
         Raises:
             OverloadedError: Too many writes wait, of all tenants or of this one.
@@ -66,10 +57,8 @@ class WriteSlots:
             return
         self._rates.take(tenant)
         writes = self._writes[tenant]
-        if (
-            self._writes.total() >= self._max_writes
-            or writes >= MAX_TENANT_SHARE * self._max_writes
-        ):
+        most = self._max_writes
+        if self._writes.total() >= most or writes >= MAX_TENANT_SHARE * most:
             retry_s = self._write_s * (writes + 1) / (self._max_concurrent - 1)
             raise OverloadedError("the queue of writes", round(retry_s, 3))
         self._writes[tenant] += 1

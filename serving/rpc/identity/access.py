@@ -33,12 +33,7 @@ Verify = Callable[[str], Caller]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The ways to authenticate; with none of them, everything is open to anyone.
-
-    Attributes:
-        keys: Verifies bearer keys.
-        tokens: Verifies JSON Web Tokens.
-    """
+    """The ways to authenticate, by bearer keys and JSON Web Tokens; with none, all is open."""
 
     keys: Verify | None = None
     tokens: Verify | None = None
@@ -60,11 +55,7 @@ class Access:
         return caller
 
     def authenticated(self, call: CallMetadata) -> Caller:
-        """The caller, whatever it may do.
-
-        Raises:
-            UnauthenticatedError: The credentials are missing or not valid.
-        """
+        """The caller, whatever it may do; raises `UnauthenticatedError` if there is none."""
         if self.is_open:
             return ANYONE
         metadata = call.invocation_metadata() or ()
@@ -89,8 +80,7 @@ OPEN = Access()
 def within_tenants(rule: Rule, caller: Caller, request: Any) -> None:
     """Fills in the tenant of a request.
 
-    Raises:
-        PermissionDeniedError: The caller may not name the tenant of the request.
+    Raises `PermissionDeniedError` if the caller may not name the one that the request names.
     """
     if rule.tenant_in is None:
         return

@@ -46,20 +46,16 @@ class KeyRing:
         """
         if self._monotonic() - self._read_at > STALE_S:
             raise StoreUnavailableError("the keys of callers could not be read")
-        given = KeyText.parse(text)
-        key = None if given is None else self._by_id.get(given.id)
-        if given is None or key is None or not key.accepts(given.secret, self._now()):
-            raise UnauthenticatedError(
-                f"the key is not valid; a new key is valid after {REFRESH_S:g} s"
-            )
-        return key.caller
+        if given := KeyText.parse(text):
+            key = self._by_id.get(given.id)
+            if key is not None and key.accepts(given.secret, self._now()):
+                return key.caller
+        raise UnauthenticatedError(
+            f"the key is not valid; a new key is valid after {REFRESH_S:g} s"
+        )
 
     async def refresh(self) -> None:
-        """Reads all keys.
-
-        Raises:
-            StoreUnavailableError: PostgreSQL cannot be reached.
-        """
+        """Reads all keys; raises `StoreUnavailableError` if PostgreSQL cannot be reached."""
         began = self._monotonic()
         self._by_id = {key.id: key for key in await self._keys.all()}
         # The reading is as old as its beginning.

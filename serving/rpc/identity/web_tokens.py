@@ -34,10 +34,8 @@ class TokenRules:
 class WebTokens:
     """Verifies tokens.
 
-    Args:
-        read_keys: Reads the public keys. It is called every `REFRESH_S`, and for no token; if it
-            fails, the last keys stay in use.
-        rules: What a token must say.
+    `read_keys` reads the public keys. It is called every `REFRESH_S`, and for no token; if that
+    fails, the last keys stay in use.
     """
 
     def __init__(self, read_keys: Callable[[], Sequence[jwt.PyJWK]], rules: TokenRules) -> None:
@@ -57,11 +55,7 @@ class WebTokens:
         return self._caller(self._claims(text))
 
     async def refresh(self) -> None:
-        """Reads the public keys.
-
-        Raises:
-            jwt.PyJWTError, ValueError: They cannot be read, or are not a key set.
-        """
+        """Reads the public keys; raises as `read_key_set`."""
         self._keys = {key.key_id: key for key in await asyncio.to_thread(self._read_keys)}
 
     def _claims(self, text: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ SAMPLES: dict[type[errors.TriviumError], errors.TriviumError] = {
         errors.TooSlowError(0.025, 0.012),
     )
 }
-ABSTRACT = {errors.UnavailableError, errors.RejectedCallerError}
+ABSTRACT = {errors.UnavailableError, errors.LegsError, errors.RejectedCallerError}
 
 
 def every_class(base: type[errors.TriviumError]) -> set[type[errors.TriviumError]]:

@@ -19,15 +19,15 @@ from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank
 from serving.domain.ranking.ranked_list import RankStyle
-from serving.pipeline.retrieval.explain_absence import Absence, Loss
-from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Miss
+from serving.pipeline.retrieval.explain_absence import Absence
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Loss
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.name_correction import NameCorrection
 from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
 from serving.pipeline.retrieval.steps import Retrieval, Timings
 from serving.rpc.answers import from_absence, from_comparison, from_retrieval
 from serving.rpc.items import from_reference
-from serving.rpc.questions import Coercion, CompareCall, RetrieveCall
+from serving.rpc.questions import Coercion, RetrieveCall
 from tests.support.builders import NOON, days, fact, ids, query, ranked, segment
 from trivium import Absence as AbsenceRead
 from trivium import DiversityTerm, ItemKind, ItemRef
@@ -229,7 +229,7 @@ LOST = Absence(
     hit=Hit(item=segment("a", "a text"), ledger=A_LEDGER, stage=Stage.COARSE),
     legs=(
         LegAbsence(
-            leg="dense", state=LegState.OK, rank=3, score=0.25, depth=20, reason="", miss=Miss.NONE
+            leg="dense", state=LegState.OK, rank=3, score=0.25, depth=20, reason="", loss=Loss.NONE
         ),
         LegAbsence(
             leg="graph",
@@ -238,7 +238,7 @@ LOST = Absence(
             score=None,
             depth=9,
             reason="late",
-            miss=Miss.UNANSWERED,
+            loss=Loss.UNANSWERED,
         ),
     ),
 )
@@ -278,7 +278,7 @@ def compared(left: str, right: str) -> retrieval_service_pb2.CompareResponse:
         )
         for names in (left, right)
     )
-    return from_comparison(CompareCall(retrieve=call, against=call), first, second)
+    return from_comparison((call, first), (call, second))
 
 
 def test_item_has_its_rank_in_both_rankings() -> None:

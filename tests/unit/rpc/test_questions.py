@@ -303,20 +303,20 @@ def compare(**fields: object) -> retrieval_service_pb2.CompareRequest:
 def test_a_comparison_asks_the_same_under_another_profile() -> None:
     asked = retrieve(limit=3, leg_overrides=override(leg="lexical", weight=2))
 
-    call = questions.to_compare_call(compare(retrieve=asked, against="alone"), PROFILES, NOON)
+    one, other = questions.to_compare_call(compare(retrieve=asked, against="alone"), PROFILES, NOON)
 
-    assert call.retrieve.query == call.against.query
-    assert (call.retrieve.profile.name, call.against.profile.name) == ("default", "alone")
-    assert call.retrieve.profile.leg("lexical").weight == 2
-    assert call.against.profile.limit == 3
+    assert one.query == other.query
+    assert (one.profile.name, other.profile.name) == ("default", "alone")
+    assert one.profile.leg("lexical").weight == 2
+    assert other.profile.limit == 3
 
 
 def test_a_profile_can_be_compared_with_a_change_of_itself() -> None:
-    call = questions.to_compare_call(
+    one, other = questions.to_compare_call(
         compare(retrieve=retrieve(), against_overrides=changes(limit=4)), PROFILES, NOON
     )
 
-    assert (call.retrieve.profile.limit, call.against.profile.limit) == (10, 4)
+    assert (one.profile.limit, other.profile.limit) == (10, 4)
 
 
 @pytest.mark.parametrize(
@@ -344,11 +344,11 @@ def explain(**fields: object) -> retrieval_service_pb2.ExplainAbsenceRequest:
 
 
 def test_the_item_that_is_missed_is_a_segment_or_a_fact() -> None:
-    call = questions.to_explain_absence_call(
+    _, item = questions.to_explain_absence_call(
         explain(retrieve=retrieve(), item=ItemRef(fact_id="f")), PROFILES, NOON
     )
 
-    assert call.item == fact_id("f")
+    assert item == fact_id("f")
 
 
 @pytest.mark.parametrize(

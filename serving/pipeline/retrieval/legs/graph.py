@@ -62,8 +62,7 @@ class GraphLeg(Leg):
 async def _found_seeds(request: LegRequest) -> tuple[list[ItemId], str]:
     """Returns what the legs that the walk starts from found, and why some of them are missing.
 
-    Raises:
-        LegSkippedError: All are, and the walk does not start from the names in the question too.
+    If all are, raises `LegSkippedError`, unless the walk starts from the names in the question too.
     """
     walk = request.spec.walk
     brought = {leg: await request.found_by[leg]() for leg in walk.seeds_from}

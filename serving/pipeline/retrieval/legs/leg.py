@@ -74,9 +74,8 @@ HasFacts = Callable[[], Awaitable[bool]]
 class LegRequest:
     """The input of a leg.
 
-    `spec` and `query.scope` are those of this leg, with its lookback applied; `depth` is the number
-    of candidates to find, `limit` the limit of the answer. `times` reads those that the question
-    names, once, and `has_facts` asks once. `found_by` awaits the answers of its upstream legs.
+    `query.scope` has the lookback of its `spec`; `limit` is that of the answer. `times` and
+    `has_facts` read once for all legs. `found_by` awaits the answers of its upstream legs.
     """
 
     query: Query

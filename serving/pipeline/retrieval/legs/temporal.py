@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from serving.domain.budget import BY_MEANING
 from serving.domain.errors import OverloadedError, UnavailableError
@@ -39,9 +40,10 @@ class TemporalLeg(Leg):
         self._timeline = timeline
 
     async def find(self, request: LegRequest) -> LegAnswer:
-        scope, depth, deadline = request.query.scope, request.depth, request.deadline
+        depth = request.depth
         if not request.spec.named_times:
-            return LegAnswer(await self._timeline.latest(scope, depth, deadline))
+            scope = request.query.scope
+            return LegAnswer(await self._timeline.latest(scope, depth, request.deadline))
         times = request.times()
         said, about = await asyncio.gather(self._said(times, request), self._about(times, request))
         return LegAnswer(_merged(said, about)[:depth])
@@ -52,45 +54,27 @@ class TemporalLeg(Leg):
 
     async def _latest(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
         scope = request.query.scope
-        found = await asyncio.gather(
-            *(
-                self._timeline.latest(
-                    scope.within(TimeRange(each.begins, each.ends)),
-                    request.depth,
-                    request.deadline,
-                    earliest_first=times.earliest_first,
-                )
-                for each in times.periods
-            )
-        )
-        return _distinct(found)
+        latest = partial(self._timeline.latest, earliest_first=times.earliest_first)
+        within = [scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
+        found = (latest(each, request.depth, request.deadline) for each in within)
+        return _distinct(await asyncio.gather(*found))
 
     async def _about(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
-        found = await asyncio.gather(
-            *(
-                self._timeline.mentioning(
-                    each, request.query.scope, request.depth, request.deadline
-                )
-                for each in times.periods
-                if each.length <= MAX_MENTION
-            )
-        )
-        return _distinct(found)
+        scope, depth, deadline = request.query.scope, request.depth, request.deadline
+        named = [each for each in times.periods if each.length <= MAX_MENTION]
+        found = (self._timeline.mentioning(each, scope, depth, deadline) for each in named)
+        return _distinct(await asyncio.gather(*found))
 
 
 async def _nearest(times: NamedTimes, request: LegRequest) -> list[Candidate]:
     """What was said at these times and is nearest to the question; nothing without the index."""
     query, deadline = request.query, BY_MEANING.only(request.deadline)
     scopes = [query.scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
-    wanted = [
-        WantedNeighbours(ItemKind.SEGMENT, scope, request.depth, token=query.token)
-        for scope in scopes
-    ]
+    wanted = partial(WantedNeighbours, ItemKind.SEGMENT, depth=request.depth, token=query.token)
+    answers = (request.lookup.nearest(wanted(scope), deadline) for scope in scopes)
     try:
         async with asyncio.timeout(deadline.remaining()):
-            found = await asyncio.gather(
-                *(request.lookup.nearest(each, deadline) for each in wanted)
-            )
+            found = await asyncio.gather(*answers)
     except (UnavailableError, OverloadedError, TimeoutError):
         return []
     return _distinct([each.candidates for each in found])
@@ -110,10 +94,7 @@ def _merged(said: Sequence[Candidate], about: Sequence[Candidate]) -> Sequence[C
     if not others:
         return said
     places = [
-        *(
-            ((place // SAID_FIRST) * (SAID_FIRST + 1) + place % SAID_FIRST, each)
-            for place, each in enumerate(said)
-        ),
+        *((place + place // SAID_FIRST, each) for place, each in enumerate(said)),
         *((place * (SAID_FIRST + 1) + SAID_FIRST, each) for place, each in enumerate(others)),
     ]
     return best_first(each._replace(score=-float(place)) for place, each in places)

@@ -15,8 +15,7 @@ from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.writes.forget import Eraser
-from serving.pipeline.writes.lookups import LookupKey
+from serving.pipeline.writes.forget import Eraser, LookupKey
 from serving.ports.embedding import VectorLike, Vectors
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import EraseReceipt, Selector

@@ -15,8 +15,8 @@ from serving.domain.ranking.ledger import FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool, Walk, WordsMode, WordsSearch
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, Sort
-from serving.pipeline.retrieval.explain_absence import Absence, AbsenceExplainer, Loss
-from serving.pipeline.retrieval.explain_leg_absence import Miss
+from serving.pipeline.retrieval.explain_absence import Absence, AbsenceExplainer
+from serving.pipeline.retrieval.explain_leg_absence import Loss
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Batch
@@ -382,7 +382,7 @@ async def test_item_beyond_lookback_has_its_unlimited_rank() -> None:
 
     assert absence.loss is Loss.NOT_SEARCHED
     assert absence.reason == "lexical: the item is further back than the lookback of 7 days"
-    assert (absence.legs[0].rank, absence.legs[0].miss) == (1, Miss.HIDDEN)
+    assert (absence.legs[0].rank, absence.legs[0].loss) == (1, Loss.NOT_SEARCHED)
 
 
 class PooledLeg(FixedLeg):
@@ -416,7 +416,7 @@ async def test_item_outside_the_pool_is_explained() -> None:
     assert absence.loss is Loss.BELOW_DEPTH
     assert lexical.reason == "rank 2 is below the depth 1"
     assert dense.reason == "the item is not among the 1 accessed last, and not found by lexical"
-    assert (dense.rank, dense.miss) == (1, Miss.HIDDEN)
+    assert (dense.rank, dense.loss) == (1, Loss.NOT_SEARCHED)
 
 
 async def test_item_that_two_restrictions_may_hide_names_both() -> None:

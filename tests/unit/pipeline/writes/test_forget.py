@@ -13,8 +13,7 @@ from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, TenantName, segment_id
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.writes.forget import Eraser, StoreReceipt
-from serving.pipeline.writes.lookups import Lookup, LookupKey
+from serving.pipeline.writes.forget import Eraser, Lookup, LookupKey, StoreReceipt
 from serving.ports.embedding import VectorLike
 from serving.ports.memory_store import EraseReceipt, Selector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours

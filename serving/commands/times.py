@@ -1,4 +1,4 @@
-"""`python -m serving mentions`: reads the times that stored turns speak of again."""
+"""`python -m serving time-zone` and `mentions`: when a tenant's turns are said, and speak of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.verification import PostgresTruth
-from serving.adapters.postgres.tables.tenants import find_tenant
+from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, set_time_zone
 from serving.adapters.postgres.writes.mentions import Mention, read_mentions_again
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.commands.database import in_database
@@ -19,12 +19,29 @@ from serving.domain.questions.time_zones import parse_time_zone
 from serving.pipeline.writes.ingest import mention_of
 
 
-def run(settings: Settings, *, tenant: str) -> None:
-    """Reads the segments of a tenant, or of all, and says how many speak of another time now.
+def set_zone(settings: Settings, *, tenant: str, time_zone: str) -> None:
+    """Sets the zone of requests that name none, or shows it if none is given."""
+    try:
+        zone = parse_time_zone(time_zone)
+    except ValueError as error:
+        raise click.ClickException(f"the time zone {error}") from error
 
-    Raises:
-        click.ClickException: PostgreSQL cannot be reached.
-    """
+    async def work(database: Database) -> Tenant | None:
+        async with database.transaction() as connection:
+            if time_zone:
+                await set_time_zone(connection, TenantName(tenant), zone)
+            return await find_tenant(connection, TenantName(tenant))
+
+    found = in_database(settings, work)
+    if found is None:
+        raise click.ClickException(f"no tenant {tenant!r}; its first write creates it")
+    click.echo(f"{tenant}: {parse_time_zone(found.time_zone)}")
+    if time_zone:
+        click.echo("`python -m serving mentions` reads its stored turns again")
+
+
+def read_mentions(settings: Settings, *, tenant: str) -> None:
+    """Reads the segments of a tenant, or of all, and says how many speak of another time now."""
     dates = EnglishDates()
 
     def read_in(zone: tzinfo, text: str, said_at: datetime) -> Mention | None:
