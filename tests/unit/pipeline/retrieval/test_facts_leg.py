@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from serving.domain.items.records import fact_id, segment_id
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.retrieval.legs.meaning import evidence_in_order
+from serving.pipeline.retrieval.legs.facts import evidence_in_order
 from serving.ports.vector_index import IndexAnswer
 
 

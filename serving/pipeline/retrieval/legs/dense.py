@@ -1,0 +1,44 @@
+"""The leg of meaning."""
+
+from __future__ import annotations
+
+import asyncio
+
+from serving.domain.items.records import ItemId, ItemKind
+from serving.domain.ranking.leg_options import CandidatePool
+from serving.domain.ranking.ranked_list import above_floor
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
+from serving.ports.access import AccessLog
+from serving.ports.vector_index import WantedNeighbours
+
+
+class DenseLeg(Leg):
+    """Finds segments by the similarity of their embeddings."""
+
+    name = "dense"
+    options = frozenset({"floor", "pool"})
+    projection = "embedding"
+    dependency = "index"
+
+    def __init__(self, access: AccessLog) -> None:
+        self._access = access
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        """Finds the segments nearest to the question, of all or of a pool."""
+        pool, only, lacking = request.spec.pool, None, ""
+        if pool is not None:
+            only, lacking = await self._members(pool, request)
+        query, depth = request.query, request.depth
+        wanted = WantedNeighbours(ItemKind.SEGMENT, query.scope, depth, only, query.token)
+        answer = await request.lookup.nearest(wanted, request.deadline)
+        kept, below = above_floor(answer.candidates, request.spec.floor)
+        return LegAnswer(kept, below, answer.stale, answer.epoch, lacking, answer.unsearched)
+
+    async def _members(self, pool: CandidatePool, request: LegRequest) -> tuple[set[ItemId], str]:
+        """Returns the pool, and what it lacks because an upstream leg failed."""
+        scope = request.query.scope
+        recent, brought = await asyncio.gather(
+            self._access.recently_accessed(scope, pool.recently_accessed, request.deadline),
+            request.found_before(pool.joined_by),
+        )
+        return {*recent, *brought.items}, "; ".join(brought.broken)

@@ -1,0 +1,24 @@
+"""The leg of the facts that hold."""
+
+from __future__ import annotations
+
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
+from serving.ports.access import Timeline
+
+
+class HoldingLeg(Leg):
+    """Finds the facts that hold, the last to begin first, whatever the question."""
+
+    name = "holding"
+    options = frozenset()
+    projection = None
+    dependency = "words"
+    needs_question = False
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        return LegAnswer(
+            await self._timeline.holding(request.query.scope, request.depth, request.deadline)
+        )

@@ -1,0 +1,31 @@
+"""The leg of what is important."""
+
+from __future__ import annotations
+
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
+from serving.ports.access import Timeline
+
+MIN_IMPORTANCE = 0.8
+"""Without a floor of the profile; a segment without an importance has 0.5."""
+
+
+class ImportantLeg(Leg):
+    """Finds the most important segments, whatever the question."""
+
+    name = "important"
+    options = frozenset({"floor"})
+    projection = None
+    dependency = "words"
+    needs_question = False
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        floor = request.spec.floor
+        least = MIN_IMPORTANCE if floor is None else floor
+        return LegAnswer(
+            await self._timeline.important(
+                request.query.scope, least, request.depth, request.deadline
+            )
+        )

@@ -1,0 +1,27 @@
+"""The leg of words."""
+
+from __future__ import annotations
+
+from serving.domain.ranking.ranked_list import above_floor
+from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, require_text
+from serving.ports.words import LexicalSearch
+
+
+class LexicalLeg(Leg):
+    """Finds segments by their words. It reads PostgreSQL itself, so it is never stale."""
+
+    name = "lexical"
+    options = frozenset({"floor", "words"})
+    projection = None
+    dependency = "words"
+    finds_sensitive = True
+
+    def __init__(self, lexical: LexicalSearch) -> None:
+        self._lexical = lexical
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        require_text(request.query)
+        found = await self._lexical.search(
+            request.query, request.spec.words, request.depth, request.limit, request.deadline
+        )
+        return LegAnswer(*above_floor(found, request.spec.floor))
