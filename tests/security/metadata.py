@@ -10,7 +10,8 @@ import grpc
 
 from serving.config.profiles import ProfileBook
 from serving.rpc.service import TriviumService
-from tests.unit.rpc.identity.callers import Call, door
+from tests.unit.rpc.calling import Call
+from tests.unit.rpc.identity.callers import door
 from trivium.v1 import retrieval_service_pb2
 
 KEYS = ("authorization", "request_id", "traceparent", "authorization-bin")

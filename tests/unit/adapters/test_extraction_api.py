@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from aiohttp import web
@@ -32,48 +32,46 @@ TALK = Conversation(
 )
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[CompletionsServer]:
-    async with serving(CompletionsServer()) as running:
-        yield running
+class Api(NamedTuple):
+    """A server, and an extractor that asks it."""
+
+    server: CompletionsServer
+    extractor: ApiExtractor
 
 
 @pytest.fixture
-async def extractor(server: CompletionsServer) -> AsyncIterator[ApiExtractor]:
-    async with ApiExtractor.opened(server.url, "some-model", "a-key") as opened:
-        yield opened
+async def api() -> AsyncIterator[Api]:
+    async with (
+        serving(CompletionsServer()) as server,
+        ApiExtractor.opened(server.url, "some-model", "a-key") as extractor,
+    ):
+        yield Api(server, extractor)
 
 
-async def test_turns_and_facts_are_sent_under_short_labels(
-    extractor: ApiExtractor, server: CompletionsServer
-) -> None:
-    await extractor.extract(TALK)
+async def test_turns_and_facts_are_sent_under_short_labels(api: Api) -> None:
+    await api.extractor.extract(TALK)
 
-    (asked,), (body,) = server.conversations, server.bodies
-    assert [(line["label"], line["speaker"], line["text"]) for line in asked["before"]] == [
-        ("t1", "Tom", "Where do you live?")
-    ]
-    assert [(line["label"], line["time"]) for line in asked["read"]] == [
-        ("t2", "2026-03-01T12:00+00:00")
-    ]
+    (asked,), (body,) = api.server.conversations, api.server.bodies
+    (before,), (read,) = asked["before"], asked["read"]
+    assert (before["label"], before["speaker"]) == ("t1", "Tom")
+    assert before["text"] == "Where do you live?"
+    assert (read["label"], read["time"]) == ("t2", "2026-03-01T12:00+00:00")
     assert asked["known"] == [{"label": "f1", "fact": "Ann lives in Rome"}]
     assert body["model"] == "some-model"
     assert body["temperature"] == 0
     schema = body["response_format"]["json_schema"]
     assert schema["strict"] is True
     assert schema["schema"]["additionalProperties"] is False
-    assert server.keys == ["Bearer a-key"]
+    assert api.server.keys == ["Bearer a-key"]
 
 
-async def test_answer_becomes_facts_with_ids_of_labels(
-    extractor: ApiExtractor, server: CompletionsServer
-) -> None:
-    server.content = answered(
+async def test_answer_becomes_facts_with_ids_of_labels(api: Api) -> None:
+    api.server.content = answered(
         proposed(evidence=["t2", "t1"], closes=["f1"], valid_from="2026-02-01"),
         proposed(evidence=["t9"], closes=["f9"], valid_to="2026-02-01T10:00:00+02:00"),
     )
 
-    proposal = await extractor.extract(TALK)
+    proposal = await api.extractor.extract(TALK)
 
     moved, unknown = proposal.facts
     assert (moved.subject, moved.relation, moved.object) == ("Ann", "lives in", "Paris")
@@ -106,47 +104,41 @@ async def test_answer_becomes_facts_with_ids_of_labels(
     ],
 )
 async def test_malformed_answer_is_rejected_without_quoting(
-    extractor: ApiExtractor, server: CompletionsServer, content: object, reason: str
+    api: Api, content: object, reason: str
 ) -> None:
-    server.answer = giving(completion(content))
+    api.server.answer = giving(completion(content))
 
     with pytest.raises(UnusableAnswerError) as unusable:
-        await extractor.extract(TALK)
+        await api.extractor.extract(TALK)
 
     assert unusable.value.reason == reason
     assert (unusable.value.sent_tokens, unusable.value.received_tokens) == (300, 20)
 
 
 @pytest.mark.parametrize("given", [{}, [], {"choices": []}, {"choices": [{"message": None}]}])
-async def test_an_answer_without_a_message_is_refused(
-    extractor: ApiExtractor, server: CompletionsServer, given: object
-) -> None:
-    server.answer = giving(given)
+async def test_an_answer_without_a_message_is_refused(api: Api, given: object) -> None:
+    api.server.answer = giving(given)
 
     with pytest.raises(UnusableAnswerError, match="no message"):
-        await extractor.extract(TALK)
+        await api.extractor.extract(TALK)
 
 
-async def test_failure_of_the_service_names_the_extractor(
-    extractor: ApiExtractor, server: CompletionsServer
-) -> None:
-    server.answer = answering(500)
+async def test_failure_of_the_service_names_the_extractor(api: Api) -> None:
+    api.server.answer = answering(500)
 
     with pytest.raises(DependencyError, match=r"extractor: .* status 500; check the address"):
-        await extractor.extract(TALK)
+        await api.extractor.extract(TALK)
 
 
-async def test_refusal_blames_turns_only_if_probe_passes(
-    extractor: ApiExtractor, server: CompletionsServer
-) -> None:
-    server.refused = "moved"
+async def test_refusal_blames_turns_only_if_probe_passes(api: Api) -> None:
+    api.server.refused = "moved"
     with pytest.raises(UnusableAnswerError, match="refused"):
-        await extractor.extract(TALK)
-    assert server.conversations[-1]["read"][0]["text"] == USUAL_TURN.text
+        await api.extractor.extract(TALK)
+    assert api.server.conversations[-1]["read"][0]["text"] == USUAL_TURN.text
 
-    server.answer = answering(400)
+    api.server.answer = answering(400)
     with pytest.raises(DependencyError, match="400; check the model's name, and that it has resp"):
-        await extractor.extract(TALK)
+        await api.extractor.extract(TALK)
 
 
 @pytest.mark.parametrize(
@@ -157,19 +149,18 @@ async def test_refusal_blames_turns_only_if_probe_passes(
         "Unsupported value: 'temperature' does not support 0 with this model.",
     ],
 )
-async def test_new_model_is_asked_by_new_names(
-    extractor: ApiExtractor, server: CompletionsServer, said: str
-) -> None:
+async def test_new_model_is_asked_by_new_names(api: Api, said: str) -> None:
     async def old_names_refused(body: dict[str, Any]) -> web.StreamResponse:
         if "max_completion_tokens" in body:
-            return web.json_response(completion(server.content))
+            return web.json_response(completion(api.server.content))
         return web.json_response({"error": {"message": said}}, status=400)
 
-    server.answer = old_names_refused
-    await extractor.extract(TALK)
-    await extractor.extract(TALK)
+    api.server.answer = old_names_refused
+    await api.extractor.extract(TALK)
+    await api.extractor.extract(TALK)
 
-    asked = [[name for name in body if name.startswith(("max", "temp"))] for body in server.bodies]
+    bodies = api.server.bodies
+    asked = [[name for name in body if name.startswith(("max", "temp"))] for body in bodies]
     assert asked == [["temperature", "max_tokens"], *[["max_completion_tokens"]] * 2]
 
 
@@ -183,37 +174,35 @@ async def test_new_model_is_asked_by_new_names(
     ],
 )
 async def test_error_repeats_the_message_of_the_service(
-    extractor: ApiExtractor, server: CompletionsServer, error: object, shown: str
+    api: Api, error: object, shown: str
 ) -> None:
     async def refusing(_body: dict[str, Any]) -> web.StreamResponse:
         return web.json_response({"error": error}, status=404)
 
-    server.answer = refusing
+    api.server.answer = refusing
 
     with pytest.raises(DependencyError, match=shown):
-        await extractor.extract(TALK)
+        await api.extractor.extract(TALK)
 
 
-async def test_silence_blames_turns_only_if_probe_passes(server: CompletionsServer) -> None:
-    server.answer, server.selected = silence, "moved"
+async def test_silence_blames_turns_only_if_probe_passes(api: Api) -> None:
+    api.server.answer, api.server.selected = silence, "moved"
     # The usual turn has the same limit, which must suffice on a busy machine.
-    async with ApiExtractor.opened(server.url, "some-model", None, timeout_s=2.0) as extractor:
+    async with ApiExtractor.opened(api.server.url, "some-model", None, timeout_s=2.0) as extractor:
         with pytest.raises(UnusableAnswerError, match="timeout"):
             await extractor.extract(TALK)
-    server.selected = ""
-    async with ApiExtractor.opened(server.url, "some-model", None, timeout_s=0.01) as extractor:
+    api.server.selected = ""
+    async with ApiExtractor.opened(api.server.url, "some-model", None, timeout_s=0.01) as extractor:
         with pytest.raises(DependencyError, match=r"no answer within 0\.01 s"):
             await extractor.extract(TALK)
 
 
-async def test_the_cost_is_estimated_without_asking(
-    extractor: ApiExtractor, server: CompletionsServer
-) -> None:
-    short, long = (
-        extractor.cost(Conversation(turns=(segment("a", text),))) for text in ("a" * 40, "a" * 440)
-    )
+async def test_the_cost_is_estimated_without_asking(api: Api) -> None:
+    said = [Conversation(turns=(segment("a", "a" * length),)) for length in (40, 440)]
+
+    short, long = map(api.extractor.cost, said)
 
     assert long.sent - short.sent == 100, "a token is four bytes"
     assert short.sent > 100, "the instruction and the schema count"
     assert short.received == 2048
-    assert server.bodies == []
+    assert api.server.bodies == []

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from pydantic import ValidationError
 
 from serving.__main__ import EXIT_MISCONFIGURED, main
@@ -14,6 +14,7 @@ from serving.config.settings import load_settings
 
 SECRET = "hunter2"
 DSN = "TRIVIUM_POSTGRES__DSN"
+PROFILES = "TRIVIUM_RETRIEVAL__PROFILES"
 
 
 @pytest.mark.parametrize(
@@ -44,27 +45,33 @@ def test_wrong_argument_is_named_without_its_value() -> None:
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize("variable", ["TRIVIUM_POSTGRES", "TRIVIUM_POSTGRES__DNS"])
-def test_the_command_reports_it_without_a_traceback(variable: str) -> None:
-    ended = CliRunner().invoke(main, ["check-config"], env={variable: SECRET})
+def run(command: str, variable: str, value: str | Path) -> Result:
+    """A command, with a variable of the environment."""
+    return CliRunner().invoke(main, [command], env={variable: str(value)})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("TRIVIUM_POSTGRES", SECRET, "invalid settings"),
+        ("TRIVIUM_POSTGRES__DNS", SECRET, "postgres.dns"),
+        (DSN, f"host=127.0.0.1 password=two {SECRET}", f"postgres.dsn does not parse ({DSN})"),
+        ("TRIVIUM_TLS__CERTIFICATE", SECRET, "there is no setting TRIVIUM_TLS__CERTIFICATE"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check-config", "serve"])
+def test_the_command_reports_it_without_the_value(
+    command: str, variable: str, value: str, said: str
+) -> None:
+    ended = run(command, variable, value)
 
     assert ended.exit_code == EXIT_MISCONFIGURED
-    assert "invalid settings" in ended.stderr
-    assert "postgres" in ended.stderr
+    assert said in ended.stderr
     assert SECRET not in ended.output
 
 
-@pytest.mark.parametrize("command", ["check-config", "serve"])
-def test_malformed_dsn_is_named_and_not_shown(command: str) -> None:
-    ended = CliRunner().invoke(main, [command], env={DSN: "host=127.0.0.1 password=two words"})
-
-    assert ended.exit_code == EXIT_MISCONFIGURED
-    assert f"postgres.dsn does not parse ({DSN})" in ended.stderr
-    assert "words" not in ended.output
-
-
 def test_check_config_masks_secrets() -> None:
-    printed = CliRunner().invoke(main, ["check-config"], env={DSN: f"host=/ password={SECRET}"})
+    printed = run("check-config", DSN, f"host=/ password={SECRET}")
 
     assert printed.exit_code == 0
     assert "dsn: '**********'" in printed.stdout
@@ -74,11 +81,8 @@ def test_check_config_masks_secrets() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "extends: default\nlegs: {dense: {depth: -1}}\n",
-            r"mine.yaml): legs.dense.depth: must be",
-        ),
-        ("extends: [default]\n", "mine.yaml): extends: no profile is called ['default']"),
+        ("extends: default\nlegs: {dense: {depth: -1}}", "mine.yaml): legs.dense.depth: must be"),
+        ("extends: [default]", "mine.yaml): extends: no profile is called ['default']"),
         ("a: [", "mine.yaml is not valid YAML"),
     ],
 )
@@ -88,31 +92,20 @@ def test_an_invalid_profile_is_reported_with_its_file(
 ) -> None:
     (tmp_path / "mine.yaml").write_text(text)
 
-    ended = CliRunner().invoke(main, [command], env={"TRIVIUM_RETRIEVAL__PROFILES": str(tmp_path)})
+    ended = run(command, PROFILES, tmp_path)
 
     assert ended.exit_code == EXIT_MISCONFIGURED
     assert said in ended.stderr
-    assert "TRIVIUM_RETRIEVAL__PROFILES" in ended.stderr
-
-
-def test_variable_of_an_unknown_section_is_rejected() -> None:
-    ended = CliRunner().invoke(main, ["check-config"], env={"TRIVIUM_TLS__CERTIFICATE": "/c"})
-
-    assert ended.exit_code == EXIT_MISCONFIGURED
-    assert "there is no setting TRIVIUM_TLS__CERTIFICATE" in ended.stderr
+    assert PROFILES in ended.stderr
 
 
 def test_profile_faults_are_on_separate_lines(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(
-        "extends: default\nlegs: {dense: {depth: -1, weight: -1}}\n"
-    )
+    faulty = "extends: default\nlegs: {dense: {depth: -1, weight: -1}}\n"
+    (tmp_path / "mine.yaml").write_text(faulty)
     (tmp_path / "yours.yaml").write_text("extends: nobody\n")
 
-    ended = CliRunner().invoke(
-        main, ["check-config"], env={"TRIVIUM_RETRIEVAL__PROFILES": str(tmp_path)}
-    )
+    lines = run("check-config", PROFILES, tmp_path).stderr.splitlines()
 
-    lines = ended.stderr.splitlines()
     assert [line.split(":")[0] for line in lines[1:]] == [
         f"  profile 'mine' (file {tmp_path}/mine.yaml)",
         f"  profile 'yours' (file {tmp_path}/yours.yaml)",
@@ -122,21 +115,17 @@ def test_profile_faults_are_on_separate_lines(tmp_path: Path) -> None:
 def test_check_config_names_the_profiles_that_it_read(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("extends: default\n")
 
-    ended = CliRunner().invoke(
-        main, ["check-config"], env={"TRIVIUM_RETRIEVAL__PROFILES": str(tmp_path)}
-    )
+    printed = run("check-config", PROFILES, tmp_path).stdout
 
-    assert f"# profile mine: {tmp_path}/mine.yaml" in ended.stdout.splitlines()
-    assert "# profile annie: " in ended.stdout
+    assert f"# profile mine: {tmp_path}/mine.yaml" in printed.splitlines()
+    assert "# profile annie: " in printed
 
 
 def test_a_missing_folder_of_profiles_is_reported(tmp_path: Path) -> None:
-    folder = str(tmp_path / "nowhere")
-
-    ended = CliRunner().invoke(main, ["doctor"], env={"TRIVIUM_RETRIEVAL__PROFILES": folder})
+    ended = run("doctor", PROFILES, tmp_path / "nowhere")
 
     assert ended.exit_code == EXIT_MISCONFIGURED
-    assert folder in ended.stderr
+    assert str(tmp_path / "nowhere") in ended.stderr
 
 
 API = {"url": "http://127.0.0.1:11434/v1"}

@@ -12,8 +12,7 @@ xids = st.integers(3, 200)
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
     xmax = draw(xids)
-    in_progress = draw(st.frozensets(st.integers(3, 200)))
-    return Snapshot(xmax, frozenset(xid for xid in in_progress if xid < xmax))
+    return Snapshot(xmax, frozenset(xid for xid in draw(st.frozensets(xids)) if xid < xmax))
 
 
 @given(snapshots())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank
 from serving.domain.ranking.ranked_list import RankStyle
 from serving.pipeline.retrieval.explain_absence import Absence
 from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Loss
-from serving.pipeline.retrieval.leg_runner import LegReport, LegState
+from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.name_correction import NameCorrection
 from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
 from serving.pipeline.retrieval.steps import Retrieval, Timings
@@ -31,11 +31,13 @@ from serving.rpc.questions import Coercion, RetrieveCall
 from tests.support.builders import NOON, days, fact, ids, query, ranked, segment
 from trivium import Absence as AbsenceRead
 from trivium import DiversityTerm, ItemKind, ItemRef
+from trivium import Hit as RetrievedHit
 from trivium import Retrieval as RetrievalRead
 from trivium.v1 import retrieval_service_pb2
 from trivium.wire import responses
 
 Drawn = TypeVar("Drawn")
+DENSE = Profile(name="any", legs=(LegSpec(name="dense"),))
 NOTHING_FOUND = Retrieval(
     profile="any",
     time_zone=UTC,
@@ -50,34 +52,31 @@ NOTHING_FOUND = Retrieval(
 )
 
 
-def read(
-    profile: Profile,
-    hits: Sequence[Hit],
-    coercions: tuple[Coercion, ...] = (),
-    name_corrections: tuple[NameCorrection, ...] = (),
-    unknown_seeds: tuple[str, ...] = (),
-    reports: tuple[LegReport, ...] = (),
-    briefing: BriefingLimits | None = None,
-) -> RetrievalRead:
-    """The answer as the client has it."""
-    call = RetrieveCall(
+def call_of(profile: Profile) -> RetrieveCall:
+    return RetrieveCall(
         query=query("?"),
         profile=profile,
         time_budget_s=1,
         explain=True,
-        briefing=briefing,
-        coercions=coercions,
+        briefing=None,
+        coercions=(Coercion("limit", "200", "100"),),
     )
-    retrieval = replace(
-        NOTHING_FOUND,
-        hits=tuple(hits),
-        reports=reports,
-        candidates=len(hits),
-        name_corrections=name_corrections,
-        unknown_seeds=unknown_seeds,
-    )
+
+
+def read(
+    profile: Profile, hits: Sequence[Hit], briefing: BriefingLimits | None = None, **found: Any
+) -> RetrievalRead:
+    """The answer as the client has it."""
+    call = replace(call_of(profile), briefing=briefing)
+    retrieval = replace(NOTHING_FOUND, hits=tuple(hits), **found)
     sent = from_retrieval(call, retrieval).SerializeToString()
     return responses.to_retrieval(retrieval_service_pb2.RetrieveResponse.FromString(sent))
+
+
+def read_hit(item: Item, **fields: Any) -> RetrievedHit:
+    """A hit as the client has it."""
+    (hit,) = read(DENSE, [Hit(**{"item": item, "ledger": A_LEDGER, **fields})]).hits
+    return hit
 
 
 def read_absence(absence: Absence) -> AbsenceRead:
@@ -215,23 +214,21 @@ def ordered(
 
 # ---------------------------------------------------------------- an absence
 
-A_LEDGER = Ledger(
-    rank_constant=60,
-    leg_terms=(
-        LegTerm(leg="dense", rank=3, weight=0.5, leg_score=0.25, path="a way", facts=("f1",)),
-    ),
+TERM = LegTerm(leg="dense", rank=3, weight=0.5, leg_score=0.25, path="a way", facts=("f1",))
+A_LEDGER = Ledger(rank_constant=60, leg_terms=(TERM,))
+FOUND = LegAbsence(
+    leg="dense", state=LegState.OK, rank=3, score=0.25, depth=20, reason="", loss=Loss.NONE
 )
 LOST = Absence(
     loss=Loss.DISPLACED,
     reason="the item is at rank 3",
     by=segment_id("other"),
     rank=3,
-    hit=Hit(item=segment("a", "a text"), ledger=A_LEDGER, stage=Stage.COARSE),
+    hit=Hit(item=segment("a"), ledger=A_LEDGER, stage=Stage.COARSE),
     legs=(
-        LegAbsence(
-            leg="dense", state=LegState.OK, rank=3, score=0.25, depth=20, reason="", loss=Loss.NONE
-        ),
-        LegAbsence(
+        FOUND,
+        replace(
+            FOUND,
             leg="graph",
             state=LegState.TIMED_OUT,
             rank=None,
@@ -244,39 +241,24 @@ LOST = Absence(
 )
 
 
-def test_name_corrections_and_coercions_are_both_returned() -> None:
-    asked = Coercion("limit", "200", "100")
-    name_corrections = (NameCorrection("Melony", "Melanie"),)
+def test_all_that_was_changed_is_returned() -> None:
+    corrected = (NameCorrection("Melony", "Melanie"),)
 
-    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
-    read_back = read(profile, [], coercions=(asked,), name_corrections=name_corrections)
+    changed = read(DENSE, [], name_corrections=corrected, unknown_seeds=("nobody",)).coercions
 
-    assert [(each.field, each.given, each.used) for each in read_back.coercions] == [
+    assert [(each.field, each.given, each.used) for each in changed] == [
         ("limit", "200", "100"),
         ("query", "Melony", "Melanie"),
-    ]
-
-
-def test_a_seed_that_was_ignored_is_coerced_to_nothing() -> None:
-    profile = Profile(name="any", legs=(LegSpec(name="graph"),))
-    read_back = read(profile, [], unknown_seeds=("nobody",))
-
-    assert [(each.field, each.given, each.used) for each in read_back.coercions] == [
-        ("seed_ids", "nobody", "")
+        ("seed_ids", "nobody", ""),
     ]
 
 
 def compared(left: str, right: str) -> retrieval_service_pb2.CompareResponse:
     """The comparison of two answers with these segments."""
-    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
-    call = RetrieveCall(
-        query=query("?"), profile=profile, time_budget_s=1, explain=False, briefing=None
-    )
+    call = call_of(DENSE)
     first, second = (
-        replace(
-            NOTHING_FOUND, hits=tuple(Hit(item=segment(name), ledger=A_LEDGER) for name in names)
-        )
-        for names in (left, right)
+        replace(NOTHING_FOUND, hits=tuple(Hit(item=segment(each), ledger=A_LEDGER) for each in of))
+        for of in (left, right)
     )
     return from_comparison((call, first), (call, second))
 
@@ -299,31 +281,17 @@ def test_overlap_is_the_shared_part_of_all_items() -> None:
 def test_an_absence_crosses_the_wire_whole() -> None:
     found = read_absence(LOST)
 
-    assert (found.loss.name, found.reason, found.by, found.rank) == (
-        "DISPLACED",
-        "the item is at rank 3",
-        ItemRef(ItemKind.SEGMENT, "other"),
-        3,
-    )
+    assert (found.loss.name, found.reason, found.rank) == ("DISPLACED", "the item is at rank 3", 3)
+    assert found.by == ItemRef(ItemKind.SEGMENT, "other")
     assert found.hit is not None
     assert (found.hit.id, found.hit.rank, found.hit.score) == ("a", 3, 0.5 / 63)
     assert found.hit.ledger is not None
     (term,) = found.hit.ledger.leg_terms
     assert (term.path, term.fact_ids, term.leg_score) == ("a way", ("f1",), 0.25)
-    dense, graph = found.legs
-    assert (dense.leg, dense.state.name, dense.rank, dense.score, dense.depth) == (
-        "dense",
-        "OK",
-        3,
-        0.25,
-        20,
-    )
-    assert (graph.state.name, graph.rank, graph.score, graph.reason) == (
-        "TIMED_OUT",
-        None,
-        None,
-        "late",
-    )
+    assert [
+        (each.leg, each.state.name, each.rank, each.score, each.depth, each.reason)
+        for each in found.legs
+    ] == [("dense", "OK", 3, 0.25, 20, ""), ("graph", "TIMED_OUT", None, None, 9, "late")]
 
 
 @pytest.mark.parametrize("loss", Loss)
@@ -333,56 +301,39 @@ def test_every_loss_has_a_name_that_the_client_knows(loss: Loss) -> None:
 
 def test_item_without_rank_or_rival_is_reported_so() -> None:
     found = read_absence(Absence(loss=Loss.NOT_MATCHED, reason="no leg finds it"))
+    folded = read_absence(Absence(loss=Loss.FOLDED, reason="", by=fact_id("f2")))
 
     assert (found.by, found.rank, found.hit, found.legs) == (None, None, None, ())
-
-
-def test_representing_fact_is_named_by_its_id() -> None:
-    by_another = Absence(loss=Loss.FOLDED, reason="", by=fact_id("f2"))
-
-    assert read_absence(by_another).by == ItemRef(ItemKind.FACT, "f2")
+    assert folded.by == ItemRef(ItemKind.FACT, "f2")
 
 
 def test_a_hit_that_is_a_fact_is_read_as_one() -> None:
-    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
-    known = Hit(item=fact("f1", "Nora", "owns", "a boat"), ledger=A_LEDGER)
-
-    (hit,) = read(profile, [known]).hits
+    hit = read_hit(fact("f1", "Nora", "owns", "a boat"))
 
     assert (hit.id, hit.text, hit.legs) == ("f1", "Nora owns a boat", ("dense",))
 
 
-def test_the_leg_that_reserved_a_place_crosses_the_wire() -> None:
-    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
-    sent = Hit(item=segment("a", "a text"), ledger=replace(A_LEDGER, reserved_by="dense"))
+def test_marks_of_a_hit_cross_the_wire() -> None:
+    reserved = replace(A_LEDGER, reserved_by="dense")
 
-    [hit] = read(profile, [sent]).hits
+    hit = read_hit(segment("a"), ledger=reserved, outdated_by=segment_id("b"))
 
     assert hit.ledger is not None
     assert hit.ledger.reserved_by == "dense"
-
-
-def test_the_later_statement_crosses_the_wire() -> None:
-    profile = Profile(name="any", legs=(LegSpec(name="dense"),))
-    sent = Hit(item=segment("a", "a text"), ledger=A_LEDGER, outdated_by=segment_id("b"))
-
-    [hit] = read(profile, [sent]).hits
-
     assert hit.outdated_by == ItemRef(ItemKind.SEGMENT, "b")
 
 
 @pytest.mark.parametrize(
-    ("form", "without_days", "line"),
+    ("form", "days_shown", "line"),
     [
-        (BlockForm.DATED, False, '- Sun 1 March 2026, Mia said: "We sailed to Goa."'),
-        (BlockForm.DATED, True, '- Mia said: "We sailed to Goa."'),
-        (BlockForm.PLAIN, False, '- Mia said: "We sailed to Goa."'),
+        (BlockForm.DATED, True, '- Sun 1 March 2026, Mia said: "We sailed to Goa."'),
+        (BlockForm.DATED, False, '- Mia said: "We sailed to Goa."'),
+        (BlockForm.PLAIN, True, '- Mia said: "We sailed to Goa."'),
     ],
 )
-def test_block_has_the_form_of_the_profile(form: BlockForm, without_days: bool, line: str) -> None:
-    profile = Profile(name="p", legs=(LegSpec(name="dense"),), block=form)
+def test_block_has_the_form_of_the_profile(form: BlockForm, days_shown: bool, line: str) -> None:
     hit = Hit(item=segment("s1", speaker="Mia"), ledger=A_LEDGER)
 
-    answer = read(profile, [hit], briefing=BriefingLimits(days=not without_days))
+    answer = read(replace(DENSE, block=form), [hit], BriefingLimits(days=days_shown))
 
     assert line in answer.briefing.split("\n")

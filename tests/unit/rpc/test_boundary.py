@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
-from collections.abc import Sequence
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
@@ -19,79 +19,53 @@ from serving.rpc.boundary import deadline_after, rpc
 from serving.rpc.identity.access import OPEN
 from serving.telemetry import NoRecorder
 from tests.support.answers import MAX_HEADER_BYTES, header_bytes
-from trivium.v1 import retrieval_service_pb2
+from tests.unit.rpc.calling import Call
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
+
+QUESTION = RetrieveRequest(tenant="acme", query="Where is Zanzibar?")
 
 
-class RecordingContext:
-    def __init__(self, request_id: str | bytes = "r-1") -> None:
-        self._request_id = request_id
-        self.code: grpc.StatusCode | None = None
-        self.details = ""
-        self.trailers: Sequence[tuple[str, str | bytes]] = ()
-
-    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        return [("request_id", self._request_id)]
-
-    def set_code(self, code: grpc.StatusCode) -> None:
-        self.code = code
-
-    def set_details(self, details: str) -> None:
-        self.details = details
-
-    def set_trailing_metadata(self, metadata: Sequence[tuple[str, str | bytes]]) -> None:
-        self.trailers = metadata
-
-    @property
-    def status(self) -> status_pb2.Status:
-        value = dict(self.trailers)["grpc-status-details-bin"]
-        assert isinstance(value, bytes)
-        return status_pb2.Status.FromString(value)
-
-
-class Failing:
-    """A service whose only method raises an error."""
+class Bare:
+    """A service, as the boundary needs it."""
 
     recorder = NoRecorder()
     tracer = None
     access = OPEN
 
+
+class Failing(Bare):
+    """A service whose only method raises an error."""
+
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    @rpc(retrieval_service_pb2.RetrieveResponse)
-    async def Retrieve(  # noqa: N802
-        self, request: retrieval_service_pb2.RetrieveRequest
-    ) -> retrieval_service_pb2.RetrieveResponse:
+    @rpc(RetrieveResponse)
+    async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
         """Raises the error."""
         raise self._error
 
 
-async def answered(error: Exception) -> RecordingContext:
-    context = RecordingContext()
-    request = retrieval_service_pb2.RetrieveRequest(tenant="acme", query="Where is Zanzibar?")
-    response = await Failing(error).Retrieve(request, context)
-    assert response == retrieval_service_pb2.RetrieveResponse()
+async def answered(error: Exception) -> Call:
+    context = Call()
+    response = await Failing(error).Retrieve(QUESTION, context)
+    assert response == RetrieveResponse()
     return context
 
 
 def test_ray_serve_finds_the_parameter_for_the_context() -> None:
     assert list(inspect.signature(Failing.Retrieve).parameters)[-1] == "grpc_context"
     assert inspect.iscoroutinefunction(Failing.Retrieve)
-    assert (Failing.Retrieve.__name__, Failing.Retrieve.__doc__) == (
-        "Retrieve",
-        "Raises the error.",
-    )
+    assert Failing.Retrieve.__name__ == "Retrieve"
+    assert Failing.Retrieve.__doc__ == "Raises the error."
 
 
 async def test_a_refusal_comes_with_code_reason_and_fields() -> None:
     context = await answered(InvalidRequestError([Violation("query", "must not be blank")]))
 
-    info, request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
-    context.status.details[0].Unpack(info)
-    context.status.details[1].Unpack(request)
+    info = context.detail(ErrorInfo)
     assert context.code is grpc.StatusCode.INVALID_ARGUMENT
     assert (info.reason, info.domain) == ("INVALID_FIELD", "trivium.v1")
-    assert request.field_violations[0].field == "query"
+    assert context.detail(BadRequest).field_violations[0].field == "query"
 
 
 @pytest.mark.parametrize("field", ["ids", "names.Zoë%", "\u202e" * 9000, "x" * 9000])
@@ -100,9 +74,7 @@ async def test_long_rejection_lists_only_fields_that_fit(field: str) -> None:
 
     context = await answered(InvalidRequestError(wrong))
 
-    request = error_details_pb2.BadRequest()
-    context.status.details[1].Unpack(request)
-    *shown, last = request.field_violations
+    *shown, last = context.detail(BadRequest).field_violations
     assert header_bytes(context.status) <= MAX_HEADER_BYTES
     assert shown[0].field.startswith(field[:9])
     assert (last.field, last.description) == ("request", f"has {1000 - len(shown)} more of these")
@@ -118,21 +90,22 @@ async def test_an_error_that_names_what_is_long_reaches_the_caller() -> None:
 async def test_an_overload_says_when_to_come_back() -> None:
     context = await answered(OverloadedError("the queue", 0.25))
 
-    retry = error_details_pb2.RetryInfo()
-    context.status.details[1].Unpack(retry)
     assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert retry.retry_delay.ToMilliseconds() == 250
+    assert context.detail(RetryInfo).retry_delay.ToMilliseconds() == 250
 
 
 async def test_internal_error_reveals_only_the_request_id() -> None:
     context = await answered(RuntimeError("password=secret at /srv/trivium"))
 
-    info = error_details_pb2.RequestInfo()
-    context.status.details[1].Unpack(info)
     assert context.code is grpc.StatusCode.INTERNAL
-    assert info.request_id == "r-1"
+    assert context.detail(RequestInfo).request_id == "r-1"
     assert b"secret" not in context.status.SerializeToString()
     assert context.details == "internal error"
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
+    """The line about the call."""
+    return next(record for record in caplog.records if record.getMessage() == "call")
 
 
 async def test_no_text_of_a_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -140,7 +113,7 @@ async def test_no_text_of_a_request_is_logged(caplog: pytest.LogCaptureFixture) 
 
     await answered(InvalidRequestError([Violation("query", "must not be blank")]))
 
-    line = next(record for record in caplog.records if record.getMessage() == "call")
+    line = logged(caplog)
     assert {"method", "code", "request_id", "elapsed_ms"} <= set(vars(line))
     assert not [record for record in caplog.records if "Zanzibar" in str(vars(record))]
 
@@ -150,15 +123,13 @@ async def test_request_id_unfit_for_logs_is_replaced(
     given: str | bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="serving")
-    request = retrieval_service_pb2.RetrieveRequest(tenant="acme")
 
-    await Failing(RuntimeError()).Retrieve(request, RecordingContext(given))
+    await Failing(RuntimeError()).Retrieve(QUESTION, Call([("request_id", given)]))
 
-    line = next(record for record in caplog.records if record.getMessage() == "call")
-    assert re.fullmatch("[0-9a-f]{32}", vars(line)["request_id"])
+    assert re.fullmatch("[0-9a-f]{32}", vars(logged(caplog))["request_id"])
 
 
-class EndingContext(RecordingContext):
+class EndingContext(Call):
     """The context of a call that ends in a while; None if it has no end."""
 
     def __init__(self, left_s: float | None) -> None:
@@ -169,22 +140,17 @@ class EndingContext(RecordingContext):
         return self._left_s
 
 
-class Timed:
+class Timed(Bare):
     """A service that notes the deadline of a budget of ten seconds."""
 
-    recorder = NoRecorder()
-    tracer = None
-    access = OPEN
     deadline: Deadline
 
-    @rpc(retrieval_service_pb2.RetrieveResponse)
-    async def Retrieve(  # noqa: N802
-        self, request: retrieval_service_pb2.RetrieveRequest
-    ) -> retrieval_service_pb2.RetrieveResponse:
+    @rpc(RetrieveResponse)
+    async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
         """Notes it."""
         del request
         self.deadline = deadline_after(10)
-        return retrieval_service_pb2.RetrieveResponse()
+        return RetrieveResponse()
 
 
 @pytest.mark.parametrize(
@@ -194,17 +160,14 @@ class Timed:
         (EndingContext(60), 10),
         (EndingContext(0), 0),
         (EndingContext(None), 10),
-        (RecordingContext(), 10),
+        (Call(), 10),
     ],
     ids=["ends before", "ends later", "has ended", "has no end", "ends unknown"],
 )
-async def test_call_has_its_budget_or_most_remaining_time(
-    context: RecordingContext, left_s: float
-) -> None:
+async def test_call_has_its_budget_or_most_remaining_time(context: Call, left_s: float) -> None:
     service = Timed()
-    request = retrieval_service_pb2.RetrieveRequest(tenant="acme", query="Where is Zanzibar?")
 
-    await service.Retrieve(request, context)
+    await service.Retrieve(QUESTION, context)
 
     assert service.deadline.remaining() == pytest.approx(left_s, abs=0.2)
     assert deadline_after(10).remaining() == pytest.approx(10, abs=0.2), "the call has ended"

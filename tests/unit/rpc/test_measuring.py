@@ -6,27 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
-from google.protobuf.struct_pb2 import Struct
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 
-from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.retrieval.admission import MIN_CONCURRENCY, NOTHING, SHED_REASON, Admission
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.rpc.service import TriviumService
-from serving.rpc.status import STATUS_DETAILS
 from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric, Recorder
 from tests.fakes.pipeline import FixedLeg
 from tests.support.builders import A_DAY_LATER, TENANT, segment
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
-from tests.unit.rpc.test_boundary import RecordingContext
+from tests.unit.rpc.calling import Call, service_over
 from trivium.v1 import retrieval_service_pb2
 
 
@@ -41,26 +37,21 @@ class CountingRecorder:
         sums[tuple((labels or {}).values())] += round(value)
 
 
-def changes(**fields: Any) -> Struct:
-    made = Struct()
-    made.update(fields)
-    return made
-
-
 async def counted(
     legs: Mapping[str, Leg],
     overrides: Mapping[str, Any],
     *,
     admission: Admission | None = None,
-    context: RecordingContext | None = None,
+    context: Call | None = None,
 ) -> tuple[CountingRecorder, retrieval_service_pb2.RetrieveResponse]:
     """What is recorded of one answer, and the answer."""
     recorder = CountingRecorder()
     service = await service_of(legs, recorder=recorder, admission=admission)
     request = retrieval_service_pb2.RetrieveRequest(
-        tenant="acme", query="?", profile="recollection", profile_overrides=changes(**overrides)
+        tenant="acme", query="?", profile="recollection"
     )
-    return recorder, await service.Retrieve(request, context or RecordingContext())
+    request.profile_overrides.update(overrides)
+    return recorder, await service.Retrieve(request, context or Call())
 
 
 async def service_of(
@@ -71,10 +62,8 @@ async def service_of(
 ) -> TriviumService:
     """A service with these legs over three segments."""
     store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
-    use_cases: Any = SimpleNamespace(
-        retriever=retriever(store, legs, admission=admission), store=store
-    )
-    return TriviumService(use_cases, ProfileBook.load(), recorder=recorder, now=lambda: A_DAY_LATER)
+    use_cases = {"retriever": retriever(store, legs, admission=admission), "store": store}
+    return service_over(use_cases, recorder=recorder, now=lambda: A_DAY_LATER)
 
 
 async def test_leg_is_counted_for_hits_found_alone() -> None:
@@ -133,17 +122,13 @@ async def test_shed_leg_is_counted_and_reported_skipped() -> None:
 
 
 async def test_a_refusal_is_a_status_with_the_time_to_try_again() -> None:
-    context = RecordingContext()
+    context = Call()
 
     await counted({}, {}, admission=Full(), context=context)
 
     assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    status = status_pb2.Status.FromString(dict(context.trailers)[STATUS_DETAILS])
-    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
-    assert status.details[0].Unpack(info)
-    assert status.details[1].Unpack(retry)
-    assert info.reason == "OVERLOADED"
-    assert retry.retry_delay.ToTimedelta() > timedelta()
+    assert context.detail(ErrorInfo).reason == "OVERLOADED"
+    assert context.detail(RetryInfo).retry_delay.ToTimedelta() > timedelta()
 
 
 class Full(Admission):

@@ -2,43 +2,49 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from serving.domain.errors import InvalidRequestError
 from serving.domain.items.records import segment_id
 from serving.ports.embedding import EmbeddingModel
+from serving.ports.memory_store import Selector
 from serving.rpc import requests
+from serving.rpc.requests import IngestCall
 from tests.support.builders import NOON, days
-from trivium.v1 import catalog_service_pb2, fact_pb2, ingest_service_pb2, segment_pb2
+from tests.support.refusals import refused_for
+from trivium.v1 import fact_pb2, segment_pb2
+from trivium.v1.catalog_service_pb2 import ListSegmentsRequest
 from trivium.v1.filter_pb2 import Exclusion, Filter, LabelFilter, TimeRange
-from trivium.v1.ingest_service_pb2 import IngestItem
+from trivium.v1.ingest_service_pb2 import ForgetRequest, IngestItem, IngestRequest, ItemIds
 
 MODEL = EmbeddingModel("model", 2)
 YEAR_ZERO = Timestamp(seconds=-62135596801)
 
 
-def segment_item(**fields: object) -> ingest_service_pb2.IngestItem:
+def segment_item(**fields: object) -> IngestItem:
     given: dict[str, object] = {"id": "s1", "text": "hello", **fields}
-    return ingest_service_pb2.IngestItem(segment=segment_pb2.Segment(**given))  # type: ignore[arg-type]
+    return IngestItem(segment=segment_pb2.Segment(**given))  # type: ignore[arg-type]
 
 
-def fact_item(**fields: object) -> ingest_service_pb2.IngestItem:
-    given: dict[str, object] = {
-        "id": "f1",
-        "subject": "Mel",
-        "relation": "lives in",
-        "object": "Rome",
-        **fields,
-    }
-    return ingest_service_pb2.IngestItem(fact=fact_pb2.Fact(**given))  # type: ignore[arg-type]
+def fact_item(**fields: object) -> IngestItem:
+    given = {"id": "f1", "subject": "Mel", "relation": "lives in", "object": "Rome", **fields}
+    return IngestItem(fact=fact_pb2.Fact(**given))  # type: ignore[arg-type]
+
+
+def ingested(*items: IngestItem, model: EmbeddingModel | None = None) -> IngestCall:
+    return requests.to_ingest_call(IngestRequest(tenant="acme", items=items), NOON, model)
+
+
+def selected(**fields: Any) -> Selector:
+    return requests.to_selector(ForgetRequest(**{"tenant": "acme", **fields}))[1]
 
 
 @pytest.mark.parametrize(
     ("item", "field"),
     [
-        (ingest_service_pb2.IngestItem(), "items[0]"),
+        (IngestItem(), "items[0]"),
         (segment_item(id=""), "items[0].segment.id"),
         (segment_item(id="é" * 129), "items[0].segment.id"),
         (segment_item(id="a\x00"), "items[0].segment.id"),
@@ -46,14 +52,14 @@ def fact_item(**fields: object) -> ingest_service_pb2.IngestItem:
         (segment_item(text="a\x00b"), "items[0].segment.text"),
         (segment_item(text="x" * 1_000_000), "items[0].segment.text"),
         (segment_item(importance=1.5), "items[0].segment.importance"),
-        (segment_item(importance=float("nan")), "items[0].segment.importance"),
+        (segment_item(importance=math.nan), "items[0].segment.importance"),
         (segment_item(event_time=YEAR_ZERO), "items[0].segment.event_time"),
         (segment_item(created_at=YEAR_ZERO), "items[0].segment.created_at"),
         (segment_item(entities=[" "]), "items[0].segment.entities[0]"),
         (segment_item(labels={"": "x"}), "items[0].segment.labels['']"),
         (fact_item(subject=""), "items[0].fact.subject"),
         (fact_item(weight=0), "items[0].fact.weight"),
-        (fact_item(weight=float("inf")), "items[0].fact.weight"),
+        (fact_item(weight=math.inf), "items[0].fact.weight"),
         (
             fact_item(valid_from=Timestamp(seconds=9), valid_to=Timestamp(seconds=8)),
             "items[0].fact.valid_to",
@@ -64,12 +70,8 @@ def fact_item(**fields: object) -> ingest_service_pb2.IngestItem:
         (fact_item(closes=["f2", "f1"]), "items[0].fact.closes[1]"),
     ],
 )
-def test_a_malformed_item_is_set_apart_with_its_field(
-    item: ingest_service_pb2.IngestItem, field: str
-) -> None:
-    request = ingest_service_pb2.IngestRequest(tenant="acme", items=[item, segment_item(id="ok")])
-
-    call = requests.to_ingest_call(request, NOON)
+def test_a_malformed_item_is_set_apart_with_its_field(item: IngestItem, field: str) -> None:
+    call = ingested(item, segment_item(id="ok"))
 
     assert call.places == [1]
     assert [violation.field for violation in call.rejected[0][1]] == [field]
@@ -77,10 +79,8 @@ def test_a_malformed_item_is_set_apart_with_its_field(
 
 def test_a_segment_was_not_stored_first_in_the_future() -> None:
     times = [NOON - days(1), NOON + days(1), None]
-    items = [segment_item(id=str(place), created_at=time) for place, time in enumerate(times)]
-    request = ingest_service_pb2.IngestRequest(tenant="acme", items=items)
 
-    call = requests.to_ingest_call(request, NOON)
+    call = ingested(*(segment_item(id=str(n), created_at=time) for n, time in enumerate(times)))
 
     assert [item.created_at for item in call.batch.items] == [NOON - days(1), NOON, None]
 
@@ -95,10 +95,8 @@ def test_a_segment_was_not_stored_first_in_the_future() -> None:
         segment_item(importance=0.0),
     ],
 )
-def test_odd_but_sound_items_are_taken(item: ingest_service_pb2.IngestItem) -> None:
-    request = ingest_service_pb2.IngestRequest(tenant="acme", items=[item])
-
-    assert not requests.to_ingest_call(request, NOON).rejected
+def test_odd_but_sound_items_are_taken(item: IngestItem) -> None:
+    assert not ingested(item).rejected
 
 
 def embedded(*values: float, model: str = MODEL.fingerprint, **fields: object) -> IngestItem:
@@ -126,9 +124,7 @@ def embedded(*values: float, model: str = MODEL.fingerprint, **fields: object) -
     ],
 )
 def test_unfit_vector_rejects_only_its_item(item: IngestItem, field: str, reason: str) -> None:
-    request = ingest_service_pb2.IngestRequest(tenant="acme", items=[item, segment_item(id="ok")])
-
-    call = requests.to_ingest_call(request, NOON, MODEL)
+    call = ingested(item, segment_item(id="ok"), model=MODEL)
 
     assert call.places == [1]
     (violation,) = call.rejected[0][1]
@@ -137,20 +133,14 @@ def test_unfit_vector_rejects_only_its_item(item: IngestItem, field: str, reason
 
 
 def test_vector_of_the_model_is_accepted_despite_rounding() -> None:
-    request = ingest_service_pb2.IngestRequest(tenant="acme", items=[embedded(0.6, 0.8004)])
-
-    call = requests.to_ingest_call(request, NOON, MODEL)
+    call = ingested(embedded(0.6, 0.8004), model=MODEL)
 
     assert call.batch.given is not None
     assert call.batch.given.vectors[segment_id("s1")].tolist() == pytest.approx([0.6, 0.8004])
 
 
 def test_repeated_segment_takes_only_its_last_vector() -> None:
-    request = ingest_service_pb2.IngestRequest(
-        tenant="acme", items=[embedded(1, 0), segment_item(), fact_item(id="s1")]
-    )
-
-    call = requests.to_ingest_call(request, NOON, MODEL)
+    call = ingested(embedded(1, 0), segment_item(), fact_item(id="s1"), model=MODEL)
 
     assert call.batch.given is not None
     assert not call.batch.given.vectors
@@ -158,34 +148,23 @@ def test_repeated_segment_takes_only_its_last_vector() -> None:
 
 @pytest.mark.parametrize("count", [0, 1001, 100_000])
 def test_empty_or_oversized_batch_is_rejected(count: int) -> None:
-    request = ingest_service_pb2.IngestRequest(tenant="acme", items=[segment_item()] * count)
-
-    with pytest.raises(InvalidRequestError) as refused:
-        requests.to_ingest_call(request, NOON)
-
-    assert [violation.field for violation in refused.value.violations] == ["items"]
+    with refused_for("items"):
+        ingested(*[segment_item()] * count)
 
 
 @pytest.mark.parametrize(
-    ("request_", "field"),
+    ("fields", "field"),
     [
-        (ingest_service_pb2.ForgetRequest(tenant="acme"), "selector"),
-        (ingest_service_pb2.ForgetRequest(tenant="acme", everything=False), "everything"),
-        (ingest_service_pb2.ForgetRequest(tenant="acme", session=""), "session"),
-        (ingest_service_pb2.ForgetRequest(everything=True), "tenant"),
-        (
-            ingest_service_pb2.ForgetRequest(tenant="acme", ids=ingest_service_pb2.ItemIds()),
-            "ids",
-        ),
+        ({}, "selector"),
+        ({"everything": False}, "everything"),
+        ({"session": ""}, "session"),
+        ({"everything": True, "tenant": ""}, "tenant"),
+        ({"ids": ItemIds()}, "ids"),
     ],
 )
-def test_a_malformed_erasure_names_its_field(
-    request_: ingest_service_pb2.ForgetRequest, field: str
-) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        requests.to_selector(request_)
-
-    assert [violation.field for violation in refused.value.violations] == [field]
+def test_a_malformed_erasure_names_its_field(fields: dict[str, Any], field: str) -> None:
+    with refused_for(field):
+        selected(**fields)
 
 
 @pytest.mark.parametrize(
@@ -208,10 +187,8 @@ def test_a_malformed_erasure_names_its_field(
     ],
 )
 def test_erasure_by_unrestricted_filter_is_rejected(filter_: Filter, field: str) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        requests.to_selector(ingest_service_pb2.ForgetRequest(tenant="acme", filter=filter_))
-
-    assert [violation.field for violation in refused.value.violations] == [f"filter{field}"]
+    with refused_for(f"filter{field}"):
+        selected(filter=filter_)
 
 
 def test_erasure_by_label_and_time_requires_both() -> None:
@@ -220,9 +197,7 @@ def test_erasure_by_label_and_time_requires_both() -> None:
         labels=[LabelFilter(key="project", values=["goa"])], event_time=TimeRange(start=start)
     )
 
-    _, selector = requests.to_selector(
-        ingest_service_pb2.ForgetRequest(tenant="acme", filter=filter_)
-    )
+    selector = selected(filter=filter_)
 
     assert selector.filter is not None
     assert selector.filter.labels == {"project": ("goa",)}
@@ -230,27 +205,18 @@ def test_erasure_by_label_and_time_requires_both() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "field"),
+    ("fields", "field"),
     [
-        (catalog_service_pb2.ListSegmentsRequest(tenant="acme", page_size=-1), "page_size"),
-        (catalog_service_pb2.ListSegmentsRequest(tenant="acme", page_token="2"), "page_token"),
-        (catalog_service_pb2.ListSegmentsRequest(), "tenant"),
+        ({"page_size": -1}, "page_size"),
+        ({"page_token": "2"}, "page_token"),
+        ({"page_token": "after:a\x00"}, "page_token"),
+        ({"page_token": "after:" + "x" * 257}, "page_token"),
+        ({"page_token": "before:a"}, "page_token"),
+        ({"tenant": ""}, "tenant"),
     ],
 )
-def test_a_malformed_page_names_its_field(
-    request_: catalog_service_pb2.ListSegmentsRequest, field: str
-) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        requests.to_list_segments_call(request_)
+def test_a_malformed_page_names_its_field(fields: dict[str, Any], field: str) -> None:
+    request = ListSegmentsRequest(**{"tenant": "acme", **fields})
 
-    assert [violation.field for violation in refused.value.violations] == [field]
-
-
-@pytest.mark.parametrize("token", ["after:a\x00", "after:" + "x" * 257, "before:a"])
-def test_a_page_token_that_nobody_was_given_is_rejected(token: str) -> None:
-    request = catalog_service_pb2.ListSegmentsRequest(tenant="acme", page_token=token)
-
-    with pytest.raises(InvalidRequestError) as error:
+    with refused_for(field):
         requests.to_list_segments_call(request)
-
-    assert [violation.field for violation in error.value.violations] == ["page_token"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2
+from google.rpc.error_details_pb2 import BadRequest
 
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
@@ -28,7 +27,7 @@ from tests.fakes.pipeline import RecordingAccess
 from tests.support.builders import TENANT, segment
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
-from tests.unit.rpc.test_boundary import RecordingContext
+from tests.unit.rpc.calling import Call, service_over
 from trivium.v1 import retrieval_service_pb2
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveStreamRequest
 
@@ -73,35 +72,24 @@ class GatedLeg(Leg):
 class Utterance:
     """A stream to a service over gated legs, and what came back of it."""
 
-    def __init__(
-        self,
-        *,
-        access: RecordingAccess | None = None,
-        admission: Admission | None = None,
-    ) -> None:
+    service: TriviumService
+    call: asyncio.Task[None]
+
+    def __init__(self, admission: Admission | None = None) -> None:
         self.legs = {name: GatedLeg() for name in LEGS}
-        self.access = access or RecordingAccess()
-        self.context = RecordingContext()
+        self.access = RecordingAccess()
+        self.context = Call()
         self.responses: list[retrieval_service_pb2.RetrieveStreamResponse] = []
         self._admission = admission
         self.requests: asyncio.Queue[Any] = asyncio.Queue()
-        self.service: TriviumService = NOBODY
-        self.call: asyncio.Task[None] = NOBODY
 
     async def prepared(self) -> Utterance:
         store = await store_of(*(segment(name) for name in "abc"))
-        use_cases: Any = SimpleNamespace(
-            retriever=retriever(store, self.legs, access=self.access, admission=self._admission),
-            store=store,
-            catalog=store,
-        )
-        self.service = TriviumService(use_cases, ProfileBook.load())
+        retrieving = retriever(store, self.legs, access=self.access, admission=self._admission)
+        self.service = service_over({"retriever": retrieving, "store": store, "catalog": store})
         return self
 
-    def begin(self) -> None:
-        self.call = asyncio.create_task(self._read())
-
-    async def _read(self) -> None:
+    async def read(self) -> None:
         async for response in self.service.RetrieveStream(self.sent(), self.context):
             self.responses.append(response)
 
@@ -113,6 +101,11 @@ class Utterance:
         self.requests.put_nowait(RetrieveStreamRequest(retrieve=request_of(text), final=final))
         await settled()
 
+    async def end(self, text: str) -> None:
+        """Hears the final transcript, and waits for its answer."""
+        await self.hear(text, final=True)
+        await self.call
+
     async def send(self, message: object) -> None:
         self.requests.put_nowait(message)
         await settled()
@@ -122,8 +115,14 @@ class Utterance:
             leg.open(*texts)
         await settled()
 
-    def each(self, what: str) -> list[list[str]]:
-        return [getattr(leg, what) for leg in self.legs.values()]
+    def fail(self, text: str) -> None:
+        for leg in self.legs.values():
+            leg.failing.add(text)
+
+    def all_legs(self, what: str) -> list[str]:
+        """The texts that every leg is running, or has cancelled or finished."""
+        (texts,) = {tuple(getattr(leg, what)) for leg in self.legs.values()}
+        return list(texts)
 
     @property
     def answered(self) -> list[tuple[int, bool, str]]:
@@ -147,25 +146,25 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def begun(**options: Any) -> Utterance:
-    utterance = await Utterance(**options).prepared()
-    utterance.begin()
+async def begun(admission: Admission | None = None) -> Utterance:
+    utterance = await Utterance(admission).prepared()
+    utterance.call = asyncio.create_task(utterance.read())
     return utterance
 
 
 async def test_no_leg_of_a_replaced_transcript_goes_on() -> None:
     utterance = await begun()
     await utterance.hear("a")
-    assert utterance.each("running") == [["a"]] * len(LEGS)
+    assert utterance.all_legs("running") == ["a"]
 
     await utterance.hear("b")
 
-    assert utterance.each("cancelled") == [["a"]] * len(LEGS)
-    assert utterance.each("running") == [["b"]] * len(LEGS)
+    assert utterance.all_legs("cancelled") == ["a"]
+    assert utterance.all_legs("running") == ["b"]
     await utterance.hear("c", final=True)
     await utterance.let("a", "b", "c")
     await utterance.call
-    assert utterance.each("finished") == [["c"]] * len(LEGS)
+    assert utterance.all_legs("finished") == ["c"]
     assert utterance.answered == [(3, True, "c")]
 
 
@@ -175,8 +174,7 @@ async def test_an_early_answer_says_which_request_it_answers() -> None:
     await utterance.let("a")
     await utterance.hear("b")
     await utterance.let("b", "c")
-    await utterance.hear("c", final=True)
-    await utterance.call
+    await utterance.end("c")
 
     assert utterance.answered == [(1, False, "a"), (2, False, "b"), (3, True, "c")]
 
@@ -185,10 +183,9 @@ async def test_the_final_answer_is_that_of_retrieve() -> None:
     utterance = await begun()
     await utterance.let("b")
     await utterance.hear("a")
-    await utterance.hear("b", final=True)
-    await utterance.call
+    await utterance.end("b")
 
-    unary = await utterance.service.Retrieve(request_of("b"), RecordingContext())
+    unary = await utterance.service.Retrieve(request_of("b"), Call())
 
     (streamed,) = utterance.responses
     for response in (unary, streamed.retrieved):
@@ -208,7 +205,7 @@ async def test_final_request_equal_to_previous_reuses_its_search(early: bool) ->
     await utterance.let("a")
     await utterance.call
 
-    assert utterance.each("finished") == [["a"]] * len(LEGS)
+    assert utterance.all_legs("finished") == ["a"]
     assert utterance.answered == [(1, False, "a")] * early + [(2, True, "a")]
 
 
@@ -218,8 +215,7 @@ async def test_only_a_final_answer_counts_as_an_access() -> None:
     await utterance.hear("a")
     before = list(utterance.access.recorded)
 
-    await utterance.hear("b", final=True)
-    await utterance.call
+    await utterance.end("b")
 
     assert before == []
     assert utterance.access.recorded == [segment_id("b")]
@@ -227,26 +223,22 @@ async def test_only_a_final_answer_counts_as_an_access() -> None:
 
 async def test_failed_transcript_does_not_end_the_stream() -> None:
     utterance = await begun()
-    for leg in utterance.legs.values():
-        leg.failing.add("a")
+    utterance.fail("a")
     await utterance.let("a", "b")
     await utterance.hear("a")
-    await utterance.hear("b", final=True)
-    await utterance.call
+    await utterance.end("b")
 
     assert utterance.answered == [(2, True, "b")]
-    assert utterance.context.code is None
+    assert utterance.context.code is grpc.StatusCode.OK
 
 
 async def test_a_final_request_that_fails_gives_the_status_of_retrieve() -> None:
     utterance = await begun()
-    for leg in utterance.legs.values():
-        leg.failing.add("b")
+    utterance.fail("b")
     await utterance.let("a", "b")
     await utterance.hear("a")
-    await utterance.hear("b", final=True)
-    await utterance.call
-    unary = RecordingContext()
+    await utterance.end("b")
+    unary = Call()
     await utterance.service.Retrieve(request_of("b"), unary)
 
     assert unary.code is grpc.StatusCode.UNAVAILABLE
@@ -271,31 +263,24 @@ async def test_an_invalid_request_ends_the_stream_and_its_search(
     await utterance.send(message)
     await utterance.call
 
-    bad = error_details_pb2.BadRequest()
-    utterance.context.status.details[1].Unpack(bad)
+    bad = utterance.context.detail(BadRequest)
     assert utterance.context.code is grpc.StatusCode.INVALID_ARGUMENT
     assert bad.field_violations[0].field == field
-    assert utterance.each("cancelled") == [["a"]] * len(LEGS)
+    assert utterance.all_legs("cancelled") == ["a"]
 
 
-async def test_a_stream_without_a_final_request_just_ends() -> None:
+@pytest.mark.parametrize("leaves", [True, False], ids=["caller leaves", "no final request"])
+async def test_a_stream_that_ends_early_leaves_nothing_running(leaves: bool) -> None:
     utterance = await begun()
     await utterance.hear("a")
+
+    if leaves:
+        utterance.call.cancel()
     await utterance.send(None)
-    await utterance.call
-
-    assert (utterance.responses, utterance.context.code) == ([], None)
-    assert utterance.each("cancelled") == [["a"]] * len(LEGS)
-
-
-async def test_a_caller_that_goes_away_leaves_nothing_running() -> None:
-    utterance = await begun()
-    await utterance.hear("a")
-
-    utterance.call.cancel()
     await asyncio.wait([utterance.call])
 
-    assert utterance.each("cancelled") == [["a"]] * len(LEGS)
+    assert (utterance.responses, utterance.context.code) == ([], grpc.StatusCode.OK)
+    assert utterance.all_legs("cancelled") == ["a"]
 
 
 async def test_caller_leaving_between_answers_leaves_nothing_running(
@@ -345,12 +330,11 @@ async def test_a_stream_ends_if_no_final_request_comes(monkeypatch: pytest.Monke
 async def test_replaced_transcripts_do_not_count_as_load() -> None:
     """A search that its caller gave up late counts with its whole budget; these are withdrawn."""
     admission = Admission(clock=SteppedClock())
-    utterance = await begun(admission=admission)
+    utterance = await begun(admission)
     for number in range(30):
         await utterance.hear("ab"[number % 2])
     await utterance.let("c")
-    await utterance.hear("c", final=True)
-    await utterance.call
+    await utterance.end("c")
 
     with ExitStack() as asking:
         for _ in range(MIN_CONCURRENCY + 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
@@ -22,11 +21,14 @@ from tests.fakes.pipeline import FixedLeg, RecordingAccess
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, fact, segment
 from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
-from tests.unit.rpc.test_boundary import RecordingContext
-from trivium.v1 import ingest_service_pb2, retrieval_service_pb2, segment_pb2
-
-NO_USE_CASES: Any = None
-"""Profiles are changed without asking anything of them."""
+from tests.unit.rpc.calling import Call, service_over
+from trivium.v1 import ingest_service_pb2, segment_pb2
+from trivium.v1.retrieval_service_pb2 import (
+    CompareRequest,
+    ListProfilesRequest,
+    ListProfilesResponse,
+    RetrieveRequest,
+)
 
 
 class OddBook(ProfileBook):
@@ -38,7 +40,7 @@ class OddBook(ProfileBook):
 
 @pytest.fixture
 def service() -> TriviumService:
-    return TriviumService(NO_USE_CASES, ProfileBook.load())
+    return service_over()
 
 
 def test_changes_are_laid_over_the_profiles_of_the_start(service: TriviumService) -> None:
@@ -53,10 +55,7 @@ def test_changes_are_laid_over_the_profiles_of_the_start(service: TriviumService
     ("user_config", "said"),
     [
         ({"profiles": {"mine": {"extends": ["default"]}}}, "profile 'mine': extends"),
-        ({"profiles": {"mine": {"extends": {}}}}, "profile 'mine': extends"),
-        ({"profiles": {1: {"extends": "default"}}}, "profile 1: a name must be text"),
         ({"profiles": {False: {"extends": "default"}, "x": {}}}, "profile False: a name must be"),
-        ({"profiles": {"default": {"limit": 0}}}, "profile 'default': limit"),
         ({"profiles": {"default": None}}, "profile 'default': must be a mapping"),
         ({"profiles": None}, "profiles must be a mapping"),
         ({"profile": {}}, "unknown field 'profile'; only 'profiles' can be set"),
@@ -74,7 +73,7 @@ def test_bad_reconfiguration_keeps_profiles_and_is_reported(
 
 
 def test_unexpected_reconfiguration_error_is_reported_without_quoting() -> None:
-    service = TriviumService(NO_USE_CASES, OddBook.load())
+    service = TriviumService(cast(Any, None), OddBook.load())
     before = service.profiles
 
     service.reconfigure({"profiles": {}})
@@ -93,19 +92,12 @@ def test_mended_profile_is_no_longer_reported(service: TriviumService) -> None:
 async def test_a_comparison_does_not_change_what_it_compares() -> None:
     access = RecordingAccess()
     store = await store_of(segment("a"))
-    use_cases: Any = SimpleNamespace(
-        retriever=retriever(store, {"dense": FixedLeg("a")}, access=access)
-    )
-    service = TriviumService(use_cases, ProfileBook.load())
-    asked = retrieval_service_pb2.RetrieveRequest(
-        tenant=TENANT, query="?", profile="two_stage_baseline"
-    )
+    service = service_over({"retriever": retriever(store, {"dense": FixedLeg("a")}, access=access)})
+    asked = RetrieveRequest(tenant=TENANT, query="?", profile="two_stage_baseline")
 
-    compared = await service.Compare(
-        retrieval_service_pb2.CompareRequest(retrieve=asked, against="default"), RecordingContext()
-    )
+    compared = await service.Compare(CompareRequest(retrieve=asked, against="default"), Call())
     before = list(access.recorded)
-    await service.Retrieve(asked, RecordingContext())
+    await service.Retrieve(asked, Call())
 
     assert len(compared.rank_changes) == 1
     assert before == []
@@ -121,10 +113,8 @@ class LostEmbedder(FakeEmbedder):
 
 def ingesting(embedder: FakeEmbedder) -> TriviumService:
     """A service that stores in memory."""
-    use_cases: Any = SimpleNamespace(
-        ingestor=Ingestor(InMemoryStore(), CapitalisedEntities()), embedder=embedder
-    )
-    return TriviumService(use_cases, ProfileBook.load())
+    ingestor = Ingestor(InMemoryStore(), CapitalisedEntities())
+    return service_over({"ingestor": ingestor, "embedder": embedder})
 
 
 def batch(*vector: float) -> ingest_service_pb2.IngestRequest:
@@ -140,7 +130,7 @@ def batch(*vector: float) -> ingest_service_pb2.IngestRequest:
 async def test_a_vector_is_compared_with_the_model_of_the_service() -> None:
     service = ingesting(FakeEmbedder())
 
-    response = await service.Ingest(batch(1.0), RecordingContext())
+    response = await service.Ingest(batch(1.0), Call())
 
     (violation,) = response.outcomes[0].violations
     assert violation.description == "must have the model's 16 dimensions, has 1"
@@ -148,7 +138,7 @@ async def test_a_vector_is_compared_with_the_model_of_the_service() -> None:
 
 async def test_a_write_needs_no_embedder_unless_it_brings_a_vector() -> None:
     service = ingesting(LostEmbedder())
-    with_vector, without = RecordingContext(), RecordingContext()
+    with_vector, without = Call(), Call()
 
     await service.Ingest(batch(1.0), with_vector)
     stored = await service.Ingest(batch(), without)
@@ -161,10 +151,10 @@ async def test_dry_run_counts_speakers_and_erases_nothing() -> None:
     speakers = ["j.doe", "J.Doe", "j.doe", "j-doe"]
     turns = [segment(str(place), speaker=name) for place, name in enumerate(speakers)]
     store = await store_of(*turns, fact("f", "x", "y", "z", evidence=("0", "1", "2")))
-    service = TriviumService(cast(Any, SimpleNamespace(store=store)), ProfileBook.load())
+    service = service_over({"store": store})
     request = ingest_service_pb2.ForgetRequest(tenant=TENANT, speaker="j.doe", dry_run=True)
 
-    counted = await service.Forget(request, RecordingContext())
+    counted = await service.Forget(request, Call())
 
     named = [(each.speaker, each.segment_count) for each in counted.speakers]
     assert named == [("j.doe", 2), ("J.Doe", 1)]
@@ -175,24 +165,20 @@ async def test_dry_run_counts_speakers_and_erases_nothing() -> None:
 
 async def test_profiles_are_listed_in_pages(service: TriviumService) -> None:
     names: list[str] = []
-    page = retrieval_service_pb2.ListProfilesResponse(next_page_token="")
-    for _ in range(len(service.profiles)):
-        page = await service.ListProfiles(
-            retrieval_service_pb2.ListProfilesRequest(page_size=2, page_token=page.next_page_token),
-            RecordingContext(),
-        )
+    page = ListProfilesResponse()
+    while not names or page.next_page_token:
+        request = ListProfilesRequest(page_size=2, page_token=page.next_page_token)
+        page = await service.ListProfiles(request, Call())
+        assert 1 <= len(page.profiles) <= 2
         names += [profile.name for profile in page.profiles]
-        if not page.next_page_token:
-            break
 
-    assert len(page.profiles) <= 2
     assert names == sorted(service.profiles)
 
 
 async def test_an_invalid_page_of_profiles_is_rejected(service: TriviumService) -> None:
-    context = RecordingContext()
+    context = Call()
 
-    await service.ListProfiles(retrieval_service_pb2.ListProfilesRequest(page_size=-1), context)
+    await service.ListProfiles(ListProfilesRequest(page_size=-1), context)
 
     assert context.code is grpc.StatusCode.INVALID_ARGUMENT
 
@@ -200,10 +186,9 @@ async def test_an_invalid_page_of_profiles_is_rejected(service: TriviumService) 
 async def test_watch_of_health_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpc_service, "WATCH_S", 0.01)
     monkeypatch.setattr(rpc_service, "HEALTH_POLL_S", 0.0)
-    use_cases: Any = SimpleNamespace(store=InMemoryStore())
-    watch = TriviumService(use_cases, ProfileBook.load()).Watch(
-        health_pb2.HealthCheckRequest(), cast(Any, None)
-    )
+    service = service_over({"store": InMemoryStore()})
+
+    watch = service.Watch(health_pb2.HealthCheckRequest(), cast(Any, None))
 
     seen = [response.status async for response in watch]
 

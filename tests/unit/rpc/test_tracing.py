@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from serving.domain.errors import DependencyError
 from serving.http.calls import HttpCall
 from serving.rpc.service import TriviumService
 from tests.fakes.pipeline import BrokenLeg, FixedLeg
-from tests.unit.rpc.test_boundary import RecordingContext
+from tests.unit.rpc.calling import Call
 from tests.unit.rpc.test_measuring import service_of
 from trivium.v1 import retrieval_service_pb2
 
@@ -27,21 +26,14 @@ CALLER = "00f067aa0ba902b7"
 SECRET = "where is zanzibar"
 
 
-class CallOfTrace(RecordingContext):
-    def __init__(self, traceparent: str) -> None:
-        super().__init__()
-        self._traceparent = traceparent
-
-    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        return [*super().invocation_metadata(), ("traceparent", self._traceparent)]
-
-
-async def spans_of(service: TriviumService, **fields: Any) -> dict[str, ReadableSpan]:
+async def spans_of(
+    service: TriviumService, flags: str = "01", **fields: Any
+) -> dict[str, ReadableSpan]:
     """The spans of one question, by name."""
     exporter = InMemorySpanExporter()
     service.tracer = tracer = OpenTelemetryTracer(exporter)
     request = retrieval_service_pb2.RetrieveRequest(tenant="acme", query=SECRET, **fields)
-    await service.Retrieve(request, CallOfTrace(f"00-{TRACE}-{CALLER}-01"))
+    await service.Retrieve(request, Call([("traceparent", f"00-{TRACE}-{CALLER}-{flags}")]))
     await asyncio.sleep(0)  # spans are made in the next iteration of the loop
     tracer.close()
     return {span.name: span for span in exporter.get_finished_spans()}
@@ -114,13 +106,4 @@ def test_trace_of_an_http_caller_is_read() -> None:
 
 
 async def test_unsampled_trace_of_a_caller_is_not_recorded() -> None:
-    service = await service_of(LEGS)
-    exporter = InMemorySpanExporter()
-    service.tracer = tracer = OpenTelemetryTracer(exporter)
-    request = retrieval_service_pb2.RetrieveRequest(tenant="acme", query="?", profile="default")
-
-    await service.Retrieve(request, CallOfTrace(f"00-{TRACE}-{CALLER}-00"))
-    await asyncio.sleep(0)
-    tracer.close()
-
-    assert exporter.get_finished_spans() == ()
+    assert await spans_of(await service_of(LEGS), "00", profile="default") == {}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any
 
 import grpc
 import pytest
@@ -13,11 +11,10 @@ from serving.config.profiles import ProfileBook
 from serving.domain.errors import DependencyError, StoreUnavailableError
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.warm import NAMES, QUESTION, Warmer
-from serving.rpc.service import TriviumService
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedNames, RecordingAccess
 from tests.support.builders import TENANT, segment
 from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
-from tests.unit.rpc.test_boundary import RecordingContext
+from tests.unit.rpc.calling import Call, service_over
 from trivium.v1.retrieval_service_pb2 import WarmRequest, WarmResponse
 
 PROFILE = "two_stage_baseline"
@@ -35,14 +32,11 @@ async def warmed(
     *,
     names: FixedNames | None = None,
     access: RecordingAccess | None = None,
-    context: RecordingContext | None = None,
+    context: Call | None = None,
 ) -> WarmResponse:
     retrieving = retriever(await store_of(segment("a")), legs, access=access)
-    use_cases: Any = SimpleNamespace(warmer=Warmer(retrieving, names or FixedNames()))
-    service = TriviumService(use_cases, ProfileBook.load())
-    return await service.Warm(
-        WarmRequest(tenant=TENANT, profile=PROFILE), context or RecordingContext()
-    )
+    service = service_over({"warmer": Warmer(retrieving, names or FixedNames())})
+    return await service.Warm(WarmRequest(tenant=TENANT, profile=PROFILE), context or Call())
 
 
 def reasons(response: WarmResponse) -> dict[str, str]:
@@ -65,11 +59,11 @@ async def test_warming_reads_names_and_legs_without_access() -> None:
 
 @pytest.mark.parametrize("lost", [["dense"], list(legs())])
 async def test_lost_store_is_reported_without_failing(lost: list[str]) -> None:
-    context = RecordingContext()
+    context = Call()
 
     response = await warmed(legs(**dict.fromkeys(lost, LOST)), context=context)
 
-    assert context.code is None
+    assert context.code is grpc.StatusCode.OK
     assert reasons(response) == dict.fromkeys(lost, "index: refused")
 
 
@@ -80,7 +74,7 @@ async def test_names_not_read_in_time_are_reported() -> None:
 
 
 async def test_without_postgresql_it_fails_as_every_query_would() -> None:
-    context = RecordingContext()
+    context = Call()
 
     await warmed(legs(dense=BrokenLeg(StoreUnavailableError("refused"))), context=context)
 

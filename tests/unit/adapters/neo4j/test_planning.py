@@ -13,9 +13,10 @@ PATIENCE_S = 10.0
 
 
 class Planner:
-    """A planner that fails for a `rejected` search and blocks on a `slow` one."""
+    """Plans searches: fails for a `rejected` one, and blocks on a `slow` one."""
 
     def __init__(self) -> None:
+        self.background = BackgroundPlanning(self.plan)
         self.asked: list[str] = []
         self.planned: list[str] = []
         self.begun = asyncio.Event()
@@ -35,21 +36,14 @@ class Planner:
 
 
 @pytest.fixture
-def planner() -> Planner:
-    return Planner()
+async def planner() -> AsyncIterator[Planner]:
+    planner = Planner()
+    yield planner
+    await planner.background.stop(within_s=0)
 
 
-@pytest.fixture
-async def planning(planner: Planner) -> AsyncIterator[BackgroundPlanning]:
-    planning = BackgroundPlanning(planner.plan)
-    yield planning
-    await planning.stop(within_s=0)
-
-
-async def test_searches_are_planned_in_turn_without_waiting(
-    planner: Planner, planning: BackgroundPlanning
-) -> None:
-    planning.start(["slow", "last"])
+async def test_searches_are_planned_in_turn_without_waiting(planner: Planner) -> None:
+    planner.background.start(["slow", "last"])
     at_once = list(planner.asked)
     await planner.begun.wait()
     meanwhile = list(planner.asked)
@@ -60,9 +54,9 @@ async def test_searches_are_planned_in_turn_without_waiting(
 
 
 async def test_unplannable_search_is_logged_before_the_next(
-    planner: Planner, planning: BackgroundPlanning, caplog: pytest.LogCaptureFixture
+    planner: Planner, caplog: pytest.LogCaptureFixture
 ) -> None:
-    planning.start(["rejected", "last"])
+    planner.background.start(["rejected", "last"])
     await planner.all_planned.wait()
 
     [logged] = caplog.records
@@ -70,24 +64,20 @@ async def test_unplannable_search_is_logged_before_the_next(
     assert logged.__dict__["reason"] == "graph: Neo4j did not answer"
 
 
-async def test_restarted_planner_plans_every_search_again(
-    planner: Planner, planning: BackgroundPlanning
-) -> None:
-    planning.start(["slow", "second", "last"])
+async def test_restarted_planner_plans_every_search_again(planner: Planner) -> None:
+    planner.background.start(["slow", "second", "last"])
     await planner.begun.wait()
-    planning.start(["first", "second", "last"])
+    planner.background.start(["first", "second", "last"])
     planner.gate.set()
     await planner.all_planned.wait()
 
     assert planner.planned == ["slow", "first", "second", "last"]
 
 
-async def test_stopped_planner_finishes_only_the_current_search(
-    planner: Planner, planning: BackgroundPlanning
-) -> None:
-    planning.start(["slow", "last"])
+async def test_stopped_planner_finishes_only_the_current_search(planner: Planner) -> None:
+    planner.background.start(["slow", "last"])
     await planner.begun.wait()
-    stopping = asyncio.create_task(planning.stop(PATIENCE_S))
+    stopping = asyncio.create_task(planner.background.stop(PATIENCE_S))
     await asyncio.sleep(0)
     planner.gate.set()
     await stopping
@@ -95,12 +85,10 @@ async def test_stopped_planner_finishes_only_the_current_search(
     assert planner.planned == ["slow"]
 
 
-async def test_stopped_planner_abandons_a_slow_search(
-    planner: Planner, planning: BackgroundPlanning
-) -> None:
-    planning.start(["slow"])
+async def test_stopped_planner_abandons_a_slow_search(planner: Planner) -> None:
+    planner.background.start(["slow"])
     await planner.begun.wait()
-    await planning.stop(within_s=0)
+    await planner.background.stop(within_s=0)
     planner.gate.set()
     await asyncio.sleep(0)
 

@@ -6,14 +6,17 @@ from psycopg.conninfo import conninfo_to_dict
 from serving.adapters.postgres.connection.dsn import parses, with_defaults
 
 
-@pytest.mark.parametrize("dsn", ["host=/run user=me password='two words'", "postgresql://me@host"])
-def test_a_valid_string_parses(dsn: str) -> None:
-    assert parses(dsn)
-
-
-@pytest.mark.parametrize("dsn", ["host=/run password=two words", "postgresql://me@[host"])
-def test_an_invalid_string_does_not(dsn: str) -> None:
-    assert not parses(dsn)
+@pytest.mark.parametrize(
+    ("dsn", "is_valid"),
+    [
+        ("host=/run user=me password='two words'", True),
+        ("postgresql://me@host", True),
+        ("host=/run password=two words", False),
+        ("postgresql://me@[host", False),
+    ],
+)
+def test_only_a_valid_string_parses(dsn: str, is_valid: bool) -> None:
+    assert parses(dsn) is is_valid
 
 
 def test_a_connection_string_keeps_its_own_settings() -> None:

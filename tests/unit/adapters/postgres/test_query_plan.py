@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from serving.adapters.postgres.words.query_plan import (
     MAX_WORDS,
     Budget,
+    QueryPlan,
     WordStatistics,
     plan_query,
     quoted,
 )
 
+USUAL = Budget()
 SMALL = Budget(all_rows=100, candidates=50, postings=1000)
 
 
@@ -28,32 +30,31 @@ def once(*words: str) -> dict[str, int]:
     return dict.fromkeys(words, 1)
 
 
+def planned(budget: Budget = USUAL, /, **frequencies: int) -> QueryPlan:
+    """The plan for a question with these words, each once."""
+    return plan_query(once(*frequencies), statistics(**frequencies), budget)
+
+
 def test_all_words_bring_candidates_where_few_rows_match() -> None:
-    plan = plan_query(once("sail", "goa"), statistics(goa=60, sail=40), SMALL)
+    plan = planned(SMALL, goa=60, sail=40)
 
     assert plan.complete
     assert plan.candidates == "'sail' | 'goa'"
 
 
 def test_too_common_words_count_only_in_pairs() -> None:
-    plan = plan_query(once("goa", "sail", "day"), statistics(goa=10, sail=120, day=150), SMALL)
+    plan = planned(SMALL, goa=10, sail=120, day=150)
 
     assert not plan.complete
     assert plan.candidates == "'goa' | ('sail' & ('day'))"
 
 
 def test_pairs_stop_where_their_rows_exceed_the_budget() -> None:
-    common = statistics(goa=40, sail=300, day=400)
-
-    plan = plan_query(once("goa", "sail", "day"), common, SMALL)
-
-    assert plan.candidates == "'goa'"
+    assert planned(SMALL, goa=40, sail=300, day=400).candidates == "'goa'"
 
 
 def test_a_question_of_common_words_still_has_candidates() -> None:
-    plan = plan_query(once("day", "time"), statistics(day=900, time=800), SMALL)
-
-    assert plan.candidates == "'time'"
+    assert planned(SMALL, day=900, time=800).candidates == "'time'"
 
 
 def test_a_complete_plan_leaves_no_word_out_whatever_the_budget() -> None:
@@ -66,13 +67,13 @@ def test_a_complete_plan_leaves_no_word_out_whatever_the_budget() -> None:
 def test_a_long_question_keeps_its_rarest_words() -> None:
     frequencies = {f"word{place:02}": place for place in range(1, 41)}
 
-    plan = plan_query(once(*frequencies), statistics(**frequencies), Budget())
+    plan = planned(**frequencies)
 
     assert plan.words == [f"'word{place:02}'" for place in range(1, MAX_WORDS + 1)]
 
 
 def test_a_word_weighs_its_inverse_document_frequency() -> None:
-    plan = plan_query(once("goa", "sail"), statistics(goa=10, sail=40), Budget())
+    plan = planned(goa=10, sail=40)
 
     assert plan.weights == [
         pytest.approx(1.645 * math.log(1 + (10 + 40 + 0.5) / (10 + 0.5))),
@@ -87,7 +88,7 @@ def test_a_weight_does_not_depend_on_segments_without_the_words() -> None:
 
 
 def test_typical_length_of_a_text_changes_no_score() -> None:
-    plan = plan_query(once("goa"), statistics(goa=10), Budget())
+    plan = planned(goa=10)
 
     assert plan.base + plan.slope * 60.0 == pytest.approx(1.9)  # 1 + k1
 
@@ -116,7 +117,7 @@ words = st.dictionaries(
 def test_expected_rows_of_single_words_stay_within_the_budget(frequencies: dict[str, int]) -> None:
     known = statistics(**frequencies)
 
-    plan = plan_query(once(*frequencies), known, SMALL)
+    plan = planned(SMALL, **frequencies)
 
     alone = re.sub(r"\([^()]*\([^()]*\)\)", "a pair", plan.candidates).split(" | ")
     single = [word for word in frequencies if quoted(word) in alone]
@@ -125,7 +126,7 @@ def test_expected_rows_of_single_words_stay_within_the_budget(frequencies: dict[
 
 @given(words)
 def test_plan_has_candidates_and_weights_for_all_words(frequencies: dict[str, int]) -> None:
-    plan = plan_query(once(*frequencies), statistics(**frequencies), SMALL)
+    plan = planned(SMALL, **frequencies)
 
     assert plan.candidates
     assert len(plan.words) == len(plan.weights) == min(len(frequencies), MAX_WORDS)

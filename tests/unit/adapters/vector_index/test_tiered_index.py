@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Self
 
 import numpy as np
 import pytest
@@ -19,22 +20,13 @@ from serving.domain.items.records import ItemKind, TenantName, segment_id
 from serving.domain.questions.query import Filter
 from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.vector_index import IndexTier, WantedNeighbours
-from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary, WatchedLists
 from tests.fakes.meaning import FAKE_MODEL, segment_row, unit
 from tests.support.builders import TENANT, scope, segment
+from tests.support.stepped_clock import SteppedClock
 
 OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
-
-
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 class Tiered:
@@ -48,15 +40,24 @@ class Tiered:
         free: int = 10**9,
     ) -> None:
         self.library = WatchedLibrary(max_probes=max_probes)
-        self.clock = Clock()
+        self.clock = SteppedClock()
         self.free_bytes = free
         self.engine = TieredIndex(
-            DIMENSION,
-            self.library,
-            rule,
-            clock=self.clock,
-            memory=lambda: self.free_bytes,
+            DIMENSION, self.library, rule, clock=self.clock, memory=lambda: self.free_bytes
         )
+
+    @classmethod
+    def filled(cls, count: int, rule: IndexRule = LISTS_AT_ONCE) -> Self:
+        """With rows in lists, if they are enough for them."""
+        tiered = cls(rule)
+        tiered.put(range(count))
+        tiered.engine.maintain()
+        return tiered
+
+    @property
+    def lists(self) -> WatchedLists:
+        """The newest lists."""
+        return self.library.made[-1]
 
     def put(self, numbers: Iterable[int], kind: str = "turn", tenant: TenantName = TENANT) -> None:
         self.engine.apply([row(number, kind, tenant) for number in numbers], [])
@@ -91,13 +92,18 @@ def row(number: int, kind: str = "turn", tenant: TenantName = TENANT) -> IndexRo
     return segment_row(segment(name(number), kind=kind), unit(number), tenant=tenant)
 
 
+def directed(number: int, sign: int, spread: float, kind: str = "turn") -> IndexRow:
+    """A row in the direction of `unit(1)`, or against it."""
+    vector = sign * unit(1) + spread * unit(int(1000 * spread) + 2)
+    vector = np.asarray(vector / np.linalg.norm(vector), np.float32)
+    return segment_row(segment(name(number), kind=kind), vector)
+
+
 # ---------------------------------------------------------------- what a search does
 
 
 def test_many_rows_are_put_into_lists() -> None:
-    tiered = Tiered()
-    tiered.put(range(4))
-    tiered.engine.maintain()
+    tiered = Tiered.filled(4)
     few = tiered.tier
     tiered.put([4])
     tiered.engine.maintain()
@@ -107,35 +113,27 @@ def test_many_rows_are_put_into_lists() -> None:
 
 
 def test_sixteen_more_candidates_than_wanted_are_scored_again() -> None:
-    tiered = Tiered()
-    tiered.put(range(200))
-    tiered.engine.maintain()
-    lists = tiered.library.made[-1]
+    tiered = Tiered.filled(200)
 
     tiered.find(1, 5)
     tiered.find(1, 100)
 
-    assert [k for k, _, _ in lists.searches] == [21, 200]
+    assert [k for k, _, _ in tiered.lists.searches] == [21, 200]
 
 
 def test_an_unfiltered_search_uses_no_mask() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
-    tiered.engine.maintain()
-    lists = tiered.library.made[-1]
-    lists.searches.clear()
+    tiered = Tiered.filled(40)
+    tiered.lists.searches.clear()
 
     tiered.find(1)
     tiered.remove([7])
     tiered.find(1)
 
-    assert [masked for _, _, masked in lists.searches] == [False, True]
+    assert [masked for _, _, masked in tiered.lists.searches] == [False, True]
 
 
 def test_writes_are_visible_before_maintenance() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
-    tiered.engine.maintain()
+    tiered = Tiered.filled(40)
 
     tiered.put([77])
     tiered.remove([5])
@@ -162,39 +160,26 @@ def test_a_large_depth_is_scanned() -> None:
 
 def test_too_few_candidates_lead_to_a_scan() -> None:
     tiered = Tiered(max_probes=1)
-    near = [
-        segment_row(segment(name(n)), direction(1, spread=n / 1000), tenant=TENANT)
-        for n in range(400)
-    ]
-    far = [
-        segment_row(segment(name(n), kind="note"), direction(-1, spread=n / 1000))
-        for n in range(1000, 1050)
-    ]
+    near = [directed(n, 1, n / 1000) for n in range(400)]
+    far = [directed(n, -1, n / 1000, "note") for n in range(1000, 1050)]
     tiered.engine.apply([*near, *far], [])
     tiered.engine.maintain()
-    lists = tiered.library.made[-1]
-    lists.searches.clear()
+    tiered.lists.searches.clear()
 
     found = tiered.names(1, 30, Filter(kinds=("note",)))
 
     assert len(found) == 30
     assert all(each >= name(1000) for each in found)
-    assert len(lists.searches) == 1
+    assert len(tiered.lists.searches) == 1
 
 
 def test_tail_rows_do_not_replace_rows_in_lists() -> None:
     tiered = Tiered(replace(LISTS_AT_ONCE, min_tail=1000), max_probes=1)
-    turns = [segment_row(segment(name(n)), direction(1, n / 1000)) for n in range(400)]
-    notes = [
-        segment_row(segment(name(n), kind="note"), direction(-1, 5 + n / 100))
-        for n in range(1000, 1050)
-    ]
+    turns = [directed(n, 1, n / 1000) for n in range(400)]
+    notes = [directed(n, -1, 5 + n / 100, "note") for n in range(1000, 1050)]
     tiered.engine.apply([*turns, *notes], [])
     tiered.engine.maintain()
-    worse = [
-        segment_row(segment(name(n), kind="note"), direction(-1, 0.01)) for n in range(2000, 2040)
-    ]
-    tiered.engine.apply(worse, [])
+    tiered.engine.apply([directed(n, -1, 0.01, "note") for n in range(2000, 2040)], [])
 
     found = tiered.names(1, 30, Filter(kinds=("note",)))
 
@@ -214,11 +199,6 @@ def test_results_outside_the_mask_are_dropped() -> None:
     assert name(50) not in tiered.names(50, 10)
 
 
-def direction(sign: int, spread: float) -> np.ndarray:
-    vector = sign * unit(1) + spread * unit(int(1000 * spread) + 2)
-    return np.asarray(vector / np.linalg.norm(vector), np.float32)
-
-
 def test_rows_newer_than_the_view_displace_none() -> None:
     tiered = Tiered()
     tiered.put(range(100, 140))
@@ -230,7 +210,7 @@ def test_rows_newer_than_the_view_displace_none() -> None:
         rows = [segment_row(segment(name(n)), unit(1)) for n in range(30)]
         tiered.engine.apply(rows, [])
         tiered.engine.maintain()
-        assert len(tiered.library.made[-1].slots) == 70
+        assert len(tiered.lists.slots) == 70
 
     tiered.library.on_search = nearer_rows_come
 
@@ -254,9 +234,7 @@ def test_tenants_have_separate_lists() -> None:
 
 
 def test_a_long_tail_extends_the_lists() -> None:
-    tiered = Tiered(replace(LISTS_AT_ONCE, min_tail=10))
-    tiered.put(range(100))
-    tiered.engine.maintain()
+    tiered = Tiered.filled(100, replace(LISTS_AT_ONCE, min_tail=10))
     [lists] = tiered.library.made
     tiered.put(range(100, 100 + lists.n_lists - 1))
     tiered.engine.maintain()
@@ -307,9 +285,7 @@ def test_swap_raises_the_generation() -> None:
 
 
 def test_rows_in_lists_keep_their_slots_until_a_rebuild() -> None:
-    tiered = Tiered()
-    tiered.put(range(400))
-    tiered.engine.maintain()
+    tiered = Tiered.filled(400)
 
     tiered.remove(range(200))
 
@@ -319,9 +295,7 @@ def test_rows_in_lists_keep_their_slots_until_a_rebuild() -> None:
 
 
 def test_few_remaining_rows_leave_the_lists() -> None:
-    tiered = Tiered(replace(LISTS_AT_ONCE, max_scanned_rows=30))
-    tiered.put(range(100))
-    tiered.engine.maintain()
+    tiered = Tiered.filled(100, replace(LISTS_AT_ONCE, max_scanned_rows=30))
     tiered.remove(range(85))
     tiered.engine.maintain()
 
@@ -330,9 +304,7 @@ def test_few_remaining_rows_leave_the_lists() -> None:
 
 
 def test_old_lists_are_freed_with_their_last_search() -> None:
-    tiered = Tiered()
-    tiered.put(range(100))
-    tiered.engine.maintain()
+    tiered = Tiered.filled(100)
     old = weakref.ref(tiered.library.made.pop())
     during: list[object] = []
 
@@ -354,11 +326,8 @@ def test_old_lists_are_freed_with_their_last_search() -> None:
 def test_a_tenant_erased_during_a_rebuild_stays_erased() -> None:
     tiered = Tiered()
     tiered.put(range(40))
+    tiered.library.on_train = lambda: tiered.remove(range(40))
 
-    def erase() -> None:
-        tiered.remove(range(40))
-
-    tiered.library.on_train = erase
     tiered.engine.maintain()
     tiered.engine.maintain()
 
@@ -436,15 +405,17 @@ def test_rebuild_rests_after_steps_that_hold_searches(
 # ---------------------------------------------------------------- memory
 
 
-def test_lack_of_memory_keeps_the_old_lists() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
-    tiered.engine.maintain()
-
+def raising(error: Exception) -> Callable[[], None]:
     def fail() -> None:
-        raise OutOfMemoryError("lists of 60 rows")
+        raise error
 
-    tiered.library.on_train = fail
+    return fail
+
+
+def test_lack_of_memory_keeps_the_old_lists() -> None:
+    tiered = Tiered.filled(40)
+
+    tiered.library.on_train = raising(OutOfMemoryError("lists of 60 rows"))
     tiered.put(range(40, 90))
     tiered.engine.maintain()
 
@@ -454,7 +425,7 @@ def test_lack_of_memory_keeps_the_old_lists() -> None:
     tiered.library.on_train = lambda: None
     tiered.engine.maintain()
     assert tiered.engine.generation == 1
-    tiered.clock.now_s += 600
+    tiered.clock.now += 600
     tiered.engine.maintain()
     assert tiered.engine.generation == 2
     assert tiered.tier.failure == ""
@@ -468,7 +439,7 @@ def test_a_rebuild_without_free_memory_is_not_begun() -> None:
     assert "40 rows in" in tiered.tier.failure
     assert not tiered.library.made
     tiered.free_bytes = 10**9
-    tiered.clock.now_s += 600
+    tiered.clock.now += 600
     tiered.engine.maintain()
     assert tiered.tier.approximate
 
@@ -476,11 +447,8 @@ def test_a_rebuild_without_free_memory_is_not_begun() -> None:
 def test_a_device_lost_during_a_rebuild_is_raised() -> None:
     tiered = Tiered()
     tiered.put(range(40))
+    tiered.library.on_train = raising(torch.AcceleratorError("CUDA error"))
 
-    def fail() -> None:
-        raise torch.AcceleratorError("CUDA error")
-
-    tiered.library.on_train = fail
     with pytest.raises(torch.AcceleratorError):
         tiered.engine.maintain()
 
@@ -490,25 +458,18 @@ def test_a_device_lost_during_a_rebuild_is_raised() -> None:
 def test_a_failed_rebuild_is_not_repeated_at_once() -> None:
     tiered = Tiered()
     tiered.put(range(40))
-    tries: list[int] = []
-
-    def fail() -> None:
-        tries.append(1)
-        raise RuntimeError("what nobody thought of")
-
-    tiered.library.on_train = fail
+    tiered.library.on_train = raising(RuntimeError("what nobody thought of"))
     tiered.engine.maintain()
+    tiered.library.on_train = lambda: None
     tiered.engine.maintain()
 
-    assert len(tries) == 1
+    assert not tiered.tier.approximate
     assert tiered.tier.failure == "RuntimeError"
     assert len(tiered.names(1, 40)) == 40
 
 
 def test_full_lists_are_rebuilt() -> None:
-    tiered = Tiered()
-    tiered.put(range(100))
-    tiered.engine.maintain()
+    tiered = Tiered.filled(100)
 
     def fail() -> None:
         tiered.library.on_extend = lambda: None

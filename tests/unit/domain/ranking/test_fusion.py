@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from serving.domain.items.records import segment_id
 from serving.domain.ranking.fusion import Fused, fuse
 from serving.domain.ranking.ledger import FusionMethod, Ledger
-from serving.domain.ranking.ranked_list import Candidate, RankedList, RankStyle
+from serving.domain.ranking.ranked_list import Candidate, RankedList
 from tests.support.builders import ranked
 
 LEGS = ("lexical", "dense", "facts", "graph")
@@ -21,34 +21,23 @@ def names(fused: list[Fused]) -> list[str]:
 
 @st.composite
 def ranked_lists(draw: st.DrawFn) -> list[RankedList]:
-    lists = []
-    for leg in LEGS:
-        ids = draw(st.lists(st.sampled_from("abcdefghij"), unique=True))
-        lists.append(ranked(leg, " ".join(ids)))
-    return lists
+    ids = st.lists(st.sampled_from("abcdefghij"), unique=True).map(" ".join)
+    return [ranked(leg, draw(ids)) for leg in LEGS]
 
 
 weights = st.fixed_dictionaries({leg: st.floats(0, 1000) for leg in LEGS})
 
 
-def test_a_hit_of_two_legs_beats_a_hit_of_one() -> None:
-    fused = fuse(
-        [ranked("dense", "a b"), ranked("lexical", "c b")],
-        weights={"dense": 1, "lexical": 1},
-        rank_constant=60,
-    )
-
-    assert names(fused) == ["b", "a", "c"]
+def fused(*lists: RankedList, **weights: float) -> list[Fused]:
+    """The lists fused with these weights, or of the weight 1."""
+    return fuse(lists, weights=weights or {each.leg: 1 for each in lists}, rank_constant=60)
 
 
 def test_score_sums_weight_over_k_plus_rank() -> None:
-    fused = fuse(
-        [ranked("dense", "a b"), ranked("lexical", "b")],
-        weights={"dense": 2.0, "lexical": 1.0},
-        rank_constant=60,
-    )
+    found = fused(ranked("dense", "a b"), ranked("lexical", "c b"), dense=2.0, lexical=1.0)
 
-    assert fused[0].score == pytest.approx(2 / 62 + 1 / 61, abs=1e-12)
+    assert names(found) == ["b", "a", "c"]
+    assert found[0].score == pytest.approx(2 / 62 + 1 / 62, abs=1e-12)
 
 
 @given(lists=ranked_lists(), weights=weights, data=st.data())
@@ -63,42 +52,20 @@ def test_order_of_the_legs_does_not_matter(
 
 
 def test_a_leg_of_weight_zero_adds_nothing() -> None:
-    fused = fuse(
-        [ranked("dense", "a"), ranked("graph", "b")],
-        weights={"dense": 1, "graph": 0},
-        rank_constant=60,
-    )
-
-    assert names(fused) == ["a"]
+    assert names(fused(ranked("dense", "a"), ranked("graph", "b"), dense=1, graph=0)) == ["a"]
 
 
 def test_equal_scores_are_ordered_by_id() -> None:
-    fused = fuse(
-        [ranked("dense", "b"), ranked("lexical", "a")],
-        weights={"dense": 1, "lexical": 1},
-        rank_constant=60,
-    )
-
-    assert names(fused) == ["a", "b"]
-
-
-def test_a_style_says_which_ranks_equal_scores_have() -> None:
-    tied = scored("dense", a=0.9, b=0.9, c=0.5, d=0.5, e=0.5, f=0.1)
-
-    assert tied.ranks(RankStyle.MEAN) == [1.5, 1.5, 4, 4, 4, 6]
-    assert tied.ranks(RankStyle.ORDINAL) == [1, 2, 3, 4, 5, 6]
-    assert tied.ranks(RankStyle.DENSE) == [1, 1, 2, 2, 2, 3]
+    assert names(fused(ranked("dense", "b"), ranked("lexical", "a"))) == ["a", "b"]
 
 
 def test_leg_with_equal_scores_changes_no_order() -> None:
     mentions = scored("graph", **dict.fromkeys("abcdefghij", 0.3))
 
-    fused = fuse(
-        [ranked("lexical", "j i"), mentions], weights={"lexical": 1, "graph": 1}, rank_constant=60
-    )
+    found = fused(ranked("lexical", "j i"), mentions)
 
-    assert names(fused)[:2] == ["j", "i"]
-    assert len({one.score for one in fused[2:]}) == 1
+    assert names(found)[:2] == ["j", "i"]
+    assert len({one.score for one in found[2:]}) == 1
 
 
 def scored(leg: str, **scores: float) -> RankedList:
@@ -106,7 +73,7 @@ def scored(leg: str, **scores: float) -> RankedList:
 
 
 def test_convex_combination_scales_from_theoretical_minimum_to_best() -> None:
-    fused = fuse(
+    found = fuse(
         [scored("dense", a=0.8, b=0.2), scored("lexical", b=12.0, c=3.0)],
         weights={"dense": 0.6, "lexical": 0.4},
         method=FusionMethod.CONVEX,
@@ -114,21 +81,18 @@ def test_convex_combination_scales_from_theoretical_minimum_to_best() -> None:
         rank_constant=60,
     )
 
-    assert {one.item.id: one.score for one in fused} == pytest.approx(
+    assert {one.item.id: one.score for one in found} == pytest.approx(
         {"a": 0.6, "b": 0.6 * 1.2 / 1.8 + 0.4, "c": 0.4 * 3 / 12}
     )
-    assert names(fused) == ["b", "a", "c"]
+    assert names(found) == ["b", "a", "c"]
 
 
 def test_by_score_a_single_leg_keeps_its_own() -> None:
-    fused = fuse(
-        [scored("dense", a=0.8, b=-0.2)],
-        weights={"dense": 1},
-        method=FusionMethod.SCORE,
-        rank_constant=60,
-    )
+    own = scored("dense", a=0.8, b=-0.2)
 
-    assert [(one.item.id, one.score) for one in fused] == [("a", 0.8), ("b", -0.2)]
+    found = fuse([own], weights={"dense": 1}, method=FusionMethod.SCORE, rank_constant=60)
+
+    assert [(one.item.id, one.score) for one in found] == [("a", 0.8), ("b", -0.2)]
 
 
 @given(lists=ranked_lists(), weights=weights, method=st.sampled_from(FusionMethod))
@@ -154,4 +118,4 @@ def test_a_list_with_an_item_twice_is_rejected() -> None:
 
 def test_list_not_ordered_by_score_is_rejected() -> None:
     with pytest.raises(ValueError, match="descending"):
-        RankedList("dense", (Candidate(segment_id("a"), 0.1), Candidate(segment_id("b"), 0.2)))
+        scored("dense", a=0.1, b=0.2)

@@ -39,10 +39,9 @@ def test_a_scale_of_one_point_counts_in_full() -> None:
 
 
 def test_reranking_mixes_the_coarse_score_with_a_probability() -> None:
-    leg = term(rank=1, weight=1.0)
     ledger = Ledger(
         rank_constant=60,
-        leg_terms=(leg,),
+        leg_terms=(term(rank=1, weight=1.0),),
         importance=ImportanceTerm(0.5, multiplier=0.85),
         rerank=RerankTerm(logit=1.2, weight=0.7, scale=0.02),
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -15,32 +16,30 @@ from serving.domain.ranking.priors import (
 from tests.support.builders import NOON, days
 
 
+def decayed(age_days: float, kind: str = "turn", **fields: Any) -> float:
+    return decay_term(
+        Decay(**fields), kind=kind, since=NOON - days(age_days), as_of=NOON
+    ).multiplier
+
+
 @pytest.mark.parametrize(("age_days", "factor"), [(0, 1.0), (30, 0.5), (60, 0.25), (3, 0.933)])
 def test_a_score_halves_every_thirty_days(age_days: float, factor: float) -> None:
-    term = decay_term(Decay(), kind="turn", since=NOON - days(age_days), as_of=NOON)
-
-    assert term.multiplier == pytest.approx(factor, abs=5e-4)
+    assert decayed(age_days) == pytest.approx(factor, abs=5e-4)
 
 
 @pytest.mark.parametrize("kind", ["person", "place", "relationship"])
 def test_evergreen_kinds_decay_to_their_floor(kind: str) -> None:
-    old = NOON - days(3650)
-
-    assert decay_term(Decay(), kind=kind, since=old, as_of=NOON).multiplier == 0.3
-    assert decay_term(Decay(), kind="turn", since=old, as_of=NOON).multiplier < 1e-9
+    assert decayed(3650, kind) == 0.3
+    assert decayed(3650) < 1e-9
 
 
 def test_floor_of_a_kind_leaves_other_kinds_alone() -> None:
-    old = NOON - days(3650)
-
-    decay = Decay(floor=0.8)
-
-    assert decay_term(decay, kind="turn", since=old, as_of=NOON).multiplier == 0.8
-    assert decay_term(decay, kind="person", since=old, as_of=NOON).multiplier == 0.3
+    assert decayed(3650, floor=0.8) == 0.8
+    assert decayed(3650, "person", floor=0.8) == 0.3
 
 
 def test_items_in_the_future_do_not_decay() -> None:
-    assert decay_term(Decay(), kind="turn", since=NOON + days(9), as_of=NOON).multiplier == 1.0
+    assert decayed(-9) == 1.0
 
 
 def test_importance_multiplies_by_seven_to_ten_tenths() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,6 +26,22 @@ def profile(*weights: float, depth: int = 50, limit: int = LIMIT) -> Profile:
         for name, weight in zip("abcdef", weights, strict=False)
     )
     return Profile(name="p", legs=legs, limit=limit, fold_repeats=False)
+
+
+def last_with(of: Profile, **fields: Any) -> Profile:
+    """The profile with changes of its last leg."""
+    *others, last = of.legs
+    return replace(of, legs=(*others, replace(last, **fields)))
+
+
+def listed(leg: str, names: Iterable[str]) -> RankedList:
+    return RankedList(leg, tuple(Candidate(segment_id(n), -place) for place, n in enumerate(names)))
+
+
+def place_of(item: str, lists: list[RankedList], of: Profile) -> int:
+    """The place of an item among what the lists are fused to."""
+    fused = fuse(lists, weights=of.weights, rank_constant=of.rank_constant)
+    return next(place for place, one in enumerate(fused, 1) if one.item.id == item)
 
 
 def reach(of: Profile, leg: str) -> Reach:
@@ -53,10 +71,9 @@ def test_fault_of_unreachable_leg_has_its_numbers() -> None:
 
 def test_leg_with_reorders_or_reserved_places_is_accepted() -> None:
     silent = profile(1, 1, 0.35)
-    *others, last = silent.legs
 
-    assert not faults(replace(silent, legs=(*others, replace(last, reorders=True))))
-    assert not faults(replace(silent, legs=(*others, replace(last, reserved=1))))
+    assert not faults(last_with(silent, reorders=True))
+    assert not faults(last_with(silent, reserved=1))
 
 
 def test_leg_filling_the_answer_alone_must_declare_it() -> None:
@@ -65,9 +82,7 @@ def test_leg_filling_the_answer_alone_must_declare_it() -> None:
 
     assert leg == "c"
     assert "above 2.24" in why
-    *others, last = loud.legs
-    declared = replace(loud, legs=(*others, replace(last, may_fill=True)))
-    assert not [fault for fault in faults(declared) if fault[0] == "c"]
+    assert not [fault for fault in faults(last_with(loud, may_fill=True)) if fault[0] == "c"]
 
 
 def test_agreement_of_the_others_is_noted_with_the_weight_needed() -> None:
@@ -84,72 +99,52 @@ def test_fusion_by_score_has_no_rank_bounds() -> None:
     assert not reaches(replace(profile(1, 0.01), fusion=FusionMethod.SCORE))
 
 
-legs = st.lists(st.tuples(st.floats(0.01, 20), st.integers(1, 40)), min_size=2, max_size=4)
+several = st.lists(st.floats(0.1, 5), min_size=2, max_size=4)
+limits = st.integers(1, 20)
 
 
-def disjoint(of: Profile, alone: str) -> list[RankedList]:
-    """Lists without a common item; that of `alone` has one."""
-    return [
-        RankedList(
-            leg.name,
-            tuple(
-                # Ids that lose every tie against the expected one.
-                Candidate(segment_id(f"{leg.name}{place}" if leg.name != alone else "A"), -place)
-                for place in range(1 if leg.name == alone else leg.depth)
-            ),
-        )
-        for leg in of.legs
-    ]
-
-
-@given(legs=legs, limit=st.integers(1, 20))
+@given(
+    drawn=st.lists(st.tuples(st.floats(0.01, 20), st.integers(1, 40)), min_size=2, max_size=4),
+    limit=limits,
+)
 def test_the_bound_for_disjoint_lists_matches_fusion(
-    legs: list[tuple[float, int]], limit: int
+    drawn: list[tuple[float, int]], limit: int
 ) -> None:
-    of = Profile(
-        name="p",
-        legs=tuple(
-            LegSpec(name=name, weight=weight, depth=depth)
-            for name, (weight, depth) in zip("abcd", legs, strict=False)
-        ),
-        limit=limit,
-        fold_repeats=False,
-    )
+    of = profile(*(weight for weight, _ in drawn), limit=limit)
+    legs = [replace(leg, depth=depth) for leg, (_, depth) in zip(of.legs, drawn, strict=True)]
+    of = replace(of, legs=tuple(legs))
 
     for each in reaches(of):
-        fused = fuse(disjoint(of, each.leg), weights=of.weights, rank_constant=of.rank_constant)
-        place = next(n for n, one in enumerate(fused, 1) if one.item.id == "A")
+        # Lists without a common item, with ids that lose every tie against the expected one.
+        lists = [listed(leg.name, ["A"] if leg.name == each.leg else names_of(leg)) for leg in legs]
+        place = place_of("A", lists, of)
         assert each.reaches == (place <= limit)
         assert each.ahead_if_disjoint == place - 1
 
 
-@given(weights=st.lists(st.floats(0.1, 5), min_size=2, max_size=4), limit=st.integers(1, 20))
+def names_of(leg: LegSpec) -> list[str]:
+    return [f"{leg.name}{place}" for place in range(leg.depth)]
+
+
+@given(weights=several, limit=limits)
 def test_the_bound_for_agreeing_lists_matches_fusion(weights: list[float], limit: int) -> None:
     of = profile(*weights, depth=30, limit=limit)
-    agreed = tuple(Candidate(segment_id(f"b{place:02}"), -place) for place in range(limit))
+    agreed = [f"b{place:02}" for place in range(limit)]
 
     for each in reaches(of):
         if math.isclose(of.leg(each.leg).weight, each.needs_if_agreeing, rel_tol=1e-9):
             continue
-        lists = [RankedList(leg.name, agreed) for leg in of.legs if leg.name != each.leg]
-        alone = RankedList(each.leg, (Candidate(segment_id("z"), 1.0),))
-        fused = fuse([*lists, alone], weights=of.weights, rank_constant=of.rank_constant)
-        shown = "z" in [one.item.id for one in fused[:limit]]
-        assert each.shows_if_agreeing == shown
+        lists = [listed(leg.name, ["z"] if leg.name == each.leg else agreed) for leg in of.legs]
+        assert each.shows_if_agreeing == (place_of("z", lists, of) <= limit)
 
 
-@given(weights=st.lists(st.floats(0.1, 5), min_size=2, max_size=4), limit=st.integers(1, 20))
+@given(weights=several, limit=limits)
 def test_crowding_leg_leaves_no_place_for_others(weights: list[float], limit: int) -> None:
     of = profile(*weights, depth=30, limit=limit)
 
     for each in reaches(of):
         if math.isclose(of.leg(each.leg).weight, each.fills_from, rel_tol=1e-9):
             continue
-        agreed = (Candidate(segment_id("z"), 1.0),)
-        lists = [RankedList(leg.name, agreed) for leg in of.legs if leg.name != each.leg]
-        own = tuple(Candidate(segment_id(f"a{place:02}"), -place) for place in range(limit))
-        fused = fuse(
-            [*lists, RankedList(each.leg, own)], weights=of.weights, rank_constant=of.rank_constant
-        )
-        shown = "z" in [one.item.id for one in fused[:limit]]
-        assert each.crowds_out == (not shown)
+        alone = [f"a{place:02}" for place in range(limit)]
+        lists = [listed(leg.name, alone if leg.name == each.leg else ["z"]) for leg in of.legs]
+        assert each.crowds_out == (place_of("z", lists, of) > limit)

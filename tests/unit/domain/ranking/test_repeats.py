@@ -52,17 +52,14 @@ def test_texts_that_differ_in_a_token_are_apart(left: str, right: str) -> None:
 @pytest.mark.parametrize(
     "again",
     [
-        "hello, how can I help you",
-        "Hello — how can I help you?".replace(" —", ","),
+        "hello, how can I help you?",
         " HELLO, how can  I help you? ",
         "“Hello, how can I help you?”",
         "Hello how can I help you?",
     ],
 )
 def test_case_space_and_punctuation_make_no_difference(again: str) -> None:
-    asked = again if "?" in again else f"{again}?"
-
-    assert said_in(spoken(asked)) == said_in(spoken("Hello, how can I help you?"))
+    assert said_in(spoken(again)) == said_in(spoken("Hello, how can I help you?"))
 
 
 def test_another_speaker_title_or_sensitivity_is_no_repeat() -> None:

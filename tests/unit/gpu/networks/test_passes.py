@@ -69,10 +69,6 @@ def passes_on(device: FakeDevice, token_budget: int = 1000) -> BucketedPasses:
     return BucketedPasses(device, SMALL, token_budget)
 
 
-def last_call(device: FakeDevice) -> tuple[str, Bucket]:
-    return device.calls[-1]
-
-
 def test_packed_batch_has_lengths_and_padded_tokens() -> None:
     batch = packed([[5, 6], [7]], Bucket(3, 4))
 
@@ -113,10 +109,9 @@ def test_other_shape_is_recorded_when_first_used() -> None:
     passes = passes_on(device)
 
     passes.run([[1] * 4] * 12)
-    assert last_call(device) == ("record", Bucket(12, 8))
-
     passes.run([[1] * 5] * 11)
-    assert last_call(device) == ("replay", Bucket(12, 8))
+
+    assert device.calls[-2:] == [("record", Bucket(12, 8)), ("replay", Bucket(12, 8))]
 
 
 def test_batch_beyond_all_buckets_is_run_directly() -> None:
@@ -124,49 +119,39 @@ def test_batch_beyond_all_buckets_is_run_directly() -> None:
     passes = passes_on(device)
 
     passes.run([[1] * 7] * 3)
-    assert last_call(device) == ("replay", Bucket(4, 8))
-
     passes.run([[1] * 90] * 3)
-    assert last_call(device) == ("run", Bucket(3, 90))
+
+    assert device.calls[-2:] == [("replay", Bucket(4, 8)), ("run", Bucket(3, 90))]
 
 
 def test_shape_beyond_memory_is_run_directly(caplog: pytest.LogCaptureFixture) -> None:
     device = FakeDevice(recorded_tokens=0)
     passes = passes_on(device)
-    caplog.clear()
-    for _ in range(2):
-        passes.run([[1] * 7] * 3)
-        assert last_call(device) == ("run", Bucket(3, 7))
+    at_the_start = list(caplog.messages)
 
+    passes.run([[1] * 7] * 3)
+    passes.run([[1] * 7] * 3)
+
+    assert device.calls[-2:] == [("run", Bucket(3, 7))] * 2
     assert device.recorded == set()
-    assert caplog.records == [], "logged once a shape, at the start"
+    logged = "a shape of batches is not recorded: out of device memory"
+    assert caplog.messages == at_the_start == [logged] * len(SMALL.of_questions)
 
 
-def test_shape_beyond_memory_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "budget", "logged"),
+    [
+        (350, 2 * WINDOW, ["batches limited to fewer tokens than planned: out of device memory"]),
+        (10**9, 1000, []),
+    ],
+)
+def test_batches_are_halved_until_memory_suffices(
+    caplog: pytest.LogCaptureFixture, tokens: int, budget: int, logged: list[str]
+) -> None:
     caplog.set_level(logging.WARNING)
-    passes_on(FakeDevice(recorded_tokens=0))
 
-    messages = {record.message for record in caplog.records}
-    assert messages == {"a shape of batches is not recorded: out of device memory"}
-    assert len(caplog.records) == len(SMALL.of_questions)
-
-
-def test_batches_are_halved_until_memory_suffices(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    passes = passes_on(FakeDevice(tokens=350))
-
-    assert passes.token_budget == 2 * WINDOW
-    assert [record.message for record in caplog.records] == [
-        "batches limited to fewer tokens than planned: out of device memory"
-    ]
-
-
-def test_sufficient_memory_keeps_the_planned_batch(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    passes = passes_on(FakeDevice())
-
-    assert passes.token_budget == 1000
-    assert caplog.records == []
+    assert passes_on(FakeDevice(tokens=tokens)).token_budget == budget
+    assert caplog.messages == logged
 
 
 def test_longest_window_beyond_memory_is_an_error() -> None:

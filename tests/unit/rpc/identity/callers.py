@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import grpc
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
@@ -17,33 +16,13 @@ from serving.domain.items.records import TenantName
 from serving.rpc.identity.access import Access
 from serving.rpc.identity.key_ring import KeyRing
 from serving.rpc.identity.web_tokens import TokenRules, WebTokens
+from tests.unit.rpc.calling import Call
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 OURS, THEIRS = TenantName("ours"), TenantName("theirs")
 RULES = TokenRules(
     issuer="https://issuer.example", audience="trivium", tenant_claim="tenant", roles_claim="roles"
 )
-
-
-@dataclass
-class Call:
-    """A call, as the boundary sees it, and the status that it gets."""
-
-    metadata: Sequence[tuple[str, str | bytes]] = ()
-    code: grpc.StatusCode = grpc.StatusCode.OK
-    details: str = ""
-
-    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        return self.metadata
-
-    def set_code(self, code: grpc.StatusCode) -> None:
-        self.code = code
-
-    def set_details(self, details: str) -> None:
-        self.details = details
-
-    def set_trailing_metadata(self, metadata: Sequence[tuple[str, str | bytes]]) -> None:
-        pass
 
 
 def bearer(text: object) -> Call:

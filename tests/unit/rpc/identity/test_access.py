@@ -13,7 +13,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from serving.config.profiles import ProfileBook
 from serving.domain.errors import (
     PermissionDeniedError,
     StoreUnavailableError,
@@ -26,10 +25,10 @@ from serving.rpc.identity.key_ring import STALE_S, KeyRing
 from serving.rpc.identity.rules import RULES
 from serving.rpc.identity.web_tokens import WebTokens, read_key_set
 from serving.rpc.registration import Malformed
-from serving.rpc.service import TriviumService
 from tests.support.stepped_clock import SteppedClock
+from tests.unit.rpc.calling import Call, service_over
 from tests.unit.rpc.identity import callers
-from tests.unit.rpc.identity.callers import NOW, OURS, Call, FakeAccessKeys, Issuer, bearer, door
+from tests.unit.rpc.identity.callers import NOW, OURS, FakeAccessKeys, Issuer, bearer, door
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
 REVOKED_WITHIN_S = 5.0
@@ -38,6 +37,8 @@ REVOKED_WITHIN_S = 5.0
 
 def test_without_authentication_anyone_may_do_everything() -> None:
     assert OPEN.caller_of("Forget", Call()) is ANYONE
+    assert OPEN.is_open
+    assert not Access(keys=lambda _: ANYONE).is_open
 
 
 async def test_credentials_of_unaccepted_kind_are_rejected() -> None:
@@ -50,11 +51,7 @@ async def test_credentials_of_unaccepted_kind_are_rejected() -> None:
 
 
 async def test_malformed_bytes_tell_a_outsider_nothing() -> None:
-    service = TriviumService(
-        None,  # type: ignore[arg-type]
-        ProfileBook.load(),
-        access=(await door()).access,
-    )
+    service = service_over(access=(await door()).access)
     call = Call()
 
     await service.Retrieve(Malformed(), call)  # type: ignore[arg-type]
@@ -71,27 +68,24 @@ def test_a_caller_of_several_tenants_names_one() -> None:
 
 
 def test_global_figures_are_hidden_from_a_tenant() -> None:
-    stats = catalog_service_pb2.GetStatsResponse(
-        projections=[
-            catalog_service_pb2.ProjectionStats(
-                projection="graph", pending_count=3, dead_letter_count=2
-            )
-        ],
-        index=catalog_service_pb2.IndexStats(ready=True, vector_count=9),
+    ours_alone = catalog_service_pb2.GetStatsResponse(
+        projections=[catalog_service_pb2.ProjectionStats(projection="graph")],
+        index=catalog_service_pb2.IndexStats(ready=True),
         tenant=catalog_service_pb2.TenantStats(segment_count=4),
-        legs=[catalog_service_pb2.LegStats(leg="graph", answer_count=7)],
     )
+    stats = catalog_service_pb2.GetStatsResponse(
+        legs=[catalog_service_pb2.LegStats(leg="graph", answer_count=7)]
+    )
+    stats.MergeFrom(ours_alone)
+    stats.projections[0].pending_count = stats.projections[0].dead_letter_count = 3
+    stats.index.vector_count = 9
     ours = Caller(name="x", roles=frozenset({Role.ADMIN}), tenants=frozenset({OURS}))
 
     hide_from(ANYONE, RULES["GetStats"], stats)
     assert stats.index.vector_count == 9
     hide_from(ours, RULES["GetStats"], stats)
 
-    assert stats == catalog_service_pb2.GetStatsResponse(
-        projections=[catalog_service_pb2.ProjectionStats(projection="graph")],
-        index=catalog_service_pb2.IndexStats(ready=True),
-        tenant=catalog_service_pb2.TenantStats(segment_count=4),
-    )
+    assert stats == ours_alone
 
 
 # ---------------------------------------------------------------- keys
@@ -102,7 +96,6 @@ async def test_keys_unread_for_too_long_are_not_trusted() -> None:
     text = keys.make(Role.READER)
     ring = KeyRing(keys, monotonic=clock, now=lambda: NOW)
     await ring.refresh()
-    keys.failing = StoreUnavailableError("down")
 
     clock.now += STALE_S
     assert ring.verify(str(text)).name == f"key {text.id}"
@@ -158,10 +151,16 @@ def test_key_text_does_not_show_its_secret() -> None:
 # ---------------------------------------------------------------- tokens
 
 
-async def test_token_of_a_removed_key_is_rejected() -> None:
+async def issued() -> tuple[Issuer, WebTokens]:
+    """An issuer, and a verifier that has read its keys."""
     issuer = Issuer()
     tokens = WebTokens(issuer.keys, callers.RULES)
     await tokens.refresh()
+    return issuer, tokens
+
+
+async def test_token_of_a_removed_key_is_rejected() -> None:
+    issuer, tokens = await issued()
     text = issuer.token()
     assert tokens.verify(text).name == "token of bot"
 
@@ -173,18 +172,14 @@ async def test_token_of_a_removed_key_is_rejected() -> None:
 
 
 async def test_a_token_may_name_several_tenants() -> None:
-    issuer = Issuer()
-    tokens = WebTokens(issuer.keys, callers.RULES)
-    await tokens.refresh()
+    issuer, tokens = await issued()
 
     tenants = tokens.verify(issuer.token(tenant=["a", "b"])).tenants
     assert tenants == frozenset({TenantName("a"), TenantName("b")})
 
 
 async def test_failed_refresh_keeps_the_last_keys() -> None:
-    issuer = Issuer()
-    tokens = WebTokens(issuer.keys, callers.RULES)
-    await tokens.refresh()
+    issuer, tokens = await issued()
     issuer.failing = jwt.PyJWKClientError("down")
 
     with pytest.raises(jwt.PyJWKClientError):
@@ -221,20 +216,11 @@ async def serving(body: bytes) -> AsyncIterator[str]:
         yield str(server.make_url("/keys"))
 
 
-def test_an_access_by_keys_is_not_open() -> None:
-    assert OPEN.is_open
-    assert not Access(keys=lambda _: ANYONE).is_open
-
-
 async def test_key_of_a_tenant_implies_the_tenant() -> None:
     gate = await door()
     call, _ = gate.accepted["key, reader of ours"]
     request = retrieval_service_pb2.CompareRequest()
-    service = TriviumService(
-        None,  # type: ignore[arg-type]
-        ProfileBook.load(),
-        access=gate.access,
-    )
+    service = service_over(access=gate.access)
 
     await service.Compare(request, call)
 
@@ -263,26 +249,14 @@ async def test_a_key_that_is_revoked_during_a_stream_ends_it() -> None:
 
 
 NUMBERS = (0, -1, 1.5, 9_999_999_999, 10**400)
-OF_EVERY_TYPE: tuple[object, ...] = (
-    *NUMBERS,
-    True,
-    "",
-    "text",
-    "9999999999",
-    [],
-    [1],
-    ["text"],
-    {},
-    {"a": 1},
-)
+TEXTS = ("", "text", "9999999999")
+OF_EVERY_TYPE: tuple[object, ...] = (*NUMBERS, True, *TEXTS, [], [1], ["text"], {}, {"a": 1})
 CLAIMS = ("exp", "nbf", "iat", "iss", "aud", "sub", "jti", "tenant", "roles")
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
 async def test_claims_of_any_type_are_accepted_or_rejected(claim: str) -> None:
-    issuer = Issuer()
-    tokens = WebTokens(issuer.keys, callers.RULES)
-    await tokens.refresh()
+    issuer, tokens = await issued()
 
     for value in OF_EVERY_TYPE:
         payload = json.dumps(issuer.claims() | {claim: value}).encode()

@@ -27,7 +27,8 @@ from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.identity.rules import RULES
 from serving.rpc.service import TriviumService
 from tests.unit.http.requesting import requested
-from tests.unit.rpc.identity.callers import OURS, THEIRS, Call, Door, bearer, door
+from tests.unit.rpc.calling import Call
+from tests.unit.rpc.identity.callers import OURS, THEIRS, Door, bearer, door
 
 DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 ADMITTED = {
