@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-import pytest
-
 from serving.domain.items.records import TenantName
-from serving.domain.questions.query import NO_FILTER, Exclusion, Filter, TimeRange
-from serving.ports.memory_store import Batch, Catalog, MemoryStore
-from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
-
-GOA = {"project": "goa"}
-
-
-class Stored(NamedTuple):
-    store: MemoryStore
-    catalog: Catalog
-
-
-@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
-def stored(request: pytest.FixtureRequest) -> Stored:
-    if request.param == "memory":
-        memory = InMemoryStore()
-        return Stored(memory, memory)
-    adapters = request.getfixturevalue("postgres")
-    return Stored(adapters.store, adapters.catalog)
-
-
-async def listed(stored: Stored, filter_: Filter) -> str:
-    """The ids of the segments that pass."""
-    found = await stored.catalog.list_segments(TENANT, filter_, "", 100)
-    return " ".join(found_segment.id for found_segment in found)
+from serving.domain.questions.query import NO_FILTER
+from serving.ports.memory_store import Batch
+from tests.fixtures.memory_or_postgres import Stored
+from tests.support.builders import NOON, TENANT, days, fact, segment
 
 
 async def test_segments_come_in_pages_by_id(stored: Stored) -> None:
-    await stored.store.write(batch_of(*(segment(id_) for id_ in ("b", "é", "a", "B", "c"))))
-    await stored.store.write(Batch(TenantName("other"), [segment("d")]))
+    await stored.write(*(segment(id_) for id_ in ("b", "é", "a", "B", "c")))
+    await stored.write(segment("d"), tenant=TenantName("other"))
 
     first = await stored.catalog.list_segments(TENANT, NO_FILTER, "", 2)
     second = await stored.catalog.list_segments(TENANT, NO_FILTER, first[-1].id, 2)
@@ -47,60 +22,14 @@ async def test_segments_come_in_pages_by_id(stored: Stored) -> None:
     assert [found.id for found in (*first, *second, *third)] == ["B", "a", "b", "c", "é"]
 
 
-FILTERS = [
-    (NO_FILTER, "a b c"),
-    (Filter(kinds=("note",)), "b"),
-    (Filter(kinds=("note", "turn")), "a b c"),
-    (Filter(speakers=("ANN",)), "a"),
-    (Filter(sessions=("monday", "sunday")), "a b"),
-    (Filter(entities=("mary  ann",)), "b c"),
-    (Filter(entities=("mary-ann",)), ""),
-    (Filter(labels={"project": ("goa",), "stage": ("one", "two")}), "a"),
-    (Filter(labels={"project": ("goa",)}), "a b"),
-    (Filter(min_importance=0.6), "c"),
-    (Filter(event_time=TimeRange(NOON, NOON + days(1))), "a b"),
-    (Filter(event_time=TimeRange(NOON + days(1), None)), "c"),
-    (Filter(event_time=TimeRange(None, NOON)), ""),
-    (Filter(created_at=TimeRange(None, NOON)), ""),
-    (Filter(updated_at=TimeRange(NOON, None)), "a b c"),
-    (Filter(kinds=("turn",), sessions=("sunday",)), ""),
-    (Filter(none_of=Exclusion(kinds=("note",))), "a c"),
-    (Filter(none_of=Exclusion(speakers=("ANN",), sessions=("sunday",))), "c"),
-    (Filter(none_of=Exclusion(ids=("a", "c"), fact_ids=("b",))), "b"),
-]
-
-
-async def test_segments_are_filtered(stored: Stored) -> None:
-    await stored.store.write(
-        batch_of(
-            segment(
-                "a", speaker="Ann", session="monday", labels={"project": "goa", "stage": "one"}
-            ),
-            segment(
-                "b",
-                kind="note",
-                session="sunday",
-                labels={"project": "goa"},
-                entities=("MARY Ann",),
-            ),
-            segment("c", importance=0.6, event_time=NOON + days(1), entity="Mary Ann"),
-        )
-    )
-
-    for filter_, passing in FILTERS:
-        assert await listed(stored, filter_) == passing, filter_
-
-
 ENTITIES = [((), "a b c"), (("ann",), "a b"), (("goa", "rome"), "a c"), (("nobody",), "")]
 
 
 async def test_facts_are_found_by_their_entities(stored: Stored) -> None:
-    await stored.store.write(
-        batch_of(
-            fact("a", "Ann", "likes", "Goa"),
-            fact("b", "Bob", "knows", "Ann"),
-            fact("c", "Cid", "likes", "Rome"),
-        )
+    await stored.write(
+        fact("a", "Ann", "likes", "Goa"),
+        fact("b", "Bob", "knows", "Ann"),
+        fact("c", "Cid", "likes", "Rome"),
     )
 
     for entities, passing in ENTITIES:
@@ -110,15 +39,13 @@ async def test_facts_are_found_by_their_entities(stored: Stored) -> None:
 
 
 async def test_facts_are_found_by_the_time_of_their_validity(stored: Stored) -> None:
-    await stored.store.write(
-        batch_of(
-            fact("always", "x", "y", "z"),
-            fact("ended", "x", "y", "z", valid_to=NOON),
-            fact("begins", "x", "y", "z", valid_from=NOON),
-            fact("later", "x", "y", "z", valid_from=NOON + days(1)),
-            fact("retracted", "x", "y", "z", retracted_at=NOON),
-            fact("retracted later", "x", "y", "z", retracted_at=NOON + days(1)),
-        )
+    await stored.write(
+        fact("always", "x", "y", "z"),
+        fact("ended", "x", "y", "z", valid_to=NOON),
+        fact("begins", "x", "y", "z", valid_from=NOON),
+        fact("later", "x", "y", "z", valid_from=NOON + days(1)),
+        fact("retracted", "x", "y", "z", retracted_at=NOON),
+        fact("retracted later", "x", "y", "z", retracted_at=NOON + days(1)),
     )
 
     found = await stored.catalog.list_facts(TENANT, (), NOON, "", 10)
@@ -127,7 +54,7 @@ async def test_facts_are_found_by_the_time_of_their_validity(stored: Stored) -> 
 
 
 async def test_facts_come_in_pages_by_id(stored: Stored) -> None:
-    await stored.store.write(batch_of(*(fact(id_, "x", "y", "z") for id_ in "cab")))
+    await stored.write(*(fact(id_, "x", "y", "z") for id_ in "cab"))
 
     first = await stored.catalog.list_facts(TENANT, (), None, "", 2)
     second = await stored.catalog.list_facts(TENANT, (), None, first[-1].id, 2)

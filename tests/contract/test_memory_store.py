@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC
-from typing import TypeAlias
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from serving.adapters.postgres.writes.memory_store import PostgresMemoryStore
 from serving.domain.budget import Deadline
 from serving.domain.errors import InvalidRequestError, TextSearchConfigConflictError
 from serving.domain.items.records import (
@@ -24,19 +23,15 @@ from serving.domain.items.records import (
     segment_id,
 )
 from serving.domain.questions.query import Filter, TimeRange
-from serving.ports.memory_store import (
-    SAMPLED,
-    Batch,
-    GivenVectors,
-    MemoryStore,
-    Selected,
-    Selector,
-)
+from serving.ports.memory_store import SAMPLED, Batch, GivenVectors, Selected, Selector
 from tests.fakes.meaning import FAKE_MODEL, unit
-from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, segment
+from tests.fixtures.memory_or_postgres import Stored
+from tests.support.builders import NOON, TENANT, days, fact, ids, segment
 
-Stores: TypeAlias = InMemoryStore | PostgresMemoryStore
+# So that the tests notice a statement without its tenant.
+pytestmark = pytest.mark.without_row_security
+
+OTHER = TenantName("other")
 
 RICH = segment(
     "s",
@@ -64,244 +59,189 @@ RICH_FACT = fact(
 )
 
 
-@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
-def store(request: pytest.FixtureRequest) -> Stores:
-    if request.param == "memory":
-        return InMemoryStore()
-    found: PostgresMemoryStore = request.getfixturevalue("postgres").store
-    return found
+async def load(stored: Stored, *items: ItemId) -> list[Item]:
+    """The stored items, without what the server sets."""
+    return [replace(each, created_at=None, updated_at=None) for each in await stored.load(*items)]
 
 
-async def load(store: MemoryStore, *items: ItemId, tenant: TenantName = TENANT) -> list[Item]:
-    """The stored items, in the order given, without what the server sets."""
-    loaded = await store.load(tenant, items, Deadline.after(60))
-    return [
-        replace(loaded[item], created_at=None, updated_at=None) for item in items if item in loaded
-    ]
+async def test_equal_items_have_the_token_of_the_first_write(stored: Stored) -> None:
+    first = await stored.write(RICH, RICH_FACT)
+    await stored.write(segment("other"))
 
+    again = await stored.write(RICH_FACT, RICH)
 
-@pytest.mark.parametrize("item", [RICH, RICH_FACT], ids=["segment", "fact"])
-async def test_written_items_are_read(store: Stores, item: Segment | Fact) -> None:
-    receipt = await store.write(batch_of(item))
-
-    assert receipt.outcomes == ["created"]
-    assert await load(store, item.item) == [item]
-
-
-async def test_token_of_equal_item_covers_the_first_write(store: Stores) -> None:
-    first = await store.write(batch_of(RICH, RICH_FACT))
-    await store.write(batch_of(segment("other")))
-
-    again = await store.write(batch_of(RICH_FACT, RICH))
-
-    assert again.outcomes == ["unchanged", "unchanged"]
+    assert (first.outcomes, again.outcomes) == (["created"] * 2, ["unchanged"] * 2)
     assert again.token == first.token
+    assert await load(stored, RICH.item, RICH_FACT.item) == [RICH, RICH_FACT]
 
 
-async def test_a_vector_is_no_part_of_the_content(store: Stores) -> None:
-    await store.write(batch_of(RICH))
-    given = GivenVectors(FAKE_MODEL, {RICH.item: unit(1)})
+async def test_outcomes_come_in_the_order_of_the_items(stored: Stored) -> None:
+    await stored.write(segment("b"), segment("c"))
 
-    again = await store.write(Batch(TENANT, [RICH], given=given))
+    of_equal_id: list[Item] = [fact("a", "x", "y", "z"), segment("a")]
+    receipt = await stored.write(segment("c", "new"), *of_equal_id, segment("b"))
 
-    assert again.outcomes == ["unchanged"]
+    assert receipt.outcomes == ["updated", "created", "created", "unchanged"]
+    assert await load(stored, fact_id("a"), segment_id("a")) == of_equal_id
 
 
-async def test_another_content_replaces_the_item(store: Stores) -> None:
-    await store.write(batch_of(RICH))
+async def test_update_replaces_all_but_the_first_time(stored: Stored) -> None:
+    await stored.write(RICH)
+    [before] = await stored.load(RICH.item)
     changed = replace(RICH, importance=0.9)
 
-    receipt = await store.write(batch_of(changed))
+    receipt = await stored.write(changed)
 
     assert receipt.outcomes == ["updated"]
-    assert await load(store, RICH.item) == [changed]
-
-
-async def test_outcomes_come_in_the_order_of_the_items(store: Stores) -> None:
-    await store.write(batch_of(segment("b"), segment("c")))
-
-    receipt = await store.write(
-        batch_of(segment("c", "new"), fact("a", "x", "y", "z"), segment("b"), segment("a"))
-    )
-
-    assert receipt.outcomes == ["updated", "created", "unchanged", "created"]
-
-
-async def test_an_update_keeps_the_time_of_the_first_write(store: Stores) -> None:
-    await store.write(batch_of(segment("a")))
-    (before,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
-
-    await store.write(batch_of(segment("a", "changed")))
-
-    (after,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
+    assert await load(stored, RICH.item) == [changed]
+    [after] = await stored.load(RICH.item)
     assert after.created_at == before.created_at
     assert before.updated_at is not None
     assert after.updated_at is not None
     assert after.updated_at > before.updated_at
 
 
-async def test_extracted_entities_are_no_part_of_the_content(store: Stores) -> None:
-    named = segment("a", entities=("Goa",))
-    await store.write(Batch(TENANT, [named], extracted=frozenset(ids("a"))))
+IN_GOA = segment("a", entities=("Goa",))
+VECTORS = GivenVectors(FAKE_MODEL, {IN_GOA.item: unit(1)})
+DESCRIBED = fact("a", "x", "y", "z")
 
-    receipt = await store.write(
-        Batch(TENANT, [replace(named, entities=("Goa", "Rome"))], extracted=frozenset(ids("a")))
-    )
 
-    assert receipt.outcomes == ["unchanged"]
-    assert await load(store, named.item) == [named]
+def set_by_service(item: Segment | Fact, tenant: TenantName = TENANT, **changed: Any) -> Batch:
+    """A write of the item, whose entities and time the service sets."""
+    mine = frozenset([item.item])
+    return Batch(tenant, [replace(item, **changed)], extracted=mine, undated=mine)
 
 
 @pytest.mark.parametrize(
     ("first", "repeat"),
     [
-        (segment("a"), segment("a", event_time=NOON + days(1))),
-        (fact("a", "x", "y", "z"), fact("a", "x", "y", "z", recorded_at=NOON + days(1))),
+        (Batch(TENANT, [IN_GOA]), Batch(TENANT, [IN_GOA], given=VECTORS)),
+        (set_by_service(IN_GOA), set_by_service(IN_GOA, entities=("Goa", "Rome"))),
+        (set_by_service(IN_GOA), set_by_service(IN_GOA, event_time=NOON + days(1))),
+        (set_by_service(DESCRIBED), set_by_service(DESCRIBED, recorded_at=NOON + days(1))),
     ],
-    ids=["segment", "fact"],
+    ids=["vector", "extracted entities", "time of a segment", "time of a fact"],
 )
-async def test_time_set_by_service_is_no_content(
-    store: Stores, first: Segment | Fact, repeat: Segment | Fact
+async def test_additions_of_service_are_no_content(
+    stored: Stored, first: Batch, repeat: Batch
 ) -> None:
-    await store.write(Batch(TENANT, [first], undated=frozenset([first.item])))
+    await stored.store.write(first)
 
-    receipt = await store.write(Batch(TENANT, [repeat], undated=frozenset([first.item])))
+    receipt = await stored.store.write(repeat)
 
     assert receipt.outcomes == ["unchanged"]
-    assert await load(store, first.item) == [first]
+    assert await load(stored, first.items[0].item) == first.items
 
 
-@pytest.mark.parametrize(
-    "item", [segment("a", entities=("Goa",)), fact("a", "x", "y", "z")], ids=["segment", "fact"]
-)
+@pytest.mark.parametrize("item", [IN_GOA, DESCRIBED], ids=["segment", "fact"])
 async def test_item_read_back_is_unchanged_by_another_write(
-    store: Stores, item: Segment | Fact
+    stored: Stored, item: Segment | Fact
 ) -> None:
     """As in an export, which has the time, the entities and the sentence that the service set."""
-    mine = frozenset([item.item])
     copy = TenantName("copy")
-    later = (
-        replace(item, event_time=NOON + days(1))
-        if isinstance(item, Segment)
-        else replace(item, recorded_at=NOON + days(1))
-    )
-    await store.write(Batch(TENANT, [item], extracted=mine, undated=mine))
-    (read,) = (await store.load(TENANT, [item.item], Deadline.after(60))).values()
+    time = "event_time" if isinstance(item, Segment) else "recorded_at"
+    later: dict[str, Any] = {time: NOON + days(1)}
+    await stored.store.write(set_by_service(item))
+    [read] = await stored.load(item.item)
     if isinstance(read, Fact):
         read = replace(read, sentence=read.statement)
 
-    again = await store.write(batch_of(read))
-    await store.write(Batch(copy, [read]))
-    sent_before = await store.write(Batch(copy, [later], extracted=mine, undated=mine))
-    other_time = await store.write(Batch(copy, [later]))
+    again = await stored.write(read)
+    await stored.write(read, tenant=copy)
+    sent_before = await stored.store.write(set_by_service(item, copy, **later))
+    other_time = await stored.write(replace(item, **later), tenant=copy)
 
-    assert again.outcomes == ["unchanged"]
-    assert sent_before.outcomes == ["unchanged"]
+    assert (again.outcomes, sent_before.outcomes) == (["unchanged"], ["unchanged"])
     assert other_time.outcomes == ["updated"]
 
 
-async def test_entities_that_the_client_takes_away_are_a_change(store: Stores) -> None:
-    named = segment("a", entities=("Goa",))
-    await store.write(batch_of(named))
+async def test_entities_that_the_client_takes_away_are_a_change(stored: Stored) -> None:
+    await stored.write(IN_GOA)
 
-    extracted = replace(named, entities=("Rome",))
-    receipt = await store.write(Batch(TENANT, [extracted], extracted=frozenset(ids("a"))))
+    receipt = await stored.store.write(set_by_service(IN_GOA, entities=("Rome",)))
 
     assert receipt.outcomes == ["updated"]
 
 
-async def test_new_segment_keeps_its_first_stored_time(store: Stores) -> None:
-    await store.write(batch_of(segment("a", created_at=NOON)))
+async def test_new_segment_keeps_its_first_stored_time(stored: Stored) -> None:
+    await stored.write(segment("a", created_at=NOON))
     for again in (segment("a", created_at=NOON - days(9)), segment("a", "changed")):
-        await store.write(batch_of(again))
+        await stored.write(again)
 
-    (found,) = (await store.load(TENANT, ids("a"), Deadline.after(60))).values()
-    assert (found.created_at, found.item) == (NOON, segment_id("a"))
-    assert isinstance(found, Segment)
-    assert found.text == "changed"
+    [found] = await stored.load(segment_id("a"))
+    assert found == segment("a", "changed", created_at=NOON, updated_at=found.updated_at)
 
 
-async def test_a_segment_and_a_fact_may_share_an_id(store: Stores) -> None:
-    await store.write(batch_of(segment("a"), fact("a", "x", "y", "z")))
+async def test_tenants_do_not_see_each_other(stored: Stored) -> None:
+    await stored.write(IN_GOA)
+    await stored.write(segment("a", "theirs"), segment("b"), tenant=OTHER)
 
-    assert await load(store, segment_id("a"), fact_id("a")) == [
-        segment("a"),
-        fact("a", "x", "y", "z"),
-    ]
+    await stored.erase(*ids("a", "b"), tenant=OTHER)
 
-
-async def test_tenants_do_not_see_each_other(store: Stores) -> None:
-    other = TenantName("other")
-    await store.write(batch_of(segment("a", entities=("Goa",))))
-    await store.write(Batch(other, [segment("a", "theirs"), segment("b")]))
-
-    await store.erase(other, Selector(items=tuple(ids("a", "b"))))
-
-    assert await load(store, *ids("a", "b")) == [segment("a", entities=("Goa",))]
-    assert await store.count(other, ids("a", "b")) == 0
-    assert await store.known_names(other) == {}
+    assert await load(stored, *ids("a", "b")) == [IN_GOA]
+    assert await stored.store.count(OTHER, ids("a", "b")) == 0
+    assert await stored.store.known_names(OTHER) == {}
 
 
-async def test_a_tenant_keeps_its_text_search_configuration(store: Stores) -> None:
-    await store.write(Batch(TENANT, [segment("a")], "german"))
+async def test_a_tenant_keeps_its_text_search_configuration(stored: Stored) -> None:
+    await stored.store.write(Batch(TENANT, [segment("a")], "german"))
 
     with pytest.raises(TextSearchConfigConflictError):
-        await store.write(Batch(TENANT, [segment("b")], "english"))
+        await stored.store.write(Batch(TENANT, [segment("b")], "english"))
 
-    assert await store.count(TENANT, ids("a", "b")) == 1
-    await store.write(batch_of(segment("b")))
-    await store.write(Batch(TENANT, [segment("c")], "german"))
-    assert await store.count(TENANT, ids("a", "b", "c")) == 3
+    assert await stored.store.count(TENANT, ids("a", "b")) == 1
+    await stored.write(segment("b"))
+    await stored.store.write(Batch(TENANT, [segment("c")], "german"))
+    assert await stored.store.count(TENANT, ids("a", "b", "c")) == 3
+    await stored.store.erase(TENANT, Selector(everything=True))
+    again = await stored.store.write(Batch(TENANT, [segment("a")], "simple"))
+    assert again.outcomes == ["created"], "an erased tenant may choose another"
 
 
-async def test_a_text_search_configuration_must_exist(store: Stores) -> None:
+async def test_a_text_search_configuration_must_exist(stored: Stored) -> None:
     with pytest.raises(InvalidRequestError):
-        await store.write(Batch(TENANT, [segment("a")], "klingon"))
+        await stored.store.write(Batch(TENANT, [segment("a")], "klingon"))
 
-    assert await store.count(TENANT, ids("a")) == 0
+    assert await stored.store.count(TENANT, ids("a")) == 0
 
 
-async def test_first_write_gives_a_tenant_its_time_zone(store: Stores) -> None:
-    unknown = await store.read_time_zone(TENANT, Deadline.after(5))
-    await store.write(Batch(TENANT, [segment("a")], time_zone=ZoneInfo("Asia/Kolkata")))
-    await store.write(Batch(TENANT, [segment("b")], time_zone=ZoneInfo("Europe/Lisbon")))
-    await store.write(Batch(TenantName("other"), [segment("a")]))
+async def test_first_write_gives_a_tenant_its_time_zone(stored: Stored) -> None:
+    unknown = await stored.store.read_time_zone(TENANT, Deadline.after(5))
+    await stored.store.write(Batch(TENANT, [segment("a")], time_zone=ZoneInfo("Asia/Kolkata")))
+    await stored.store.write(Batch(TENANT, [segment("b")], time_zone=ZoneInfo("Europe/Lisbon")))
+    await stored.write(segment("a"), tenant=OTHER)
 
     assert unknown == UTC
-    assert await store.read_time_zone(TENANT, Deadline.after(5)) == ZoneInfo("Asia/Kolkata")
-    assert await store.read_time_zone(TenantName("other"), Deadline.after(5)) == UTC
+    assert await stored.store.read_time_zone(TENANT, Deadline.after(5)) == ZoneInfo("Asia/Kolkata")
+    assert await stored.store.read_time_zone(OTHER, Deadline.after(5)) == UTC
 
 
-async def test_facts_are_known_from_the_first_on(store: Stores) -> None:
-    other = TenantName("other")
-    await store.write(batch_of(segment("a")))
-    before = await store.has_facts(TENANT, None, Deadline.after(5))
+async def test_facts_are_known_from_the_first_on(stored: Stored) -> None:
+    await stored.write(segment("a"))
+    before = await stored.store.has_facts(TENANT, None, Deadline.after(5))
 
-    receipt = await store.write(batch_of(fact("f", "Ann", "sails", "Goa")))
+    receipt = await stored.write(fact("f", "Ann", "sails", "Goa"))
 
     assert not before
     # First without the token, with which the store is asked in any case.
-    assert await store.has_facts(TENANT, None, Deadline.after(5))
-    assert await store.has_facts(TENANT, receipt.token, Deadline.after(5))
-    assert not await store.has_facts(other, None, Deadline.after(5))
+    assert await stored.store.has_facts(TENANT, None, Deadline.after(5))
+    assert await stored.store.has_facts(TENANT, receipt.token, Deadline.after(5))
+    assert not await stored.store.has_facts(OTHER, None, Deadline.after(5))
 
 
-async def test_an_unknown_tenant_has_nothing(store: Stores) -> None:
-    assert await load(store, *ids("a")) == []
-    assert await store.count(TENANT, ids("a")) == 0
-    assert await store.known_names(TENANT) == {}
-    assert (await store.erase(TENANT, Selector(everything=True))).items == []
+async def test_an_unknown_tenant_has_nothing(stored: Stored) -> None:
+    assert await load(stored, *ids("a")) == []
+    assert await stored.store.count(TENANT, ids("a")) == 0
+    assert await stored.store.known_names(TENANT) == {}
+    assert (await stored.store.erase(TENANT, Selector(everything=True))).items == []
 
 
-async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
-    await store.write(
-        batch_of(
-            segment("a", entities=("Mary-Ann",), entity="The Ritz"),
-            fact("f", "Bob", "likes", "Goa"),
-        )
+async def test_names_of_entities_are_known_by_their_key(stored: Stored) -> None:
+    await stored.write(
+        segment("a", entities=("Mary-Ann",), entity="The Ritz"), fact("f", "Bob", "likes", "Goa")
     )
 
-    assert await store.known_names(TENANT) == {
+    assert await stored.store.known_names(TENANT) == {
         "mary-ann": "Mary-Ann",
         "the ritz": "The Ritz",
         "bob": "Bob",
@@ -309,137 +249,99 @@ async def test_names_of_entities_are_known_by_their_key(store: Stores) -> None:
     }
 
 
-GOA, ROME = ("Goa",), ("Rome",)
 RESTING = fact("f", "Ann", "likes", "Bob", evidence=("a", "b"))
 A, B, HIDDEN_A = segment("a"), segment("b"), segment("a", sensitive=True)
 
 
+IN_ROME, ALSO_IN_GOA = segment("a", entities=("Rome",)), replace(IN_GOA, id="b")
+HIDDEN_IN_GOA = replace(IN_GOA, sensitive=True)
+LIKES_GOA = fact("f", "Ann", "likes", "Goa")
+
 KNOWN_AFTER: dict[str, tuple[list[list[Item]], str]] = {
-    "hidden": ([[segment("a", entities=GOA, sensitive=True)]], ""),
-    "shown elsewhere": (
-        [[segment("a", entities=GOA, sensitive=True), segment("b", entities=GOA)]],
-        "goa",
-    ),
-    "hidden later": (
-        [[segment("a", entities=GOA)], [segment("a", entities=GOA, sensitive=True)]],
-        "",
-    ),
-    "shown later": (
-        [[segment("a", entities=GOA, sensitive=True)], [segment("a", entities=GOA)]],
-        "goa",
-    ),
+    "hidden": ([[HIDDEN_IN_GOA]], ""),
+    "shown elsewhere": ([[HIDDEN_IN_GOA, ALSO_IN_GOA]], "goa"),
+    "hidden later": ([[IN_GOA], [HIDDEN_IN_GOA]], ""),
+    "shown later": ([[HIDDEN_IN_GOA], [IN_GOA]], "goa"),
     "hidden fact": ([[replace(RESTING, sensitive=True)]], ""),
     "fact hidden later": ([[RESTING], [replace(RESTING, sensitive=True)]], ""),
     "fact on shown evidence": ([[A, B, RESTING]], "ann bob"),
     "fact on hidden evidence": ([[HIDDEN_A, RESTING]], ""),
     "evidence hidden later": ([[A, RESTING], [HIDDEN_A]], ""),
     "evidence shown later": ([[HIDDEN_A, RESTING], [A]], "ann bob"),
-    "moved to hidden evidence": ([[HIDDEN_A, fact("f", "Ann", "likes", "Bob")], [RESTING]], ""),
-    "replaced": ([[segment("a", entities=GOA)], [segment("a", entities=ROME)]], "rome"),
-    "replaced in one of two": (
-        [[segment("a", entities=GOA), segment("b", entities=GOA)], [A]],
-        "goa",
-    ),
-    "replaced in a fact": (
-        [[fact("f", "Ann", "likes", "Goa")], [fact("f", "Ann", "likes", "Rome")]],
-        "ann rome",
+    "moved to hidden evidence": ([[HIDDEN_A, replace(RESTING, evidence=())], [RESTING]], ""),
+    "replaced": ([[IN_GOA], [IN_ROME]], "rome"),
+    "replaced in one of two": ([[IN_GOA, ALSO_IN_GOA], [A]], "goa"),
+    "replaced in a fact": ([[LIKES_GOA], [replace(LIKES_GOA, object="Rome")]], "ann rome"),
+}
+
+
+async def test_only_names_of_shown_items_are_known(stored: Stored) -> None:
+    for case, (writes, known) in KNOWN_AFTER.items():
+        for items in writes:
+            await stored.write(*items, tenant=TenantName(case))
+
+        assert " ".join(sorted(await stored.store.known_names(TenantName(case)))) == known, case
+
+
+async def test_names_of_unhidden_fact_are_known_again(stored: Stored) -> None:
+    await stored.write(HIDDEN_A, B, RESTING)
+
+    await stored.erase(segment_id("a"))
+
+    assert (await stored.store.known_names(TENANT)).keys() == {"ann", "bob"}
+
+
+SELECTORS = {
+    "ids": (Selector(items=(segment_id("a"), fact_id("f"))), "b c"),
+    "id of the other kind": (Selector(items=(segment_id("f"),)), "a b c"),
+    "session": (Selector(session="monday"), "b c"),
+    "speaker": (Selector(speaker="ANN"), "c"),
+    "no speaker": (Selector(speaker=""), "a b c"),
+    "no session": (Selector(session=""), "a b c"),
+    "everything": (Selector(everything=True), ""),
+    "label": (Selector(filter=Filter(labels={"project": ("goa", "rome")})), "b c"),
+    "label of no segment": (Selector(filter=Filter(labels={"project": ("rome",)})), "a b c"),
+    "time": (Selector(filter=Filter(event_time=TimeRange(NOON, NOON + days(1)))), "b"),
+    "time of no segment": (Selector(filter=Filter(event_time=TimeRange(end=NOON))), "a b c"),
+    "several fields": (
+        Selector(filter=Filter(speakers=("ann",), event_time=TimeRange(NOON + days(1)))),
+        "a c",
     ),
 }
 
 
-async def test_only_names_of_shown_items_are_known(store: Stores) -> None:
-    for case, (writes, known) in KNOWN_AFTER.items():
-        for items in writes:
-            await store.write(Batch(TenantName(case), items))
-
-        assert " ".join(sorted(await store.known_names(TenantName(case)))) == known, case
-
-
-async def test_a_name_is_forgotten_with_its_last_shown_item(store: Stores) -> None:
-    await store.write(batch_of(segment("a", entities=GOA), segment("b", entities=ROME)))
-    await store.write(batch_of(segment("hidden", entities=GOA, sensitive=True)))
-
-    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
-
-    assert (await store.known_names(TENANT)).keys() == {"rome"}
-
-
-async def test_names_of_unhidden_fact_are_known_again(store: Stores) -> None:
-    await store.write(batch_of(HIDDEN_A, B, RESTING))
-
-    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
-
-    assert (await store.known_names(TENANT)).keys() == {"ann", "bob"}
-
-
-@pytest.mark.parametrize(
-    ("selector", "left"),
-    [
-        (Selector(items=(segment_id("a"), fact_id("f"))), "b c"),
-        (Selector(items=(segment_id("f"),)), "a b c"),
-        (Selector(session="monday"), "b c"),
-        (Selector(speaker="ANN"), "c"),
-        (Selector(speaker=""), "a b c"),
-        (Selector(session=""), "a b c"),
-        (Selector(everything=True), ""),
-        (Selector(filter=Filter(labels={"project": ("goa", "rome")})), "b c"),
-        (Selector(filter=Filter(labels={"project": ("rome",)})), "a b c"),
-        (Selector(filter=Filter(event_time=TimeRange(NOON, NOON + days(1)))), "b"),
-        (Selector(filter=Filter(event_time=TimeRange(end=NOON))), "a b c"),
-        (Selector(filter=Filter(speakers=("ann",), event_time=TimeRange(NOON + days(1)))), "a c"),
-    ],
-    ids=[
-        "ids",
-        "id of the other kind",
-        "session",
-        "speaker",
-        "no speaker",
-        "no session",
-        "everything",
-        "label",
-        "label of no segment",
-        "time range",
-        "time range of no segment",
-        "filter of several fields",
-    ],
-)
-async def test_selected_items_are_erased(store: Stores, selector: Selector, left: str) -> None:
-    await store.write(
-        batch_of(
-            segment("a", speaker="Ann", session="monday", labels={"project": "goa"}),
-            segment("b", speaker="ann", event_time=NOON + days(1)),
-            segment("c"),
-            fact("f", "Ann", "likes", "Goa"),
-        )
+@pytest.mark.parametrize(("selector", "left"), SELECTORS.values(), ids=SELECTORS)
+async def test_selected_items_are_erased(stored: Stored, selector: Selector, left: str) -> None:
+    said = segment("a", speaker="Ann", session="monday", labels={"project": "goa"})
+    known = fact("f", "Ann", "likes", "Goa")
+    await stored.write(
+        said, segment("b", speaker="ann", event_time=NOON + days(1)), segment("c"), known
     )
-    other = TenantName("other")
-    alike = segment("a", speaker="Ann", session="monday", labels={"project": "goa"})
-    theirs: list[Item] = [alike, replace(alike, id="theirs"), fact("theirs", "Ann", "likes", "Goa")]
-    await store.write(Batch(other, theirs))
+    theirs: list[Item] = [said, replace(said, id="theirs"), replace(known, id="theirs")]
+    await stored.write(*theirs, tenant=OTHER)
 
-    selected = await store.count_selected(TENANT, selector)
-    assert await store.count(TENANT, [*ids("a", "b", "c"), fact_id("f")]) == 4
-    receipt = await store.erase(TENANT, selector)
+    selected = await stored.store.count_selected(TENANT, selector)
+    assert await stored.store.count(TENANT, [*ids("a", "b", "c"), known.item]) == 4
+    receipt = await stored.store.erase(TENANT, selector)
 
-    assert selected.facts == receipt.items.count(fact_id("f"))
+    assert selected.facts == receipt.items.count(known.item)
     gone = set("abc") - set(left.split())
     names = {"a": "Ann", "b": "ann", "c": ""}
     assert selected.segments_by_speaker == Counter(names[each] for each in gone)
-    assert await load(store, *ids("a", "b", "c")) == await load(store, *ids(*left.split()))
-    assert await store.count(TENANT, ids("a", "b", "c")) == len(left.split())
-    assert await store.count(other, ids("a")) == 1
-    erased = {item.id for item in receipt.items if item.kind == "segment"}
-    assert erased == {"a", "b", "c"} - set(left.split())
+    assert [each.item.id for each in await load(stored, *ids("a", "b", "c"))] == left.split()
+    assert await stored.store.count(OTHER, ids("a")) == 1
+    assert {item.id for item in receipt.items if item.kind == "segment"} == gone
 
 
-async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(store: Stores) -> None:
-    seen = segment("a", entities=("Goa",))
-    secret = segment("b", sensitive=True)
-    resting = [fact("f", "Ann", "likes", "Goa", evidence=(name,)) for name in ("a", "b")]
-    known, hidden = replace(resting[0], id="known"), replace(resting[1], id="hidden")
-    await store.write(batch_of(seen, secret, known, hidden, segment("c", entities=("Rome",))))
+async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(stored: Stored) -> None:
+    seen, secret = IN_GOA, segment("b", sensitive=True)
+    known, hidden = (
+        fact(id_, "Ann", "likes", "Goa", evidence=(said,))
+        for id_, said in (("known", "a"), ("hidden", "b"))
+    )
+    await stored.write(seen, secret, known, hidden, segment("c", entities=("Rome",)))
 
-    receipt = await store.erase(TENANT, Selector(items=tuple(ids("a", "b"))))
+    receipt = await stored.erase(*ids("a", "b"))
 
     sample = [
         (replace(each.item, created_at=None, updated_at=None), each.hidden)
@@ -451,104 +353,79 @@ async def test_the_receipt_of_an_erasure_has_the_items_as_they_were(store: Store
     assert "goa" not in repr(receipt)
 
 
-async def test_the_receipt_of_a_large_erasure_has_a_sample(store: Stores) -> None:
+async def test_the_receipt_of_a_large_erasure_has_a_sample(stored: Stored) -> None:
     many = range(SAMPLED + 1)
     facts = [fact(f"f{place}", "Ann", "likes", "Goa") for place in many]
-    await store.write(batch_of(*(segment(f"s{place}") for place in many), *facts))
+    await stored.write(*(segment(f"s{place}") for place in many), *facts)
 
-    sample = (await store.erase(TENANT, Selector(everything=True))).sample
+    sample = (await stored.store.erase(TENANT, Selector(everything=True))).sample
 
     kinds = [each.item.item.kind for each in sample]
     assert kinds == [ItemKind.SEGMENT] * SAMPLED + [ItemKind.FACT] * SAMPLED
 
 
-async def test_a_fact_goes_with_the_last_of_its_evidence(store: Stores) -> None:
-    await store.write(
-        batch_of(
-            segment("a"),
-            segment("b"),
-            fact("both", "x", "y", "z", evidence=("a", "b")),
-            fact("one", "x", "y", "z", evidence=("a",)),
-            fact("none", "x", "y", "z"),
-        )
+async def test_a_fact_goes_with_the_last_of_its_evidence(stored: Stored) -> None:
+    await stored.write(
+        segment("a"),
+        segment("b"),
+        fact("both", "x", "y", "z", evidence=("a", "b")),
+        fact("one", "x", "y", "z", evidence=("a",)),
+        fact("none", "x", "y", "z"),
     )
 
-    selected = await store.count_selected(TENANT, Selector(items=(segment_id("a"),)))
-    receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+    selected = await stored.store.count_selected(TENANT, Selector(items=(segment_id("a"),)))
+    receipt = await stored.erase(segment_id("a"))
 
     assert selected.facts == 1
     assert sorted(receipt.items) == [fact_id("one"), segment_id("a")]
-    assert await load(store, fact_id("both"), fact_id("one"), fact_id("none")) == [
+    assert await load(stored, fact_id("both"), fact_id("one"), fact_id("none")) == [
         fact("both", "x", "y", "z", evidence=("b",)),
         fact("none", "x", "y", "z"),
     ]
 
 
-async def test_evidence_erased_before_its_arrival_is_gone(store: Stores) -> None:
-    await store.write(batch_of(fact("f", "x", "y", "z", evidence=("a",))))
+async def test_evidence_erased_before_its_arrival_is_gone(stored: Stored) -> None:
+    await stored.write(fact("f", "x", "y", "z", evidence=("a",)))
 
-    selected = await store.count_selected(TENANT, Selector(items=(segment_id("a"),)))
-    receipt = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+    selected = await stored.store.count_selected(TENANT, Selector(items=(segment_id("a"),)))
+    receipt = await stored.erase(segment_id("a"))
 
     assert selected == Selected({}, 1)
     assert receipt.items == [fact_id("f")]
 
 
-async def test_fact_with_lost_evidence_can_be_rewritten(store: Stores) -> None:
+async def test_fact_with_lost_evidence_can_be_rewritten(stored: Stored) -> None:
     whole = fact("f", "x", "y", "z", evidence=("a", "b"))
-    await store.write(batch_of(segment("a"), segment("b"), whole))
-    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+    await stored.write(segment("a"), segment("b"), whole)
+    await stored.erase(segment_id("a"))
 
-    receipt = await store.write(batch_of(whole))
+    receipt = await stored.write(whole)
 
     assert receipt.outcomes == ["updated"]
-    assert await load(store, whole.item) == [whole]
+    assert await load(stored, whole.item) == [whole]
 
 
-async def test_names_go_with_the_last_that_used_them(store: Stores) -> None:
-    await store.write(
-        batch_of(
-            segment("a", entities=("Goa", "Rome", "Oslo")),
-            segment("b", entities=("Rome",)),
-            fact("f", "Ann", "likes", "Oslo"),
-        )
+async def test_names_go_with_the_last_that_showed_them(stored: Stored) -> None:
+    await stored.write(
+        segment("a", entities=("Goa", "Rome", "Oslo")),
+        segment("b", entities=("Rome",)),
+        segment("hidden", entities=("Goa",), sensitive=True),
+        fact("f", "Ann", "likes", "Oslo"),
     )
 
-    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+    await stored.erase(segment_id("a"))
 
-    assert await store.known_names(TENANT) == {"rome": "Rome", "ann": "Ann", "oslo": "Oslo"}
-
-
-async def test_erased_id_is_new_after_another_write(store: Stores) -> None:
-    await store.write(batch_of(segment("a")))
-    await store.erase(TENANT, Selector(items=(segment_id("a"),)))
-
-    receipt = await store.write(batch_of(segment("a")))
-
-    assert receipt.outcomes == ["created"]
+    assert await stored.store.known_names(TENANT) == {"rome": "Rome", "ann": "Ann", "oslo": "Oslo"}
 
 
-async def test_an_erased_tenant_may_choose_another_configuration(store: Stores) -> None:
-    await store.write(Batch(TENANT, [segment("a")], "german"))
-    await store.erase(TENANT, Selector(everything=True))
-
-    receipt = await store.write(Batch(TENANT, [segment("a")], "simple"))
-
-    assert receipt.outcomes == ["created"]
-
-
-async def test_a_store_that_answers_is_ready(store: Stores) -> None:
-    assert await store.ready()
-
-
-async def test_an_erasure_that_is_repeated_has_the_token_of_the_last(store: MemoryStore) -> None:
-    unknown = await store.erase(TenantName("other"), Selector(everything=True))
+async def test_an_erasure_that_is_repeated_has_the_token_of_the_last(stored: Stored) -> None:
+    unknown = await stored.store.erase(OTHER, Selector(everything=True))
     assert unknown.token.xids == frozenset()
-    await store.write(batch_of(segment("a"), segment("b")))
-    first = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+    await stored.write(segment("a"), segment("b"))
+    first = await stored.erase(segment_id("a"))
 
-    again = await store.erase(TENANT, Selector(items=(segment_id("a"),)))
+    again = await stored.erase(segment_id("a"))
 
     assert again.items == []
     assert again.token == first.token
-    assert (await store.erase(TenantName("other"), Selector(everything=True))).token == first.token
+    assert (await stored.store.erase(OTHER, Selector(everything=True))).token == first.token

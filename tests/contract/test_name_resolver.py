@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName, segment_id
-from serving.ports.memory_store import Batch, MemoryStore, Selector
-from serving.ports.words import NameResolver
-from tests.fakes.names import InMemoryNameResolver
-from tests.fakes.store import InMemoryStore
-from tests.support.builders import TENANT, batch_of, segment
+from tests.fixtures.memory_or_postgres import Stored
+from tests.support.builders import TENANT, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = pytest.mark.without_row_security
@@ -20,88 +15,54 @@ pytestmark = pytest.mark.without_row_security
 OTHER = TenantName("other")
 
 
-class Stored(NamedTuple):
-    store: MemoryStore
-    names: NameResolver
-
-    async def meant(self, words: str, tenant: TenantName = TENANT) -> dict[str, str]:
-        return dict(await self.names.meant(tenant, words.split(), Deadline.after(60)))
+async def meant(stored: Stored, words: str, tenant: TenantName = TENANT) -> dict[str, str]:
+    return dict(await stored.names.meant(tenant, words.split(), Deadline.after(60)))
 
 
-@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
-def stored(request: pytest.FixtureRequest) -> Stored:
-    if request.param == "memory":
-        memory = InMemoryStore()
-        return Stored(memory, InMemoryNameResolver(memory))
-    adapters = request.getfixturevalue("postgres")
-    return Stored(adapters.store, adapters.names)
+HELLO = ("Hello.", "Bella, Joanna, Mark")
+MEANT = {
+    "equal sound": (
+        "We sail.",
+        "Melanie, Lake Garda",
+        "When did Melony sail on Gahrda",
+        "Melony=Melanie Gahrda=Garda",
+    ),
+    "stored word": ("A melony taste.", "Melanie", "Melony", ""),
+    "word that every text has": ("The end.", "Theo", "the", ""),
+    "ordinary words": (*HELLO, "bill join market melony", ""),
+    "ordinary word with a capital": (*HELLO, "Bill", "Bill=Bella"),
+    "name of the tenant": ("Hi.", "Jon, John", "Jon", ""),
+    "unstored prefix": ("Hey Mel!", "Melanie, Deborah", "Deb Mel", "Deb=Deborah"),
+    "equally near names": ("We sail.", "Karel, Karol", "Karal", ""),
+}
 
 
-async def test_unstored_word_is_the_name_of_equal_sound(stored: Stored) -> None:
-    await stored.store.write(batch_of(segment("a", entities=("Melanie", "Lake Garda"))))
+@pytest.mark.parametrize(("text", "names", "words", "expected"), MEANT.values(), ids=MEANT)
+async def test_unstored_word_means_the_one_name_it_resembles(
+    stored: Stored, text: str, names: str, words: str, expected: str
+) -> None:
+    await stored.write(segment("a", text, entities=names.split(", ")))
 
-    assert await stored.meant("When did Melony sail on Gahrda") == {
-        "Melony": "Melanie",
-        "Gahrda": "Garda",
-    }
+    found = await meant(stored, words)
 
-
-async def test_stored_word_is_never_corrected(stored: Stored) -> None:
-    melon = segment("a", "A melony taste.", entities=("Melanie",))
-    await stored.store.write(batch_of(melon))
-
-    assert await stored.meant("Melony") == {}
-
-
-async def test_a_word_that_every_text_has_is_no_name(stored: Stored) -> None:
-    await stored.store.write(batch_of(segment("a", "The end.", entities=("Theo",))))
-
-    assert await stored.meant("the") == {}
-
-
-async def test_ordinary_word_is_a_name_if_capitalised(stored: Stored) -> None:
-    names = ("Bella", "Joanna", "Mark")
-    await stored.store.write(batch_of(segment("a", "Hello.", entities=names)))
-
-    assert await stored.meant("bill join market melony") == {}
-    assert await stored.meant("Bill") == {"Bill": "Bella"}
-
-
-async def test_a_name_of_the_tenant_is_taken_for_no_other(stored: Stored) -> None:
-    await stored.store.write(batch_of(segment("a", "Hi.", entities=("Jon", "John"))))
-
-    assert await stored.meant("Jon") == {}
-
-
-async def test_unstored_prefix_of_a_name_is_its_short_form(stored: Stored) -> None:
-    await stored.store.write(batch_of(segment("a", "Hey Mel!", entities=("Melanie", "Deborah"))))
-
-    assert await stored.meant("Deb Mel") == {"Deb": "Deborah"}
-
-
-async def test_equally_near_names_correct_nothing(stored: Stored) -> None:
-    await stored.store.write(batch_of(segment("a", entities=("Karel", "Karol"))))
-
-    assert await stored.meant("Karal") == {}
+    assert " ".join(f"{word}={name}" for word, name in found.items()) == expected
 
 
 async def test_names_and_words_of_other_tenants_are_ignored(stored: Stored) -> None:
-    await stored.store.write(batch_of(segment("a", entities=("Melanie",))))
-    await stored.store.write(
-        Batch(OTHER, [segment("a", "Some melony taste.", entities=("Philip",))])
-    )
+    await stored.write(segment("a", entities=("Melanie",)))
+    await stored.write(segment("a", "Some melony taste.", entities=("Philip",)), tenant=OTHER)
 
-    assert await stored.meant("Melony Fillip") == {"Melony": "Melanie"}
-    assert await stored.meant("Melony", TenantName("nobody")) == {}
+    assert await meant(stored, "Melony Fillip") == {"Melony": "Melanie"}
+    assert await meant(stored, "Melony", TenantName("nobody")) == {}
 
 
 async def test_name_is_known_from_its_write_to_erasure(stored: Stored) -> None:
-    await stored.store.write(batch_of(segment("a", entities=("Melanie",))))
-    before = await stored.meant("Melony Fillip")
-    await stored.store.write(batch_of(segment("b", entities=("Philip",))))
-    after = await stored.meant("Melony Fillip")
-    await stored.store.erase(TENANT, Selector(items=(segment_id("a"),)))
+    await stored.write(segment("a", entities=("Melanie",)))
+    before = await meant(stored, "Melony Fillip")
+    await stored.write(segment("b", entities=("Philip",)))
+    after = await meant(stored, "Melony Fillip")
+    await stored.erase(segment_id("a"))
 
     assert before == {"Melony": "Melanie"}
     assert after == {"Melony": "Melanie", "Fillip": "Philip"}
-    assert await stored.meant("Melony Fillip") == {"Fillip": "Philip"}
+    assert await meant(stored, "Melony Fillip") == {"Fillip": "Philip"}

@@ -6,18 +6,17 @@ import itertools
 import uuid
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serving.domain.budget import Deadline
 from serving.domain.items.records import Fact, Item, TenantName, fact_id, segment_id
 from serving.domain.items.validity import Clocks, Closing
-from serving.ports.memory_store import Batch, Catalog, MemoryStore, Selector
-from tests.fakes.store import InMemoryStore
-from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
+from serving.ports.memory_store import Selector
+from tests.fixtures.memory_or_postgres import Stored
+from tests.support.builders import NOON, TENANT, days, fact, segment
 from tests.support.examples import examples
 from tests.support.naive_facts import Table, bare, held
 
@@ -27,35 +26,18 @@ pytestmark = pytest.mark.without_row_security
 OTHER = TenantName("other")
 
 
-class Stored(NamedTuple):
-    store: MemoryStore
-    catalog: Catalog
-
-    async def facts(self, tenant: TenantName = TENANT) -> dict[str, Fact]:
-        """All facts of the tenant, as the catalog lists them."""
-        listed = await self.catalog.list_facts(tenant, (), None, "", 100)
-        return {found.id: found for found in listed}
-
-    async def closers(self, tenant: TenantName = TENANT) -> dict[str, str]:
-        """The ids of what ended each fact."""
-        return {
-            id_: " ".join(closing.by for closing in found.closings)
-            for id_, found in (await self.facts(tenant)).items()
-        }
-
-    async def valid_at(self, at: datetime) -> str:
-        """The ids of the facts that the catalog calls valid."""
-        listed = await self.catalog.list_facts(TENANT, (), at, "", 100)
-        return " ".join(found.id for found in listed)
+async def facts(stored: Stored, tenant: TenantName = TENANT) -> dict[str, Fact]:
+    """All facts of the tenant, as the catalog lists them."""
+    listed = await stored.catalog.list_facts(tenant, (), None, "", 100)
+    return {found.id: found for found in listed}
 
 
-@pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
-def stored(request: pytest.FixtureRequest) -> Stored:
-    if request.param == "memory":
-        memory = InMemoryStore()
-        return Stored(memory, memory)
-    adapters = request.getfixturevalue("postgres")
-    return Stored(adapters.store, adapters.catalog)
+async def closers(stored: Stored, tenant: TenantName = TENANT) -> dict[str, str]:
+    """The ids of what ended each fact."""
+    return {
+        id_: " ".join(closing.by for closing in found.closings)
+        for id_, found in (await facts(stored, tenant)).items()
+    }
 
 
 def home(id_: str, place: str, day: int, **fields: Any) -> Fact:
@@ -70,16 +52,14 @@ LEFT = fact("left", "Ann", "left", "Goa", closes=("goa",), valid_from=NOON + day
 
 
 async def test_a_fact_closes_those_that_it_names(stored: Stored) -> None:
-    await stored.store.write(batch_of(PLAIN))
-    await stored.store.write(batch_of(LEFT))
+    await stored.write(PLAIN)
+    await stored.write(LEFT)
 
-    found = await stored.store.load(TENANT, [fact_id("goa")], Deadline.after(60))
-
-    closed = found[fact_id("goa")]
+    [closed, left] = await stored.load(fact_id("goa"), fact_id("left"))
     assert isinstance(closed, Fact)
+    assert isinstance(left, Fact)
     assert closed.closings == (Closing("left", NOON + days(1), NOON),)
-    assert bare(closed) == PLAIN
-    assert bare((await stored.facts())["left"]) == LEFT
+    assert (bare(closed), bare(left)) == (PLAIN, LEFT)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations((GOA, ROME, OSLO))))
@@ -87,69 +67,38 @@ async def test_history_of_single_value_ignores_order_of_arrival(
     stored: Stored, order: tuple[Fact, ...]
 ) -> None:
     for one in order:
-        await stored.store.write(batch_of(one))
+        await stored.write(one)
 
-    assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
+    assert await closers(stored) == {"goa": "rome", "rome": "oslo", "oslo": ""}
 
 
 async def test_fact_arriving_after_its_closer_is_closed(stored: Stored) -> None:
-    await stored.store.write(batch_of(LEFT, ROME))
-    await stored.store.write(batch_of(PLAIN, home("bern", "Bern", -1, single_valued=False)))
+    await stored.write(LEFT, ROME)
+    await stored.write(PLAIN, home("bern", "Bern", -1, single_valued=False))
 
-    assert await stored.closers() == {"bern": "rome", "goa": "left", "left": "", "rome": ""}
-
-
-async def test_the_history_tells_what_was_valid_when(stored: Stored) -> None:
-    await stored.store.write(batch_of(OSLO, GOA, ROME))
-
-    assert await stored.closers() == {"goa": "rome", "rome": "oslo", "oslo": ""}
-    assert await stored.valid_at(NOON) == "goa"
-    assert await stored.valid_at(NOON + days(1)) == "rome"
-    assert await stored.valid_at(NOON + days(9)) == "oslo"
-
-
-async def test_a_retracted_closer_closed_nothing(stored: Stored) -> None:
-    await stored.store.write(batch_of(GOA, ROME))
-    await stored.store.write(batch_of(replace(ROME, retracted_at=NOON + days(4))))
-
-    assert await stored.valid_at(NOON + days(3)) == "goa"
-    assert await stored.valid_at(NOON + days(4)) == "goa"
+    assert await closers(stored) == {"bern": "rome", "goa": "left", "left": "", "rome": ""}
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("closer", "changed"),
     [
-        replace(ROME, single_valued=False),
-        replace(ROME, relation="works in"),
-        replace(ROME, subject="Bob"),
-        replace(ROME, valid_from=NOON - days(1)),
+        (ROME, replace(ROME, single_valued=False)),
+        (ROME, replace(ROME, relation="works in")),
+        (ROME, replace(ROME, subject="Bob")),
+        (ROME, replace(ROME, valid_from=NOON - days(1))),
+        (ROME, replace(PLAIN, relation="liked")),
+        (LEFT, replace(LEFT, closes=())),
     ],
-    ids=["many values", "relation", "subject", "earlier"],
+    ids=["many values", "relation", "subject", "earlier", "closed fact", "name taken back"],
 )
 async def test_a_fact_that_closes_no_longer_leaves_the_other_open(
-    stored: Stored, changed: Fact
+    stored: Stored, closer: Fact, changed: Fact
 ) -> None:
-    await stored.store.write(batch_of(GOA, ROME))
+    await stored.write(PLAIN, closer)
 
-    await stored.store.write(batch_of(changed))
+    await stored.write(changed)
 
-    assert (await stored.closers())["goa"] == ""
-
-
-async def test_a_name_that_is_taken_back_opens_the_fact(stored: Stored) -> None:
-    await stored.store.write(batch_of(PLAIN, LEFT))
-
-    await stored.store.write(batch_of(replace(LEFT, closes=())))
-
-    assert await stored.closers() == {"goa": "", "left": ""}
-
-
-async def test_a_closed_fact_that_moves_on_is_open(stored: Stored) -> None:
-    await stored.store.write(batch_of(PLAIN, ROME))
-
-    await stored.store.write(batch_of(replace(PLAIN, relation="liked")))
-
-    assert (await stored.closers())["goa"] == ""
+    assert (await closers(stored))["goa"] == ""
 
 
 @pytest.mark.parametrize(
@@ -166,33 +115,24 @@ async def test_erased_fact_reopens_facts_closed_by_it_alone(
     stored: Stored, selected: Any, history: dict[str, str]
 ) -> None:
     said = replace(ROME, evidence=("said",))
-    await stored.store.write(batch_of(segment("said"), GOA, said, OSLO))
+    await stored.write(segment("said"), GOA, said, OSLO)
 
-    await stored.store.erase(TENANT, Selector(items=(selected,)))
+    await stored.erase(selected)
 
-    assert await stored.closers() == history
-
-
-async def test_an_erased_fact_that_comes_back_closes_again(stored: Stored) -> None:
-    await stored.store.write(batch_of(GOA, ROME))
-    await stored.store.erase(TENANT, Selector(items=(fact_id("rome"),)))
-
-    await stored.store.write(batch_of(ROME))
-
-    assert await stored.closers() == {"goa": "rome", "rome": ""}
+    assert await closers(stored) == history
 
 
 async def test_tenants_close_nothing_of_each_other(stored: Stored) -> None:
-    await stored.store.write(batch_of(PLAIN))
-    await stored.store.write(Batch(OTHER, [LEFT, ROME]))
-    await stored.store.write(Batch(OTHER, [PLAIN]))
-    await stored.store.write(batch_of(home("bern", "Bern", -1, single_valued=False)))
+    await stored.write(PLAIN)
+    await stored.write(LEFT, ROME, tenant=OTHER)
+    await stored.write(PLAIN, tenant=OTHER)
+    await stored.write(home("bern", "Bern", -1, single_valued=False))
 
-    assert await stored.closers() == {"bern": "", "goa": ""}
-    await stored.store.write(batch_of(LEFT))
+    assert await closers(stored) == {"bern": "", "goa": ""}
+    await stored.write(LEFT)
     await stored.store.erase(OTHER, Selector(items=(fact_id("left"), fact_id("rome"))))
-    assert await stored.closers() == {"bern": "", "goa": "left", "left": ""}
-    assert await stored.closers(OTHER) == {"goa": ""}
+    assert await closers(stored) == {"bern": "", "goa": "left", "left": ""}
+    assert await closers(stored, OTHER) == {"goa": ""}
 
 
 TEA = fact("goa", "Bob", "likes", "tea")
@@ -201,27 +141,26 @@ NOTE = fact("note", "Bob", "met", "Cid", valid_from=NOON + days(5))
 
 @pytest.mark.parametrize("mine", [ROME, replace(NOTE, closes=("goa",)), None])
 async def test_equal_ids_of_tenants_are_different_facts(stored: Stored, mine: Fact | None) -> None:
-    await stored.store.write(batch_of(TEA, NOTE, home("bern", "Bern", -1), OSLO))
-    await stored.store.write(Batch(OTHER, [PLAIN, replace(NOTE, closes=("goa",))]))
+    await stored.write(TEA, NOTE, home("bern", "Bern", -1), OSLO)
+    await stored.write(PLAIN, replace(NOTE, closes=("goa",)), tenant=OTHER)
 
     if mine is None:
-        await stored.store.erase(TENANT, Selector(items=(NOTE.item,)))
+        await stored.erase(NOTE.item)
     else:
-        await stored.store.write(batch_of(mine))
+        await stored.write(mine)
 
-    closers = await stored.closers()
-    assert closers["goa"] == ("note" if mine and mine.closes else "")
+    assert (await closers(stored))["goa"] == ("note" if mine and mine.closes else "")
 
 
 async def test_a_repeat_changes_nothing(stored: Stored) -> None:
-    first = await stored.store.write(batch_of(GOA, ROME, LEFT))
-    before = await stored.facts()
+    first = await stored.write(GOA, ROME, LEFT)
+    before = await facts(stored)
 
-    again = await stored.store.write(batch_of(LEFT, GOA, ROME))
+    again = await stored.write(LEFT, GOA, ROME)
 
     assert again.outcomes == ["unchanged"] * 3
     assert again.token == first.token
-    assert await stored.facts() == before
+    assert await facts(stored) == before
 
 
 # ---------------------------------------------------------------- against a naive table
@@ -261,12 +200,12 @@ async def test_any_history_equals_a_table_of_facts(
         if isinstance(change, list):
             batch: list[Item] = [*{one.id: one for one in change}.values()]
             table.write(batch)
-            await stored.store.write(Batch(tenant, batch))
+            await stored.write(*batch, tenant=tenant)
         else:
             table.erase(change)
             await stored.store.erase(tenant, Selector(items=(change,)))
 
-    found = await stored.facts(tenant)
+    found = await facts(stored, tenant)
 
     assert {id_: bare(one) for id_, one in found.items()} == table.facts
     for as_of, known_at in clocks:

@@ -18,8 +18,9 @@ from serving.ports.index_engine import IndexEngine
 from serving.ports.memory_store import Selector
 from serving.ports.vector_index import WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE
-from tests.integration.postgres.log.following import MODEL, embed, eventually
+from tests.integration.postgres.log.following import MODEL, embed
 from tests.support.builders import TENANT, batch_of, ids, scope, segment
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
 
@@ -65,4 +66,4 @@ async def test_a_restarted_index_follows_changes_made_meanwhile(
         async def is_in_lists() -> bool:
             return make is exact or any(tier.approximate for tier in index.tiers())
 
-        assert await eventually(is_in_lists)
+        await until_async(is_in_lists)

@@ -18,9 +18,16 @@ from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
 from tests.fixtures.postgres import QUICK, pid_of
-from tests.integration.postgres.log.following import MODEL, bootstrap, eventually, scalar
+from tests.integration.postgres.log.following import (
+    MODEL,
+    bootstrap,
+    run,
+    scalar,
+    write,
+)
 from tests.integration.postgres.words.searching import search
-from tests.support.builders import TENANT, batch_of, ids, segment
+from tests.support.builders import TENANT, ids, segment
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
 
@@ -45,22 +52,23 @@ async def adapters(server: EmbeddedPostgres) -> AsyncIterator[Postgres]:
 async def test_without_postgresql_every_call_says_so(
     adapters: Postgres, server: EmbeddedPostgres
 ) -> None:
+    async def lead() -> None:
+        async with adapters.change_log.leadership("graph", None):
+            pass
+
     server.stop()
 
     assert not await adapters.store.ready()
-    with pytest.raises(StoreUnavailableError):
-        await adapters.store.write(batch_of(segment("a")))
-    with pytest.raises(StoreUnavailableError):
-        await search(adapters.lexical, "Goa", within_s=2)
-    with pytest.raises(StoreUnavailableError):
-        await adapters.change_log.next_batch("graph", None, 10)
-    with pytest.raises(StoreUnavailableError):
-        await bootstrap(adapters)
-    with pytest.raises(StoreUnavailableError):
-        async with adapters.change_log.leadership("graph", None):
-            pass
-    with pytest.raises(StoreUnavailableError):
-        await migrate(adapters.database.dsn)
+    for call in (
+        write(adapters, segment("a")),
+        search(adapters.lexical, "Goa", within_s=2),
+        adapters.change_log.next_batch("graph", None, 10),
+        bootstrap(adapters),
+        lead(),
+        migrate(adapters.database.dsn),
+    ):
+        with pytest.raises(StoreUnavailableError):
+            await call
 
 
 async def test_adapters_open_before_postgresql_starts(server: EmbeddedPostgres) -> None:
@@ -72,43 +80,33 @@ async def test_adapters_open_before_postgresql_starts(server: EmbeddedPostgres) 
         assert not await adapters.store.ready()
         server.start()
 
-        assert await eventually(adapters.store.ready)
-        await adapters.store.write(batch_of(segment("a")))
+        await until_async(adapters.store.ready)
+        await write(adapters, segment("a"))
 
 
-async def test_the_first_calls_after_a_restart_succeed(
+async def test_calls_and_listening_go_on_after_a_restart(
     adapters: Postgres, server: EmbeddedPostgres
 ) -> None:
-    await adapters.store.write(batch_of(segment("a")))
+    await write(adapters, segment("a"))
+    await adapters.change_log.wait(10)
     server.stop()
     server.start()
 
-    found = await search(adapters.lexical, "Goa")
-    await adapters.store.write(batch_of(segment("b")))
+    found = await search(adapters.lexical, "Goa")  # the first call succeeds
+    async with asyncio.timeout(120):
+        await adapters.change_log.wait(20)  # until it listens again
+        waiting = asyncio.create_task(adapters.change_log.wait(150))
+        await write(adapters, segment("b"))
+        await waiting
 
     assert [candidate.item for candidate in found] == ids("a")
     assert await adapters.store.count(TENANT, ids("a", "b")) == 2
 
 
-async def test_listening_goes_on_after_a_restart(
-    adapters: Postgres, server: EmbeddedPostgres
-) -> None:
-    await adapters.change_log.wait(10)
-    server.stop()
-    server.start()
-    async with asyncio.timeout(120):
-        await adapters.change_log.wait(20)  # until it listens again
-        waiting = asyncio.create_task(adapters.change_log.wait(150))
-
-        await adapters.store.write(batch_of(segment("a")))
-
-        await waiting
-
-
 async def test_counts_of_accesses_survive_an_outage(
     adapters: Postgres, server: EmbeddedPostgres
 ) -> None:
-    await adapters.store.write(batch_of(segment("a")))
+    await write(adapters, segment("a"))
     server.stop()
     adapters.access.record(TENANT, ids("a", "unknown"))
     with pytest.raises(StoreUnavailableError):
@@ -119,29 +117,24 @@ async def test_counts_of_accesses_survive_an_outage(
     async def stored() -> bool:
         # The pool may still be waiting to connect again.
         with contextlib.suppress(StoreUnavailableError):
-            async with adapters.database.work() as connection:
-                statement = "SELECT coalesce(sum(shown), 0) FROM access_count"
-                return bool(await scalar(connection, statement) == 2)
+            return await run(adapters, "SELECT sum(shown) FROM access_count") == [(2,)]
         return False
 
-    assert await eventually(stored)
+    await until_async(stored)
 
 
 async def test_a_crash_loses_nothing_that_was_acknowledged(short_directory: Path) -> None:
     server = EmbeddedPostgres(short_directory / "crash")
-    try:
-        dsn = server.start()
+    with server as dsn:
         await migrate(dsn)
         async with Postgres(dsn) as adapters:
-            await adapters.store.write(batch_of(segment("a")))
+            await write(adapters, segment("a"))
             os.kill(pid_of(server.root), signal.SIGKILL)
             server.stop()
             server.start()
 
             assert await adapters.store.count(TENANT, ids("a")) == 1
             assert (await adapters.change_log.next_batch("embedding", MODEL, 10)).changes
-    finally:
-        server.stop()
 
 
 async def test_a_statement_that_takes_too_long_is_a_timeout(postgres: Postgres) -> None:

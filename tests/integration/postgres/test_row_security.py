@@ -6,18 +6,20 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.errors import StatementRejectedError
 from serving.adapters.postgres.connection.row_security import CALLER_ROLE
 from serving.adapters.postgres.migration import migrate
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, TenantName
-from serving.ports.memory_store import Batch
-from tests.support.builders import TENANT, batch_of, fact, segment
+from tests.integration.postgres.log.following import run, write
+from tests.support.builders import TENANT, fact, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -34,20 +36,23 @@ async def both(postgres: Postgres) -> Postgres:
             *(segment(name, "Goa", entities=(f"Goa {name}",)) for name in names),
             *(fact(f"f{name}", f"Ann {name}", "likes", "Goa") for name in names),
         ]
-        await postgres.store.write(Batch(tenant, items))
+        await write(postgres, *items, tenant=tenant)
         postgres.access.record(tenant, [item.item for item in items])
     await postgres.access.flush()
     return postgres
 
 
+async def rows_for(postgres: Postgres, tenant: TenantName | None, statement: str) -> list[Any]:
+    """What a statement for a caller of the tenant returns."""
+    async with postgres.database.search(Deadline.after(60), tenant) as connection:
+        return await (await connection.execute(statement.encode())).fetchall()
+
+
 async def counts(postgres: Postgres, tenant: TenantName | None) -> dict[str, int]:
     """How many rows of each table a statement without any condition sees."""
-    found = {}
-    async with postgres.database.search(Deadline.after(60), tenant) as connection:
-        for table in WITH_TENANT:
-            cursor = await connection.execute(f"SELECT count(*) FROM {table}".encode())
-            [(found[table],)] = await cursor.fetchall()
-    return found
+    statement = "SELECT " + ", ".join(f"(SELECT count(*) FROM {table})" for table in WITH_TENANT)
+    [row] = await rows_for(postgres, tenant, statement)
+    return dict(zip(WITH_TENANT, row, strict=True))
 
 
 async def test_a_statement_without_a_condition_sees_one_tenant(both: Postgres) -> None:
@@ -82,23 +87,21 @@ async def test_a_statement_for_no_tenant_sees_none(both: Postgres) -> None:
 async def test_a_caller_reads_nothing_else_and_writes_nothing(
     postgres: Postgres, statement: str
 ) -> None:
-    async with postgres.database.search(Deadline.after(60), TENANT) as connection:
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            await connection.execute(statement.encode())
+    with pytest.raises(StatementRejectedError, match="42501"):
+        await rows_for(postgres, TENANT, statement)
 
 
 async def test_words_are_still_found_by_their_index(both: Postgres) -> None:
-    await both.store.write(batch_of(*(segment(f"s{n}", f"word{n}") for n in range(1000))))
-    async with both.database.work() as connection:
-        await connection.execute("ANALYZE segment")
-    async with both.database.search(Deadline.after(60), TENANT) as connection:
-        cursor = await connection.execute(
-            "EXPLAIN SELECT id FROM segment WHERE tenant_id = 1 "
-            "AND tsv @@ 'word7'::tsquery AND tags && '{k:turn}' AND tags @> '{k:turn}'"
-        )
-        plan = "\n".join(line for (line,) in await cursor.fetchall())
+    await write(both, *(segment(f"s{n}", f"word{n}") for n in range(1000)))
+    await run(both, "ANALYZE segment")
+    plan = await rows_for(
+        both,
+        TENANT,
+        "EXPLAIN SELECT id FROM segment WHERE tenant_id = 1 "
+        "AND tsv @@ 'word7'::tsquery AND tags && '{k:turn}' AND tags @> '{k:turn}'",
+    )
 
-    indexed = "".join(line for line in plan.splitlines() if "Index Cond" in line)
+    indexed = "".join(line for (line,) in plan if "Index Cond" in line)
     assert all(operator in indexed for operator in ("@@", "&&", "@>")), plan
 
 
@@ -126,11 +129,9 @@ async def of_plain_account(dsn: str) -> str:
     """The account that statements for a caller run as, once a row was found by it."""
     await migrate(dsn)
     async with Postgres(dsn) as postgres:
-        await postgres.store.write(batch_of(segment("a", "Goa")))
+        await write(postgres, segment("a", "Goa"))
         assert (await counts(postgres, TENANT))["segment"] == 1
-        async with postgres.database.search(Deadline.after(60), TENANT) as connection:
-            cursor = await connection.execute("SELECT current_user::text")
-            [(account,)] = await cursor.fetchall()
+        [(account,)] = await rows_for(postgres, TENANT, "SELECT current_user::text")
     return str(account)
 
 
@@ -157,7 +158,6 @@ async def test_connection_older_than_migration_is_restricted(empty_dsn: str) -> 
     async with Postgres(empty_dsn, search_connections=1) as postgres:
         assert not await postgres.store.ready()
         await migrate(empty_dsn)
-        await postgres.store.write(batch_of(segment("a", "Goa")))
-        async with postgres.database.search(Deadline.after(60), TENANT) as connection:
-            cursor = await connection.execute("SELECT current_user")
-            assert await cursor.fetchall() == [(CALLER_ROLE,)]
+        await write(postgres, segment("a", "Goa"))
+        account = await rows_for(postgres, TENANT, "SELECT current_user::text")
+        assert account == [(CALLER_ROLE,)]

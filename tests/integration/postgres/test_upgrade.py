@@ -9,30 +9,25 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-import psycopg
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection import migrations
-from serving.adapters.postgres.connection.migrations import migrate_schema
-from serving.adapters.postgres.connection.statements import Connection
+from serving.adapters.postgres.connection.migrations import latest_version
 from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.writes.erasure import erase_selected
 from serving.domain.items.records import fact_id, segment_id
 from serving.ports.memory_store import Selector
 from tests.integration.postgres.log.following import (
     embed,
-    eventually,
+    migrate_to_before,
     project_graph,
     scalar,
     waits_for_lock,
 )
 from tests.support.builders import TENANT, batch_of, fact, segment
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
-
-SCRIPTS = migrations._scripts()
-BEFORE = next(place for place, script in enumerate(SCRIPTS) if "time_zone" in script)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +54,8 @@ class OldProgram:
 @pytest.fixture
 async def old_dsn(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database with the schema before the last that changes a table."""
-    with monkeypatch.context() as older:
-        older.setattr(migrations, "_scripts", lambda: SCRIPTS[:BEFORE])
-        await migrate_schema(empty_dsn, _no_fill)
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute("ALTER TABLE tenant ADD COLUMN time_zone text NOT NULL DEFAULT ''")
+    await migrate_to_before(empty_dsn, "time_zone", monkeypatch)
     return empty_dsn
-
-
-async def _no_fill(connection: Connection) -> None:
-    """What is computed is of the newest schema."""
-    del connection
 
 
 async def test_an_older_program_loses_nothing_while_a_newer_one_migrates(old_dsn: str) -> None:
@@ -83,14 +69,14 @@ async def test_an_older_program_loses_nothing_while_a_newer_one_migrates(old_dsn
             await connection.execute("DELETE FROM segment WHERE false")
             await connection.execute("DELETE FROM fact WHERE false")
             migrating = asyncio.create_task(migrate(old_dsn))
-            assert await eventually(lambda: waits_for_lock(adapters))
+            await until_async(lambda: waits_for_lock(adapters))
             working = asyncio.create_task(old.work("during"))
             await erase_selected(connection, TENANT, Selector(items=(segment_id("before"),)))
         await asyncio.gather(migrating, working)
         await old.work("after")
 
         async with Postgres(old_dsn) as new, new.database.work() as connection:
-            assert await scalar(connection, "SELECT schema_version FROM meta") == len(SCRIPTS)
+            assert await scalar(connection, "SELECT schema_version FROM meta") == latest_version()
             items = [item(name) for name in ("during", "after") for item in (segment_id, fact_id)]
             assert await new.store.count(TENANT, items) == len(items)
             for table, rows in (("segment", 2), ("fact", 2), ("embedding", 4)):

@@ -34,3 +34,9 @@ def write_anew(dsn: str) -> None:
 
 def _run(program: str, *arguments: str) -> None:
     subprocess.run([str(find_binaries() / program), *arguments], check=True)
+
+
+def files_with(text: str, folder: Path) -> list[Path]:
+    """The files below a folder that have the text."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in files if text.encode() in path.read_bytes()]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from serving.__main__ import main
 from serving.desk.embedded_neo4j import EmbeddedNeo4j
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.postgres import QUICK
-from tests.integration.postgres.backups.dumps import dump, restore, write_anew
+from tests.integration.postgres.backups.dumps import dump, files_with, restore, write_anew
+from tests.support.commands import succeed
 from trivium.aio import AsyncClient
 from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
@@ -70,21 +68,6 @@ def machine(data_dir: Path, jar_cache: Path) -> Iterator[tuple[str, str]]:
         yield dsn, uri
 
 
-def files_with(text: str, folder: Path) -> list[Path]:
-    """The files below a folder that have the text."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return [path for path in files if text.encode() in path.read_bytes()]
-
-
-async def command(stores: tuple[str, str], *arguments: str) -> str:
-    """The output of a command for the stores."""
-    dsn, uri = stores
-    env = {"TRIVIUM_POSTGRES__DSN": dsn, "TRIVIUM_NEO4J__URI": uri}
-    result = await asyncio.to_thread(CliRunner().invoke, main, arguments, env=env)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 async def test_restored_machine_answers_as_before_without_erased_items(
     short_directory: Path, tmp_path: Path, jar_cache: Path
 ) -> None:
@@ -97,17 +80,17 @@ async def test_restored_machine_answers_as_before_without_erased_items(
             dump(stores[0], backup)
             await memory.forget(segment_ids=[ERASED])
             before = await answers(memory, token)
-            await command(stores, "erasures", "export", erased)
+            await succeed("erasures", "export", erased, dsn=stores[0], uri=stores[1])
 
     with machine(second, jar_cache) as stores:
         restore(stores[0], backup)
         assert files_with(ERASED_TEXT, second)
-        applied = await command(stores, "erasures", "apply", erased)
+        applied = await succeed("erasures", "apply", erased, dsn=stores[0], uri=stores[1])
         write_anew(stores[0])
         left = files_with(ERASED_TEXT, second)
         async with local_service(*stores) as memory:
             after = await answers(memory, await token_of_all(memory))
-            await command(stores, "verify")
+            await succeed("verify", dsn=stores[0], uri=stores[1])
             receipt = await memory.forget(segment_ids=[ERASED])
     assert any(ERASED in found for found in with_erased.values())
     assert applied == "1 items erased again\n"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 import neo4j
 import psycopg
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from serving.__main__ import main
 from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.postgres import fresh_database
+from tests.support.commands import command
 from trivium import Fact, Segment
 from trivium.aio import AsyncClient
 
@@ -35,11 +35,7 @@ class Stores:
     uri: str
 
     async def command(self, *words: str) -> Result:
-        env = {"TRIVIUM_POSTGRES__DSN": self.dsn, "TRIVIUM_NEO4J__URI": self.uri}
-        return await asyncio.to_thread(CliRunner().invoke, main, words, env=env)
-
-    async def verify(self, *options: str) -> Result:
-        return await self.command("verify", *options)
+        return await command(*words, dsn=self.dsn, uri=self.uri)
 
     def damage_graph(self, statement: str) -> None:
         with neo4j.GraphDatabase.driver(self.uri) as driver:
@@ -69,96 +65,77 @@ async def memory(stores: Stores) -> AsyncIterator[AsyncClient]:
 
 
 async def test_stores_that_agree_have_no_differences(stores: Stores) -> None:
-    result = await stores.verify()
+    result = await stores.command("verify")
 
     assert result.output == "tenant 'acme': 4 items, 0 differences\n"
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("damage", "expected"),
-    [
-        (
-            "MATCH (node:Segment {id: 't1'}) DETACH DELETE node",
-            ["graph: missing: 1 (segment t1)", "graph: stale: 1 (fact f1)"],
-        ),
-        ("MATCH (node:Fact) DETACH DELETE node", ["graph: missing: 1 (fact f1)"]),
-        (
-            "MATCH (node:Segment {id: 't1'}) SET node.importance = 0.9",
-            ["graph: stale: 1 (segment t1)"],
-        ),
-        ("MATCH (node:Fact) SET node.relation = 'left'", ["graph: stale: 1 (fact f1)"]),
-        (
-            "MATCH (:Segment {id: 't1'})-[mentions:MENTIONS]->(:Entity {name: 'Tom'}) "
-            "DELETE mentions",
-            ["graph: stale: 1 (segment t1)"],
-        ),
-        (
-            "CREATE (:Segment {tenant: 'acme', id: 'ghost', event_time: 0})",
-            ["graph: left over: 1 (segment ghost)"],
-        ),
-        (
-            "CREATE (:Segment {tenant: 'acme', id: 't3', event_time: 0})",
-            ["graph: left over: 1 (segment t3)"],
-        ),
-        (
-            "CREATE (:Fact {tenant: 'nobody', id: 'ghost'})",
-            ["tenant 'nobody', graph: left over: 1 (fact ghost)"],
-        ),
-        (
-            "CREATE (:Entity {tenant: 'acme', key: 'ghost', name: 'ghost'})",
-            ["graph: left over: 1 (ghost)"],
-        ),
-        (
-            "MATCH (node:Entity {name: 'Lotus Books'}) SET node.name = 'Rose Books'",
-            ["graph: left over: 1 (lotus books)"],
-        ),
+SEGMENT, FACT = "(node:Segment {id: 't1'})", "(node:Fact)"
+IN_GRAPH = {
+    f"MATCH {SEGMENT} DETACH DELETE node": [
+        "graph: missing: 1 (segment t1)",
+        "graph: stale: 1 (fact f1)",
     ],
-)
-async def test_a_graph_that_differs_is_found_and_repaired(
-    stores: Stores, damage: str, expected: list[str]
-) -> None:
-    await asyncio.to_thread(stores.damage_graph, damage)
-
-    await found_and_repaired(stores, expected)
-
-
+    f"MATCH {FACT} DETACH DELETE node": ["graph: missing: 1 (fact f1)"],
+    f"MATCH {SEGMENT} SET node.importance = 0.9": ["graph: stale: 1 (segment t1)"],
+    f"MATCH {FACT} SET node.relation = 'left'": ["graph: stale: 1 (fact f1)"],
+    f"MATCH {SEGMENT}-[to:MENTIONS]->({{name: 'Tom'}}) DELETE to": ["graph: stale: 1 (segment t1)"],
+    "CREATE (:Segment {tenant: 'acme', id: 'g', event_time: 0})": [
+        "graph: left over: 1 (segment g)"
+    ],
+    "CREATE (:Segment {tenant: 'acme', id: 't3', event_time: 0})": [
+        "graph: left over: 1 (segment t3)"
+    ],
+    "CREATE (:Fact {tenant: 'nobody', id: 'f'})": ["tenant 'nobody', graph: left over: 1 (fact f)"],
+    "CREATE (:Entity {tenant: 'acme', key: 'new'})": ["graph: left over: 1 (new)"],
+    "MATCH (node {name: 'Lotus Books'}) SET node.name = ''": ["graph: left over: 1 (lotus books)"],
+}
 KEY = "(SELECT key FROM segment WHERE id = 't1')"
+IN_EMBEDDINGS = {
+    f"DELETE FROM embedding WHERE key = {KEY}": ["embeddings: missing: 1 (segment t1)"],
+    f"UPDATE embedding SET text_hash = 'x' WHERE key = {KEY}": [
+        "embeddings: stale: 1 (segment t1)"
+    ],
+    f"UPDATE embedding SET vector = '\\x00' WHERE key = {KEY}": [
+        "embeddings: stale: 1 (segment t1)"
+    ],
+    "INSERT INTO embedding SELECT model_id, 999, 0, '', vector FROM embedding LIMIT 1": [
+        "no tenant, embeddings: left over: 1 (999)"
+    ],
+    # As of before PostgreSQL rejected it.
+    "ALTER TABLE embedding DISABLE TRIGGER USER;"
+    "INSERT INTO embedding SELECT model_id, hidden.key, 0, '', vector "
+    "FROM embedding, segment AS hidden WHERE hidden.id = 't3' LIMIT 1;"
+    "ALTER TABLE embedding ENABLE TRIGGER USER": ["embeddings: left over: 1 (segment t3)"],
+}
 
 
 @pytest.mark.parametrize(
-    ("damage", "expected"),
+    ("damage", "statement", "expected"),
     [
-        (f"DELETE FROM embedding WHERE key = {KEY}", "embeddings: missing: 1 (segment t1)"),
-        (
-            f"UPDATE embedding SET text_hash = 'another' WHERE key = {KEY}",
-            "embeddings: stale: 1 (segment t1)",
-        ),
-        (
-            f"UPDATE embedding SET vector = '\\x00' WHERE key = {KEY}",
-            "embeddings: stale: 1 (segment t1)",
-        ),
-        (
-            "INSERT INTO embedding SELECT model_id, 999, 0, text_hash, vector FROM embedding "
-            "LIMIT 1",
-            "no tenant, embeddings: left over: 1 (999)",
-        ),
-        (
-            # As of before PostgreSQL rejected it.
-            "ALTER TABLE embedding DISABLE TRIGGER USER;"
-            "INSERT INTO embedding SELECT model_id, hidden.key, 0, '', vector "
-            "FROM embedding, segment AS hidden WHERE hidden.id = 't3' LIMIT 1;"
-            "ALTER TABLE embedding ENABLE TRIGGER USER",
-            "embeddings: left over: 1 (segment t3)",
-        ),
+        *((Stores.damage_graph, *damage) for damage in IN_GRAPH.items()),
+        *((Stores.damage_embeddings, *damage) for damage in IN_EMBEDDINGS.items()),
     ],
 )
-async def test_embeddings_that_differ_are_found_and_repaired(
-    stores: Stores, damage: str, expected: str
+async def test_stores_that_differ_are_found_and_repaired(
+    stores: Stores,
+    damage: Callable[[Stores, str], None],
+    statement: str,
+    expected: list[str],
 ) -> None:
-    await asyncio.to_thread(stores.damage_embeddings, damage)
+    await asyncio.to_thread(damage, stores, statement)
 
-    await found_and_repaired(stores, [expected])
+    found = await stores.command("verify")
+    repaired = await stores.command("verify", "--repair")
+    after = await stores.command("verify")
+
+    assert found.exit_code == 1, found.output
+    for line in expected:
+        assert line in found.output
+    assert repaired.exit_code == 0, repaired.output
+    assert "differences repaired" in repaired.output
+    assert (after.exit_code, "tenant 'acme': 4 items, 0 differences" in after.output) == (0, True)
 
 
 async def test_serving_graph_is_rebuilt_from_postgresql(stores: Stores) -> None:
@@ -168,7 +145,7 @@ async def test_serving_graph_is_rebuilt_from_postgresql(stores: Stores) -> None:
     rebuilt = await stores.command("rebuild", "graph")
 
     assert rebuilt.exit_code == 0, rebuilt.output
-    assert (await stores.verify()).exit_code == 0
+    assert (await stores.command("verify")).exit_code == 0
 
 
 async def test_serving_index_is_rebuilt_from_postgresql(
@@ -187,17 +164,3 @@ async def test_serving_index_is_rebuilt_from_postgresql(
             pass
     after = await answered(memory, question, token)
     assert [hit.id for hit in after.hits] == [hit.id for hit in before.hits]
-
-
-async def found_and_repaired(stores: Stores, expected: list[str]) -> None:
-    found = await stores.verify()
-    repaired = await stores.verify("--repair")
-    after = await stores.verify()
-
-    assert found.exit_code == 1, found.output
-    for line in expected:
-        assert line in found.output
-    assert (repaired.exit_code, "differences repaired" in repaired.output) == (0, True), (
-        repaired.output
-    )
-    assert (after.exit_code, "tenant 'acme': 4 items, 0 differences" in after.output) == (0, True)

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection import migrations
 from serving.adapters.postgres.connection.statements import Connection
-from serving.domain.items.records import ItemId, TenantName
-from serving.ports.change_log import ChangeBatch
+from serving.domain.items.records import Item, ItemId, TenantName
+from serving.domain.shards import WHOLE, Shard
+from serving.ports.change_log import ChangeBatch, EmbeddingTask
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.graph import GraphChanges
 from serving.ports.index_engine import FeedPosition, IndexRow
+from serving.ports.memory_store import Batch, WriteReceipt
+from tests.support.builders import TENANT
 
 MODEL = EmbeddingModel("test-model", 4)
 OTHER_MODEL = EmbeddingModel("other-model", 4)
+
+
+async def write(postgres: Postgres, *items: Item, tenant: TenantName = TENANT) -> WriteReceipt:
+    """Writes the items in one transaction."""
+    return await postgres.store.write(Batch(tenant, items))
+
+
+async def migrate_to_before(dsn: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrates as a program did that has no script with this word.
+
+    The statements of today name the column of a time zone, which is therefore there before.
+    """
+
+    async def no_fill(connection: Connection) -> None:
+        """What is computed is of the newest schema."""
+
+    scripts = migrations._scripts()
+    before = next(place for place, script in enumerate(scripts) if word in script)
+    with monkeypatch.context() as older:
+        older.setattr(migrations, "_scripts", lambda: scripts[:before])
+        await migrations.migrate_schema(dsn, no_fill)
+    async with Postgres(dsn) as postgres:
+        await run(postgres, "ALTER TABLE tenant ADD COLUMN time_zone text NOT NULL DEFAULT ''")
 
 
 async def project_graph(postgres: Postgres, limit: int = 1000) -> GraphChanges:
@@ -36,17 +62,30 @@ async def embed(
     log = postgres.change_log
     batch = await log.next_batch("embedding", model, limit)
     tasks = await log.embedding_tasks(batch.changes, model)
-    vectors = np.eye(model.dimension, dtype=np.float32)[:1]
-    await log.save_embeddings(model, [(task, vectors) for task in tasks])
+    await save_vectors(postgres, tasks, model)
     await log.advance("embedding", model, batch.position, complete=batch.last)
     return [task.change.item for task in tasks]
 
 
+async def embedding_tasks(postgres: Postgres, model: EmbeddingModel = MODEL) -> list[EmbeddingTask]:
+    """The texts that the model has not embedded."""
+    batch = await postgres.change_log.next_batch("embedding", model, 1000)
+    return await postgres.change_log.embedding_tasks(batch.changes, model)
+
+
+async def save_vectors(
+    postgres: Postgres, tasks: list[EmbeddingTask], model: EmbeddingModel = MODEL
+) -> None:
+    """Stores a vector of each text."""
+    vectors = np.eye(model.dimension, dtype=np.float32)[:1]
+    await postgres.change_log.save_embeddings(model, [(task, vectors) for task in tasks])
+
+
 async def bootstrap(
-    postgres: Postgres, model: EmbeddingModel = MODEL
+    postgres: Postgres, model: EmbeddingModel = MODEL, shard: Shard = WHOLE
 ) -> tuple[FeedPosition, dict[tuple[TenantName, ItemId], IndexRow]]:
     """All rows of the feed, by name."""
-    async with postgres.feed.bootstrap(model) as (position, batches):
+    async with postgres.feed_of(shard).bootstrap(model) as (position, batches):
         rows = [row async for batch in batches for row in batch]
     return position, {(row.tenant, row.item): row for row in rows}
 
@@ -64,16 +103,13 @@ async def scalar(connection: Connection, statement: str, *values: object) -> Any
     return row[0]
 
 
+async def run(postgres: Postgres, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """Runs a statement by itself; the rows that it returns."""
+    async with postgres.database.work() as connection:
+        cursor = await connection.execute(statement, values or None)
+        return [] if cursor.description is None else await cursor.fetchall()
+
+
 async def waits_for_lock(postgres: Postgres) -> bool:
     """Whether a statement waits until another transaction ends."""
-    async with postgres.database.work() as connection:
-        return bool(await scalar(connection, "SELECT count(*) FROM pg_locks WHERE NOT granted"))
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether the condition becomes true within a few minutes, on a busy machine too."""
-    for _ in range(3600):
-        if await condition():
-            return True
-        await asyncio.sleep(0.05)
-    return False
+    return bool(await run(postgres, "SELECT FROM pg_locks WHERE NOT granted"))

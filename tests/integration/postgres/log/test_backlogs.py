@@ -18,8 +18,8 @@ from serving.domain.consistency import NOTHING_SEEN
 from serving.pipeline.writes.projector import GraphWork, Projector
 from serving.ports.index_engine import FeedPosition
 from tests.fakes.graph import InMemoryGraph
-from tests.integration.postgres.log.following import MODEL, embed, project_graph
-from tests.support.builders import TENANT, batch_of, segment
+from tests.integration.postgres.log.following import MODEL, embed, project_graph, write
+from tests.support.builders import TENANT, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -71,11 +71,11 @@ class _CountedConnection:
         return await self._connection.execute(statement, values, **how)
 
 
-async def write(postgres: Postgres, first: int, last: int) -> None:
+async def lengthen(postgres: Postgres, first: int, last: int) -> None:
     """Writes segments of these numbers in transactions of 50, and lets the planner know."""
     for start in range(first, last, 50):
         numbers = range(start, min(last, start + 50))
-        await postgres.store.write(batch_of(*(segment(f"{number:05}") for number in numbers)))
+        await write(postgres, *(segment(f"{number:05}") for number in numbers))
     async with await postgres.database.connect() as connection:
         await connection.execute("VACUUM ANALYZE")
 
@@ -88,7 +88,7 @@ def counted(postgres: Postgres) -> tuple[CountedDatabase, Database]:
 async def test_a_poll_reads_no_more_of_a_longer_backlog(postgres: Postgres) -> None:
     pages = []
     for first, last in ((0, SHORT), (SHORT, LONG)):
-        await write(postgres, first, last)
+        await lengthen(postgres, first, last)
         database, as_database = counted(postgres)
         log = PostgresChangeLog(as_database, postgres.notifications)
         await log.next_batch("graph", None, 50)
@@ -103,10 +103,10 @@ async def test_a_poll_reads_no_more_of_a_longer_backlog(postgres: Postgres) -> N
 
 async def test_draining_costs_as_much_as_the_backlog_is_long(postgres: Postgres) -> None:
     pages = []
-    await write(postgres, 0, LONG)  # or the indexes would become deeper from one to the other
+    await lengthen(postgres, 0, LONG)  # or the indexes would become deeper from one to the other
     await project_graph(postgres, limit=LONG)
     for first, last in ((LONG, LONG + SHORT), (LONG + SHORT, 2 * LONG + SHORT)):
-        await write(postgres, first, last)
+        await lengthen(postgres, first, last)
         database, as_database = counted(postgres)
         log = PostgresChangeLog(as_database, postgres.notifications)
         projector = Projector(log, GraphWork(log, InMemoryGraph()))
@@ -123,7 +123,7 @@ async def test_an_old_transaction_makes_no_poll_longer(postgres: Postgres) -> No
     async with postgres.database.transaction() as old:
         await old.execute("SELECT pg_current_xact_id()")
         for first, last in ((0, SHORT), (SHORT, LONG)):
-            await write(postgres, first, last)
+            await lengthen(postgres, first, last)
             await project_graph(postgres, limit=LONG)
             database, as_database = counted(postgres)
             log = PostgresChangeLog(as_database, postgres.notifications)
@@ -137,10 +137,10 @@ async def test_an_old_transaction_makes_no_poll_longer(postgres: Postgres) -> No
 async def test_counts_look_up_only_what_is_not_embedded(postgres: Postgres) -> None:
     pages = []
     for first, last in ((0, SHORT), (SHORT, LONG)):
-        await write(postgres, first, last)
+        await lengthen(postgres, first, last)
         while await embed(postgres):
             pass
-        await postgres.store.write(batch_of(segment("waits", f"a text of {last}")))
+        await write(postgres, segment("waits", f"a text of {last}"))
         database, as_database = counted(postgres)
         counts = await PostgresCatalog(as_database).tenant_counts(TENANT, MODEL)
         assert (counts.embedded, counts.embeddable) == (last, last + 1)

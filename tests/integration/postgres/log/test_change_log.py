@@ -14,19 +14,22 @@ from serving.adapters.postgres.log import compaction
 from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.errors import DependencyError, StoreUnavailableError
-from serving.domain.items.records import Item, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.ports.index_engine import FeedLostError
-from serving.ports.memory_store import Batch, Selector
+from serving.ports.memory_store import Selector
 from tests.integration.postgres.log.following import (
     MODEL,
     OTHER_MODEL,
     bootstrap,
     embed,
+    embedding_tasks,
     items,
     project_graph,
-    scalar,
+    run,
+    save_vectors,
+    write,
 )
-from tests.support.builders import TENANT, batch_of, fact, ids, segment
+from tests.support.builders import TENANT, fact, ids, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -38,162 +41,105 @@ def no_retention(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "RETENTION", timedelta(0))
 
 
-async def row_versions(postgres: Postgres) -> list[str]:
+async def row_versions(postgres: Postgres) -> list[tuple[str]]:
     """Every row with the transactions that wrote it and that locked it."""
     tables = ("tenant", "segment", "fact", "entity", "change_log", "projection_state", "meta")
-    async with postgres.database.work() as connection:
-        cursor = await connection.execute(
-            " UNION ALL ".join(
-                f"SELECT '{table} ' || ctid || ' ' || xmin || ' ' || xmax FROM {table}"
-                for table in tables
-            )
-        )
-        return sorted(row[0] for row in await cursor.fetchall())
+    statement = " UNION ALL ".join(
+        f"SELECT '{table} ' || ctid || ' ' || xmin || ' ' || xmax FROM {table}" for table in tables
+    )
+    return sorted(await run(postgres, statement))
 
 
 async def log_size(postgres: Postgres) -> int:
-    async with postgres.database.work() as connection:
-        return int(await scalar(connection, "SELECT count(*) FROM change_log"))
+    [(size,)] = await run(postgres, "SELECT count(*) FROM change_log")
+    return int(size)
 
 
-async def test_a_repeat_neither_writes_nor_locks_a_row(postgres: Postgres) -> None:
-    batch: list[Item] = [segment("a"), fact("f", "x", "y", "z", evidence=("a",))]
-    await postgres.store.write(Batch(TENANT, batch))
-    before = await row_versions(postgres)
-
-    await postgres.store.write(Batch(TENANT, batch))
-
-    assert await row_versions(postgres) == before
+async def next_items(postgres: Postgres, *, limit: int = 10, note: bool = False) -> list[ItemId]:
+    """The items of the graph's next batch, whose position is noted or not."""
+    batch = await postgres.change_log.next_batch("graph", None, limit)
+    if note:
+        await postgres.change_log.advance("graph", None, batch.position)
+    return sorted(items(batch))
 
 
 async def test_writes_updates_and_erasures_reach_the_log_in_turn(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b")))
+    await write(postgres, segment("a"), segment("b"))
     created = await project_graph(postgres)
-    await postgres.store.write(batch_of(segment("a", "changed")))
+    await write(postgres, segment("a", "changed"))
     updated = await project_graph(postgres)
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
     erased = await project_graph(postgres)
+    await postgres.store.erase(TENANT, Selector(everything=True))
+    await write(postgres, segment("a", "again"))
+    replaced = await project_graph(postgres)
 
     assert sorted(row.id for _, row in created.segments) == ["a", "b"]
     assert [(row.id, row.text) for _, row in updated.segments] == [("a", "changed")]
     assert erased.removed == [(TENANT, segment_id("b"))]
-
-
-async def test_an_erased_tenant_is_still_named_to_the_projections(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
-    await project_graph(postgres)
-    await postgres.store.erase(TENANT, Selector(everything=True))
-
-    changes = await project_graph(postgres)
-
-    assert sorted(changes.removed) == [(TENANT, fact_id("f")), (TENANT, segment_id("a"))]
-
-
-async def test_an_id_erased_and_written_again_is_not_removed(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-    await project_graph(postgres)
-    await postgres.store.erase(TENANT, Selector(everything=True))
-    await postgres.store.write(batch_of(segment("a", "again")))
-
-    changes = await project_graph(postgres)
-
-    assert [row.text for _, row in changes.segments] == ["again"]
-    assert changes.removed == []
+    assert [row.text for _, row in replaced.segments] == ["again"]
+    assert replaced.removed == []
 
 
 async def test_a_batch_holds_whole_transactions(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(*(segment(id_) for id_ in "abc")))
-    await postgres.store.write(batch_of(*(segment(id_) for id_ in "def")))
+    for names in ("abc", "def"):
+        await write(postgres, *(segment(id_) for id_ in names))
 
-    first = await postgres.change_log.next_batch("graph", None, 2)
-    await postgres.change_log.advance("graph", None, first.position)
-    second = await postgres.change_log.next_batch("graph", None, 2)
+    first = await next_items(postgres, limit=2)
+    repeated = await next_items(postgres, limit=2, note=True)
+    second = await next_items(postgres, limit=2)
 
-    assert sorted(items(first)) == ids("a", "b", "c")
-    assert sorted(items(second)) == ids("d", "e", "f")
-
-
-async def test_a_position_that_is_not_noted_is_read_again(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-    await postgres.change_log.next_batch("graph", None, 10)
-
-    assert items(await postgres.change_log.next_batch("graph", None, 10)) == ids("a")
+    assert first == repeated == ids("a", "b", "c"), "a position that is not noted is read again"
+    assert second == ids("d", "e", "f")
 
 
 async def test_a_transaction_that_commits_late_is_not_missed(postgres: Postgres) -> None:
     async with postgres.database.transaction() as slow:
         await slow.execute("SELECT pg_current_xact_id()")  # now older than what follows
-        await postgres.store.write(batch_of(segment("quick")))
-        during = await postgres.change_log.next_batch("graph", None, 10)
-        await postgres.change_log.advance("graph", None, during.position)
+        await write(postgres, segment("quick"))
+        assert await next_items(postgres, note=True) == ids("quick")
         await slow.execute(
             "INSERT INTO change_log (tenant_id, key, kind, op, erased_tenant, erased_id) "
             "VALUES (1, 99, 'segment', 'erased', 'acme', 'slow')"
         )
 
-    after = await postgres.change_log.next_batch("graph", None, 10)
-
-    assert items(during) == ids("quick")
-    assert items(after) == ids("slow")
-
-
-async def test_following_misses_nothing_of_concurrent_writers(postgres: Postgres) -> None:
-    written = [f"{writer}-{place}" for writer in range(6) for place in range(40)]
-
-    async def write(writer: int) -> None:
-        for place in range(40):
-            await postgres.store.write(batch_of(segment(f"{writer}-{place}")))
-
-    async def follow() -> list[str]:
-        seen: list[str] = []
-        while len(seen) < len(written):
-            batch = await postgres.change_log.next_batch("graph", None, 7)
-            seen += [change.item.id for change in batch.changes]
-            await postgres.change_log.advance("graph", None, batch.position)
-            if not batch.changes:
-                await postgres.change_log.wait(0.05)
-        return seen
-
-    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-        following = tasks.create_task(follow())
-        for writer in range(6):
-            tasks.create_task(write(writer))
-
-    assert sorted(following.result()) == sorted(written)
+    assert await next_items(postgres) == ids("slow")
 
 
 async def test_concurrent_writers_of_the_same_items_do_not_deadlock(postgres: Postgres) -> None:
     names = [f"{place:02}" for place in range(20)]
 
-    async def write(writer: int) -> None:
+    async def work(writer: int) -> None:
         for round_ in range(10):
             batch = [segment(name, f"{writer} {round_}", entities=(name,)) for name in names]
             facts = [fact(name, "x", "y", f"{writer} {round_}", evidence=(name,)) for name in names]
-            await postgres.store.write(batch_of(*reversed(facts), *reversed(batch)))
+            await write(postgres, *reversed(facts), *reversed(batch))
             if round_ % 5 == writer:
-                await postgres.store.write(batch_of(segment(names[round_], "s", sensitive=True)))
+                await write(postgres, segment(names[round_], "s", sensitive=True))
             await embed(postgres)
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         for writer in range(4):
-            tasks.create_task(write(writer))
+            tasks.create_task(work(writer))
 
     assert await postgres.store.count(TENANT, ids(*names)) == len(names)
 
 
-async def test_an_idle_log_is_followed_without_writing(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+async def test_neither_repeats_nor_idle_followers_write_rows(postgres: Postgres) -> None:
+    batch: list[Item] = [segment("a"), fact("f", "x", "y", "z", evidence=("a",))]
+    await write(postgres, *batch)
     await project_graph(postgres)
     await project_graph(postgres)
     before = await row_versions(postgres)
 
+    await write(postgres, *batch)
     await project_graph(postgres)
 
-    assert await row_versions(postgres) == before
+    assert await row_versions(postgres) == before, "each row with who locked it"
 
 
 async def test_models_have_separate_positions_and_vectors(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+    await write(postgres, segment("a"))
 
     first = await embed(postgres, MODEL)
     repeated = await embed(postgres, MODEL)
@@ -205,24 +151,19 @@ async def test_models_have_separate_positions_and_vectors(postgres: Postgres) ->
 
 
 async def test_embeddings_stay_complete_once_complete(postgres: Postgres) -> None:
-    for id_ in "ab":
-        await postgres.store.write(batch_of(segment(id_)))
+    complete = []
+    for names, limit in (("ab", 1), ("", 1000), ("cd", 1)):
+        for id_ in names:
+            await write(postgres, segment(id_))
+        await embed(postgres, limit=limit)
+        complete.append((await bootstrap(postgres))[0].complete)
 
-    await embed(postgres, limit=1)
-    at_first, _ = await bootstrap(postgres)
-    await embed(postgres)
-    caught_up, _ = await bootstrap(postgres)
-    for id_ in "cd":
-        await postgres.store.write(batch_of(segment(id_)))
-    await embed(postgres, limit=1)
-    behind, _ = await bootstrap(postgres)
-
-    assert [at_first.complete, caught_up.complete, behind.complete] == [False, True, True]
+    assert complete == [False, True, True]
 
 
 async def test_a_model_that_another_overtook_is_no_longer_complete(postgres: Postgres) -> None:
     for id_ in "ab":
-        await postgres.store.write(batch_of(segment(id_)))
+        await write(postgres, segment(id_))
     await embed(postgres, MODEL)
 
     await embed(postgres, OTHER_MODEL, limit=1)
@@ -235,63 +176,47 @@ async def test_a_model_that_another_overtook_is_no_longer_complete(postgres: Pos
     assert await embed(postgres, MODEL) == []
 
 
-async def test_a_fingerprint_cannot_change_its_dimension(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+async def test_another_dimension_of_a_model_is_rejected(postgres: Postgres) -> None:
+    log = postgres.change_log
+    await write(postgres, segment("a"))
+    [task] = await embedding_tasks(postgres)
+
+    with pytest.raises(ValueError, match="dimension 4"):
+        await log.save_embeddings(MODEL, [(task, np.ones((1, 3), np.float32))])
+
     await embed(postgres)
-
     with pytest.raises(ValueError, match="dimension 4"):
-        await postgres.change_log.next_batch("embedding", replace(MODEL, dimension=8), 10)
-
-
-async def test_vectors_of_another_dimension_are_rejected(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-    batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
-    tasks = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
-
-    with pytest.raises(ValueError, match="dimension 4"):
-        await postgres.change_log.save_embeddings(
-            MODEL, [(tasks[0], np.ones((1, 3), dtype=np.float32))]
-        )
+        await log.next_batch("embedding", replace(MODEL, dimension=8), 10)
 
 
 async def test_models_receive_texts_in_quotation_marks(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a", "We sailed", speaker="Mel")))
+    await write(postgres, segment("a", "We sailed", speaker="Mel"))
 
-    batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
-    (task,) = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
-
-    assert task.text == 'Mel: "We sailed"'
+    assert [task.text for task in await embedding_tasks(postgres)] == ['Mel: "We sailed"']
 
 
-@pytest.mark.parametrize("meanwhile", ["changed", "sensitive", "erased"])
-async def test_vector_of_a_changed_row_is_not_stored(postgres: Postgres, meanwhile: str) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-    batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
-    tasks = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
-    if meanwhile == "erased":
+@pytest.mark.parametrize(
+    "now",
+    [segment("a", "new"), segment("a", sensitive=True), None],
+    ids=["changed", "sensitive", "erased"],
+)
+async def test_vector_of_a_changed_row_is_not_stored(
+    postgres: Postgres, now: Segment | None
+) -> None:
+    await write(postgres, segment("a"))
+    tasks = await embedding_tasks(postgres)
+    if now is None:
         await postgres.store.erase(TENANT, Selector(everything=True))
     else:
-        now = segment("a", "new") if meanwhile == "changed" else segment("a", sensitive=True)
-        await postgres.store.write(batch_of(now))
+        await write(postgres, now)
 
-    await postgres.change_log.save_embeddings(
-        MODEL, [(task, np.eye(4, dtype=np.float32)[:1]) for task in tasks]
-    )
+    await save_vectors(postgres, tasks)
 
-    async with postgres.database.work() as connection:
-        assert await scalar(connection, "SELECT count(*) FROM embedding") == 0
-
-
-async def test_changed_importance_embeds_no_row_again(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-    await embed(postgres)
-    await postgres.store.write(batch_of(segment("a", importance=1.0)))
-
-    assert await embed(postgres) == []
+    assert await run(postgres, "SELECT FROM embedding") == []
 
 
 async def test_dead_letter_is_listed_until_its_row_changes(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
+    receipt = await write(postgres, segment("a"), fact("f", "x", "y", "z"))
     batch = await postgres.change_log.next_batch("graph", None, 10)
     for reason in ("first", "second"):
         for change in batch.changes:
@@ -303,18 +228,16 @@ async def test_dead_letter_is_listed_until_its_row_changes(postgres: Postgres) -
         ("graph", fact_id("f"), "second"),
     }
     assert await postgres.catalog.dead_letters(TenantName("other"), 10) == []
-    assert await postgres.consistency.dead_letter_counts(receipt.token) == {
-        "embedding": 0,
-        "graph": 2,
-    }
+    counts = await postgres.consistency.dead_letter_counts(receipt.token)
+    assert counts == {"embedding": 0, "graph": 2}
 
-    await postgres.store.write(batch_of(segment("a", "mended")))
+    await write(postgres, segment("a", "mended"))
 
     assert [note.item for note in await postgres.catalog.dead_letters(TENANT, 10)] == [fact_id("f")]
 
 
 async def test_locked_dead_letters_are_not_waited_for(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(batch_of(segment("a")))
+    receipt = await write(postgres, segment("a"))
 
     async with postgres.database.transaction() as other:
         await other.execute("LOCK TABLE dead_letter")
@@ -324,7 +247,7 @@ async def test_locked_dead_letters_are_not_waited_for(postgres: Postgres) -> Non
 
 
 async def test_embedding_a_row_forgets_that_it_was_dead_lettered(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+    await write(postgres, segment("a"))
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
     await postgres.change_log.dead_letter("embedding", MODEL, batch.changes[0], "broken")
 
@@ -334,7 +257,7 @@ async def test_embedding_a_row_forgets_that_it_was_dead_lettered(postgres: Postg
 
 
 async def test_a_removal_from_the_graph_cannot_be_dead_lettered(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+    await write(postgres, segment("a"))
     batch = await postgres.change_log.next_batch("graph", None, 10)
     await postgres.store.erase(TENANT, Selector(everything=True))
 
@@ -343,7 +266,7 @@ async def test_a_removal_from_the_graph_cannot_be_dead_lettered(postgres: Postgr
 
 
 async def test_status_counts_what_is_pending(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b")))
+    await write(postgres, segment("a"), segment("b"))
     await embed(postgres)
 
     embedding, graph = await postgres.change_log.status(MODEL)
@@ -357,7 +280,7 @@ async def test_pending_rows_of_the_slowest_projection_count(postgres: Postgres) 
     log = postgres.change_log
     assert not await log.has_pending(1)
     for name in ("a", "b"):
-        await postgres.store.write(batch_of(segment(name)))
+        await write(postgres, segment(name))
     assert await log.has_pending(2)
     await embed(postgres)
 
@@ -386,19 +309,18 @@ async def test_the_standby_takes_over_when_the_leaders_connection_is_ended(
         leader = asyncio.create_task(lead(postgres, "leader"))
         await leading.wait()
         follower = asyncio.create_task(lead(standby, "standby"))
-        async with postgres.database.work() as connection:
-            ended = await scalar(
-                connection,
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_locks "
-                "WHERE locktype = 'advisory' AND granted AND database = "
-                "(SELECT oid FROM pg_database WHERE datname = current_database())",
-            )
+        ended = await run(
+            postgres,
+            "SELECT pg_terminate_backend(pid) FROM pg_locks "
+            "WHERE locktype = 'advisory' AND granted AND database = "
+            "(SELECT oid FROM pg_database WHERE datname = current_database())",
+        )
         lost.set()
         with pytest.raises(StoreUnavailableError):
             await leader
         await follower
 
-    assert ended == 1
+    assert ended == [(True,)]
     assert events == ["leader", "standby"]
 
 
@@ -408,7 +330,7 @@ async def test_different_projections_are_led_at_once(postgres: Postgres) -> None
         postgres.change_log.leadership("graph", None),
         postgres.change_log.leadership("embedding", MODEL),
     ):
-        await postgres.store.write(batch_of(segment("a")))
+        await write(postgres, segment("a"))
         assert await embed(postgres) == ids("a")
 
 
@@ -418,13 +340,13 @@ async def test_a_write_wakes_who_waits_in_another_process(
     async with Postgres(postgres_dsn) as other, asyncio.timeout(120):
         await other.change_log.wait(10)  # until it listens
         waiting = asyncio.create_task(other.change_log.wait(150))
-        await postgres.store.write(batch_of(segment("a")))
+        await write(postgres, segment("a"))
 
         await waiting
 
 
 async def test_a_read_waits_until_the_graph_has_the_write(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(batch_of(segment("a")))
+    receipt = await write(postgres, segment("a"))
 
     async with asyncio.timeout(120):
         waiting = asyncio.create_task(
@@ -435,28 +357,24 @@ async def test_a_read_waits_until_the_graph_has_the_write(postgres: Postgres) ->
         assert await waiting
 
 
-async def test_read_reports_a_graph_behind_in_time(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(batch_of(segment("a")))
+async def test_token_ahead_or_of_another_epoch_is_unseen(postgres: Postgres) -> None:
+    has_seen = postgres.consistency.graph_has_seen
+    receipt = await write(postgres, segment("a"))
 
-    assert not await postgres.consistency.graph_has_seen(receipt.token, Deadline.after(0.05))
+    assert not await has_seen(receipt.token, Deadline.after(0.05))
 
-
-async def test_a_token_of_another_epoch_is_never_seen(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(batch_of(segment("a")))
     await project_graph(postgres)
-    foreign = replace(receipt.token, epoch="another")
-
-    assert not await postgres.consistency.graph_has_seen(foreign, Deadline.after(10))
+    assert not await has_seen(replace(receipt.token, epoch="another"), Deadline.after(10))
 
 
 async def test_compaction_keeps_what_a_new_projection_needs(postgres: Postgres) -> None:
     for text in ("one", "two", "three"):
-        await postgres.store.write(batch_of(segment("a", text), segment("b")))
+        await write(postgres, segment("a", text), segment("b"))
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
     await embed(postgres)
     await project_graph(postgres)
     await postgres.change_log.compact()  # takes a snapshot, which the graph then passes
-    await postgres.store.write(batch_of(segment("later")))
+    await write(postgres, segment("later"))
     await project_graph(postgres)
 
     await postgres.change_log.compact()
@@ -470,7 +388,7 @@ async def test_log_of_rewritten_items_does_not_grow(postgres: Postgres) -> None:
     sizes = []
     for number in range(5):
         written = [segment("a", f"text {number}"), segment("b", f"text {number}")]
-        await postgres.store.write(batch_of(*written, segment("gone")))
+        await write(postgres, *written, segment("gone"))
         await embed(postgres)
         await postgres.store.erase(TENANT, Selector(items=(segment_id("gone"),)))
         await project_graph(postgres)
@@ -483,12 +401,12 @@ async def test_log_of_rewritten_items_does_not_grow(postgres: Postgres) -> None:
 async def test_a_projection_that_stood_still_during_compactions_misses_nothing(
     postgres: Postgres,
 ) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b"), segment("c")))
+    await write(postgres, segment("a"), segment("b"), segment("c"))
     await embed(postgres)  # and stands still from now on
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
     deleted = 0
     for text in ("one", "two", "three"):
-        await postgres.store.write(batch_of(segment("a", text), segment(text)))
+        await write(postgres, segment("a", text), segment(text))
         await project_graph(postgres)
         deleted += await postgres.change_log.compact()
     assert deleted > 0
@@ -500,23 +418,23 @@ async def test_a_projection_that_stood_still_during_compactions_misses_nothing(
     assert sorted(item for _, item in rows) == sorted(ids("a", "c", "one", "two", "three"))
 
 
-async def test_compaction_waits_for_the_graph(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+async def test_compaction_waits_until_graph_saw_erasure(postgres: Postgres) -> None:
+    await write(postgres, segment("a"), fact("f", "x", "y", "z"))
     await project_graph(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))
 
     assert await postgres.change_log.compact() == 0
 
     changes = await project_graph(postgres)
-    assert changes.removed == [(TENANT, segment_id("a"))]
+    assert sorted(changes.removed) == [(TENANT, fact_id("f")), (TENANT, segment_id("a"))]
 
 
 async def test_compaction_keeps_what_is_young(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "RETENTION", RETENTION)
-    await postgres.store.write(batch_of(segment("a")))
-    await postgres.store.write(batch_of(segment("a", "changed")))
+    await write(postgres, segment("a"))
+    await write(postgres, segment("a", "changed"))
     await project_graph(postgres)
 
     assert await postgres.change_log.compact() == 0
@@ -524,7 +442,7 @@ async def test_compaction_keeps_what_is_young(
 
 
 async def test_a_reader_from_before_the_compaction_starts_over(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+    await write(postgres, segment("a"))
     await embed(postgres)
     old, _ = await bootstrap(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))
@@ -542,8 +460,5 @@ async def test_a_position_is_stored_as_postgresql_writes_it(postgres: Postgres) 
 
     await postgres.change_log.advance("graph", None, position)
 
-    async with postgres.database.work() as connection:
-        stored = await scalar(
-            connection, "SELECT position::pg_snapshot::text FROM projection_state"
-        )
+    [(stored,)] = await run(postgres, "SELECT position::pg_snapshot::text FROM projection_state")
     assert Snapshot.parse(stored) == position

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
-import psycopg
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.errors import StatementRejectedError
 from serving.domain.items.records import Segment, segment_id
-from serving.ports.memory_store import Batch, Selector
-from tests.integration.postgres.log.following import MODEL, bootstrap, embed
-from tests.support.builders import NOON, TENANT, batch_of, days, segment
+from serving.ports.memory_store import Selector
+from tests.integration.postgres.log.following import (
+    MODEL,
+    bootstrap,
+    embed,
+    embedding_tasks,
+    run,
+    save_vectors,
+    write,
+)
+from tests.support.builders import NOON, TENANT, days, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -21,8 +28,12 @@ def turn(id_: str, day: int, **fields: object) -> Segment:
 
 
 async def written(postgres: Postgres, *turns: Segment) -> None:
-    await postgres.store.write(Batch(TENANT, list(turns)))
+    await write(postgres, *list(turns))
     await embed(postgres)
+
+
+async def texts_to_embed(postgres: Postgres) -> list[str]:
+    return sorted(task.text for task in await embedding_tasks(postgres))
 
 
 async def with_context(postgres: Postgres) -> str:
@@ -31,30 +42,24 @@ async def with_context(postgres: Postgres) -> str:
     return " ".join(sorted(item.id for (_, item), row in rows.items() if row.context is not None))
 
 
-async def texts_to_embed(postgres: Postgres) -> list[str]:
-    batch = await postgres.change_log.next_batch("embedding", MODEL, 100)
-    return [task.text for task in await postgres.change_log.embedding_tasks(batch.changes, MODEL)]
-
-
 async def test_turn_is_embedded_with_the_turn_before(postgres: Postgres) -> None:
     alone = segment("alone", "text alone", event_time=NOON)
-    await postgres.store.write(batch_of(turn("a", 0), turn("b", 1), turn("c", 2), alone))
+    await write(postgres, turn("a", 0), turn("b", 1), turn("c", 2), alone)
 
     texts = await texts_to_embed(postgres)
     await embed(postgres)
 
-    assert sorted(texts) == [
-        *("text a", "text a text b", "text alone", "text b", "text b text c", "text c")
-    ]
+    pairs = ["text a text b", "text b text c"]
+    assert texts == sorted(["text a", "text b", "text c", "text alone", *pairs])
     assert await with_context(postgres) == "b c"
 
 
 async def test_turn_in_between_renews_the_context_after_it(postgres: Postgres) -> None:
     await written(postgres, turn("a", 0), turn("c", 2))
 
-    await postgres.store.write(batch_of(turn("b", 1)))
+    await write(postgres, turn("b", 1))
 
-    assert sorted(await texts_to_embed(postgres)) == ["text a text b", "text b", "text b text c"]
+    assert await texts_to_embed(postgres) == ["text a text b", "text b", "text b text c"]
 
 
 async def test_erased_turn_lives_on_in_no_context(postgres: Postgres) -> None:
@@ -72,10 +77,10 @@ async def test_erased_turn_lives_on_in_no_context(postgres: Postgres) -> None:
 async def test_changed_turn_renews_the_context_after_it(postgres: Postgres) -> None:
     await written(postgres, turn("a", 0), turn("b", 1))
 
-    await postgres.store.write(batch_of(segment("a", "other", session="s")))
+    await write(postgres, segment("a", "other", session="s"))
 
     assert await with_context(postgres) == ""
-    assert sorted(await texts_to_embed(postgres)) == ["other", "other text b"]
+    assert await texts_to_embed(postgres) == ["other", "other text b"]
 
 
 async def test_sensitive_turn_is_in_no_context(postgres: Postgres) -> None:
@@ -84,36 +89,30 @@ async def test_sensitive_turn_is_in_no_context(postgres: Postgres) -> None:
     await written(postgres, turn("b", 1, sensitive=True))
 
     assert await with_context(postgres) == "c"
-    async with postgres.database.work() as connection:
-        cursor = await connection.execute(
-            "SELECT count(*) FROM embedding JOIN segment ON segment.key = embedding.previous_key "
-            "WHERE segment.sensitive"
-        )
-        assert await cursor.fetchone() == (0,)
+    of_hidden = (
+        "SELECT FROM embedding JOIN segment ON segment.key = embedding.previous_key "
+        "WHERE segment.sensitive"
+    )
+    assert await run(postgres, of_hidden) == []
 
 
 async def test_context_of_a_sensitive_turn_is_rejected(postgres: Postgres) -> None:
     await written(postgres, turn("a", 0, sensitive=True), turn("b", 1))
 
-    async with postgres.database.work() as connection:
-        with pytest.raises(psycopg.errors.CheckViolation):
-            await connection.execute(
-                "UPDATE embedding SET previous_key = segment.key FROM segment WHERE sensitive; "
-                "INSERT INTO embedding SELECT model_id, key + 100, -1, text_hash, vector, "
-                "previous_key FROM embedding"
-            )
+    with pytest.raises(StatementRejectedError, match="23514"):
+        await run(
+            postgres,
+            "UPDATE embedding SET previous_key = segment.key FROM segment WHERE sensitive; "
+            "INSERT INTO embedding SELECT model_id, key + 100, -1, text_hash, vector, "
+            "previous_key FROM embedding",
+        )
 
 
 async def test_turn_erased_meanwhile_gets_no_context(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(turn("a", 0), turn("b", 1)))
-    log = postgres.change_log
-    async with log.leadership("embedding", MODEL):
-        batch = await log.next_batch("embedding", MODEL, 10)
-        tasks = await log.embedding_tasks(batch.changes, MODEL)
-        await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
+    await write(postgres, turn("a", 0), turn("b", 1))
+    tasks = await embedding_tasks(postgres)
+    await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
-        await log.save_embeddings(
-            MODEL, [(task, np.eye(4, dtype=np.float32)[:1]) for task in tasks]
-        )
+    await save_vectors(postgres, tasks)
 
     assert await with_context(postgres) == ""

@@ -16,10 +16,10 @@ from serving.adapters.postgres.migration import migrate
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.ports.memory_store import WriteReceipt
 from tests.fixtures.postgres import QUICK, pid_of
-from tests.integration.postgres.log.following import MODEL, bootstrap, embed, eventually
-from tests.support.builders import TENANT, batch_of, segment
+from tests.integration.postgres.log.following import MODEL, bootstrap, embed, write
+from tests.support.builders import TENANT, segment
 from tests.support.processes import is_alive
-from tests.support.waiting import until
+from tests.support.waiting import until, until_async
 
 pytestmark = pytest.mark.postgres
 
@@ -69,14 +69,14 @@ def given_again(receipt: WriteReceipt, aborted: int) -> bool:
 
 async def test_an_index_sees_what_is_written_after_a_crash(server: Server) -> None:
     async with Postgres(server.dsn) as postgres:
-        await postgres.store.write(batch_of(segment("before")))
+        await write(postgres, segment("before"))
         await embed(postgres)
         with aborted_transactions(server.dsn) as aborted:
             position, _ = await bootstrap(postgres)
             server.crash()
 
     async with Postgres(server.dsn) as postgres:
-        receipt = await postgres.store.write(batch_of(segment("after")))
+        receipt = await write(postgres, segment("after"))
         await embed(postgres)
         delta = await postgres.feed.changes_since(position, MODEL)
 
@@ -86,19 +86,15 @@ async def test_an_index_sees_what_is_written_after_a_crash(server: Server) -> No
 
 async def test_the_names_in_memory_include_those_stored_after_a_crash(server: Server) -> None:
     async with Postgres(server.dsn) as postgres:
-        await postgres.store.write(batch_of(segment("before", entities=["Ann"])))
+        await write(postgres, segment("before", entities=["Ann"]))
         with aborted_transactions(server.dsn) as aborted:
             assert set(await postgres.store.known_names(TENANT)) == {"ann"}
             server.crash()
         async with Postgres(server.dsn) as writing:
-            receipt = await writing.store.write(batch_of(segment("after", entities=["Bob"])))
+            receipt = await write(writing, segment("after", entities=["Bob"]))
 
-        await eventually(lambda: is_ready(postgres))
+        await until_async(postgres.store.ready)
         names = await postgres.store.known_names(TENANT)
 
     assert given_again(receipt, aborted), "the crash has lost nothing, so this shows nothing"
     assert set(names) == {"ann", "bob"}
-
-
-async def is_ready(postgres: Postgres) -> bool:
-    return await postgres.store.ready()

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.log.index_feed import BATCH_ROWS
-from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.domain.questions.query import segment_terms
 from serving.domain.shards import Shard, all_shards
-from serving.ports.index_engine import FeedPosition, IndexFeed, IndexRow
-from serving.ports.memory_store import Batch, Selector
-from tests.integration.postgres.log.following import MODEL, OTHER_MODEL, bootstrap, embed
-from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, segment
+from serving.ports.index_engine import IndexRow
+from serving.ports.memory_store import Selector
+from tests.integration.postgres.log.following import (
+    MODEL,
+    OTHER_MODEL,
+    bootstrap,
+    embed,
+    embedding_tasks,
+    write,
+)
+from tests.support.builders import NOON, TENANT, days, fact, ids, segment
 from tests.support.shards import owns
 
 pytestmark = pytest.mark.postgres
+
+OTHER = TenantName("other")
 
 
 async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
     stored = segment(
         "a", speaker="Ann", labels={"x": "y"}, entities=("Goa",), entity="Diary", importance=0.75
     )
-    await postgres.store.write(batch_of(stored))
+    await write(postgres, stored)
     await embed(postgres)
 
     _, rows = await bootstrap(postgres)
@@ -41,7 +52,7 @@ async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> 
     stored = fact(
         "f", "x", "y", "z", evidence=("b", "a"), valid_from=NOON, retracted_at=NOON + days(1)
     )
-    await postgres.store.write(batch_of(stored))
+    await write(postgres, stored)
     await embed(postgres)
 
     _, rows = await bootstrap(postgres)
@@ -52,9 +63,8 @@ async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> 
 
 
 async def test_windows_come_in_their_order(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-    batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
-    (task,) = await postgres.change_log.embedding_tasks(batch.changes, MODEL)
+    await write(postgres, segment("a"))
+    [task] = await embedding_tasks(postgres)
     windows = np.eye(4, dtype=np.float32)[[2, 0, 3]]
 
     await postgres.change_log.save_embeddings(MODEL, [(task, windows)])
@@ -65,8 +75,8 @@ async def test_windows_come_in_their_order(postgres: Postgres) -> None:
 
 async def test_rows_of_all_tenants_come_in_batches(postgres: Postgres) -> None:
     many = [segment(f"{place:04}") for place in range(BATCH_ROWS + 1)]
-    await postgres.store.write(Batch(TENANT, many))
-    await postgres.store.write(Batch(TenantName("other"), [segment("a")]))
+    await write(postgres, *many)
+    await write(postgres, segment("a"), tenant=OTHER)
     await embed(postgres)
     await embed(postgres)
 
@@ -77,7 +87,7 @@ async def test_rows_of_all_tenants_come_in_batches(postgres: Postgres) -> None:
 
 
 async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(*(segment(f"{place}") for place in range(1000))))
+    await write(postgres, *(segment(f"{place}") for place in range(1000)))
     await embed(postgres)
 
     async with postgres.feed.bootstrap(MODEL) as (_, batches):
@@ -87,10 +97,10 @@ async def test_a_bootstrap_may_be_left_early(postgres: Postgres) -> None:
 
 
 async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b"), segment("c")))
+    await write(postgres, *(segment(id_) for id_ in "abcd"))
     await embed(postgres)
     position, rows = await bootstrap(postgres)
-    await postgres.store.write(batch_of(segment("d"), segment("a", importance=1.0)))
+    await write(postgres, segment("new"), segment("a", importance=1.0), segment("d", "other"))
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
 
     before = await postgres.feed.changes_since(position, MODEL)
@@ -98,22 +108,22 @@ async def test_the_delta_begins_where_the_snapshot_ends(postgres: Postgres) -> N
     after = await postgres.feed.changes_since(before.position, MODEL)
     nothing = await postgres.feed.changes_since(after.position, MODEL)
 
-    assert len(rows) == 3
+    assert len(rows) == 4
     assert [(row.item, row.importance) for row in before.rows] == [(segment_id("a"), 1.0)]
-    assert sorted(item for _, item in before.removed) == ids("b", "d")
-    assert [row.item for row in after.rows] == ids("d")
+    assert sorted(item for _, item in before.removed) == ids("b", "d", "new")
+    assert sorted(row.item for row in after.rows) == ids("d", "new")
     assert after.removed == []
     assert (nothing.rows, nothing.removed) == ([], [])
 
 
 async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+    await write(postgres, segment("a"))
     await embed(postgres)
     position, _ = await bootstrap(postgres)
     caught_up = await postgres.feed.lag_s(position)
-    await postgres.store.write(batch_of(segment("b")))
+    await write(postgres, segment("b"))
     between = await postgres.feed.lag_s(position)
-    await postgres.store.write(batch_of(segment("c")))
+    await write(postgres, segment("c"))
     after = await postgres.feed.lag_s(position)
     reached = (await postgres.feed.changes_since(position, MODEL)).position
 
@@ -122,22 +132,8 @@ async def test_the_lag_is_the_age_of_the_oldest_change_since(postgres: Postgres)
     assert await postgres.feed.lag_s(reached) == 0
 
 
-async def test_changed_row_is_removed_until_embedded(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-    await embed(postgres)
-    position, _ = await bootstrap(postgres)
-
-    await postgres.store.write(batch_of(segment("a", "changed")))
-    changed = await postgres.feed.changes_since(position, MODEL)
-    await embed(postgres)
-    mended = await postgres.feed.changes_since(changed.position, MODEL)
-
-    assert changed.removed == [(TENANT, segment_id("a"))]
-    assert [row.item for row in mended.rows] == ids("a")
-
-
 async def test_a_position_shows_which_writes_have_their_embeddings(postgres: Postgres) -> None:
-    receipt = await postgres.store.write(batch_of(segment("a")))
+    receipt = await write(postgres, segment("a"))
     before, _ = await bootstrap(postgres)
     await embed(postgres)
     after, _ = await bootstrap(postgres)
@@ -150,20 +146,14 @@ async def test_a_position_shows_which_writes_have_their_embeddings(postgres: Pos
 
 async def test_the_share_of_embedded_rows_leaves_the_sensitive_out(postgres: Postgres) -> None:
     assert await postgres.feed.embedded_share(MODEL) == 1.0
-    await postgres.store.write(batch_of(segment("a"), segment("s", sensitive=True)))
+    await write(postgres, segment("a"), segment("s", sensitive=True))
     await embed(postgres)
-    await postgres.store.write(batch_of(segment("b"), fact("f", "x", "y", "z", evidence=("s",))))
+    await write(postgres, segment("b"), fact("f", "x", "y", "z", evidence=("s",)))
 
     assert await postgres.feed.embedded_share(MODEL) == 0.5
     assert await postgres.feed.embedded_share(OTHER_MODEL) == 0.0
     counts = await postgres.catalog.tenant_counts(TENANT, MODEL)
     assert (counts.embedded, counts.embeddable) == (1, 2)
-
-
-async def rows_of(feed: IndexFeed) -> tuple[FeedPosition, list[IndexRow]]:
-    """All rows of a feed."""
-    async with feed.bootstrap(MODEL) as (position, batches):
-        return position, [row async for batch in batches for row in batch]
 
 
 def owned(rows: list[IndexRow]) -> list[ItemId]:
@@ -180,65 +170,55 @@ def unembedded(rows: list[IndexRow]) -> list[ItemId]:
 async def test_row_belongs_to_a_single_shard(postgres: Postgres, count: int) -> None:
     odd_names = ["a b", "\N{SNOWMAN}", "a/b", "'", "%s"]
     items = [segment(id_) for id_ in [*map(str, range(40)), *odd_names]]
-    await postgres.store.write(Batch(TENANT, items))
-    await postgres.store.write(Batch(TenantName("other"), items))
+    for tenant in (TENANT, OTHER):
+        await write(postgres, *items, tenant=tenant)
     await embed(postgres)
 
     found: list[tuple[TenantName, ItemId]] = []
     for shard in all_shards(count):
-        _, rows = await rows_of(postgres.feed_of(shard))
+        _, rows = await bootstrap(postgres, shard=shard)
         assert rows
-        assert all(owns(shard, row.tenant, row.item) for row in rows)
-        found += [(row.tenant, row.item) for row in rows]
+        assert all(owns(shard, *name) for name in rows)
+        found += rows
 
     assert len(found) == len(set(found)) == 2 * len(items)
 
 
-def home_of(item: ItemId, count: int = 2) -> Shard:
-    """The shard that owns the item."""
-    (home,) = (shard for shard in all_shards(count) if owns(shard, TENANT, item))
-    return home
-
-
-def away_from(home: Shard) -> str:
-    """The id of a segment that another of two shards owns."""
-    return next(id_ for id_ in map(str, range(100)) if home_of(segment_id(id_)) != home)
+def fact_and_evidence_apart() -> tuple[Shard, Fact, Segment]:
+    """One of two shards with a fact of its own, and the evidence, which the other owns."""
+    [home] = [each for each in all_shards(2) if owns(each, TENANT, fact_id("f"))]
+    away = next(id_ for id_ in map(str, range(100)) if not owns(home, TENANT, segment_id(id_)))
+    return home, fact("f", "x", "y", "z", evidence=(away,)), segment(away, speaker="Ann")
 
 
 async def test_shard_has_evidence_of_its_facts_without_vectors(postgres: Postgres) -> None:
-    home = home_of(fact_id("f"))
-    elsewhere = away_from(home)
-    stated = fact("f", "x", "y", "z", evidence=(elsewhere,))
-    await postgres.store.write(batch_of(segment(elsewhere, speaker="Ann"), stated))
+    home, stated, said = fact_and_evidence_apart()
+    await write(postgres, said, stated)
     await embed(postgres)
 
-    _, rows = await rows_of(postgres.feed_of(home))
+    _, found = await bootstrap(postgres, shard=home)
 
-    assert (owned(rows), unembedded(rows)) == ([fact_id("f")], [segment_id(elsewhere)])
-    (bare,) = (row for row in rows if not len(row.vectors))
-    assert bare.terms == segment_terms(segment(elsewhere, speaker="Ann"))
+    rows = [*found.values()]
+    assert (owned(rows), unembedded(rows)) == ([stated.item], [said.item])
+    assert found[TENANT, said.item].terms == segment_terms(said)
 
 
 async def test_delta_brings_the_evidence_of_its_facts(postgres: Postgres) -> None:
-    home = home_of(fact_id("f"))
-    elsewhere = away_from(home)
+    home, fact_, said = fact_and_evidence_apart()
     feed = postgres.feed_of(home)
-    await postgres.store.write(batch_of(segment(elsewhere)))
+    await write(postgres, replace(said, speaker=""))
     await embed(postgres)
-    position, rows = await rows_of(feed)
-    assert rows == []
+    position, rows = await bootstrap(postgres, shard=home)
+    assert rows == {}
 
-    await postgres.store.write(batch_of(fact("f", "x", "y", "z", evidence=(elsewhere,))))
+    await write(postgres, fact_)
     await embed(postgres)
     stated = await feed.changes_since(position, MODEL)
-    await postgres.store.write(batch_of(segment(elsewhere, speaker="Ann")))
+    await write(postgres, said)
     renamed = await feed.changes_since(stated.position, MODEL)
-    await postgres.store.erase(TENANT, Selector(items=(segment_id(elsewhere),)))
+    await postgres.store.erase(TENANT, Selector(items=(said.item,)))
     erased = await feed.changes_since(renamed.position, MODEL)
 
-    assert (owned(stated.rows), unembedded(stated.rows)) == (
-        [fact_id("f")],
-        [segment_id(elsewhere)],
-    )
-    assert [row.terms for row in renamed.rows] == [segment_terms(segment(elsewhere, speaker="Ann"))]
-    assert set(erased.removed) == {(TENANT, segment_id(elsewhere)), (TENANT, fact_id("f"))}
+    assert (owned(stated.rows), unembedded(stated.rows)) == ([fact_.item], [said.item])
+    assert [row.terms for row in renamed.rows] == [segment_terms(said)]
+    assert set(erased.removed) == {(TENANT, said.item), (TENANT, fact_.item)}

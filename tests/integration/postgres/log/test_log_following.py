@@ -30,7 +30,7 @@ async def test_a_tail_misses_nothing_of_six_writers(
     erased = {f"{writer}-{place}" for writer in range(WRITERS) for place in range(0, ROWS, 10)}
     written = {f"{writer}-{place}" for writer in range(WRITERS) for place in range(ROWS)}
 
-    async def write(writer: int) -> ConsistencyToken:
+    async def work(writer: int) -> ConsistencyToken:
         for start in range(0, ROWS, AT_ONCE):
             places = range(start, start + AT_ONCE)
             await postgres.store.write(batch_of(*(segment(f"{writer}-{p}") for p in places)))
@@ -49,7 +49,7 @@ async def test_a_tail_misses_nothing_of_six_writers(
     index = LogFollowingIndex(postgres.feed, MODEL, lambda: ExactIndex(MODEL.dimension))
     async with asyncio.timeout(240), index, asyncio.TaskGroup() as tasks:
         assert await index.ready(Deadline.after(30))
-        writers = [tasks.create_task(write(writer)) for writer in range(WRITERS)]
+        writers = [tasks.create_task(work(writer)) for writer in range(WRITERS)]
         await tasks.create_task(embed_all())
         for writer in writers:
             assert await index.caught_up(writer.result(), Deadline.after(60))

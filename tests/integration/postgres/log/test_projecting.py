@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.log.consistency import PostgresConsistency
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
-from serving.domain.items.records import TenantName
+from serving.domain.items.records import Segment, TenantName
 from serving.pipeline.writes.projector import (
     BATCH_CHANGES,
     EMBEDDING_CHUNK,
@@ -19,13 +20,14 @@ from serving.pipeline.writes.projector import (
     GraphWork,
     Projector,
 )
+from serving.ports.change_log import Projection
 from serving.ports.embedding import Vectors
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Batch, GivenVectors
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
-from tests.integration.postgres.log.following import bootstrap, scalar
-from tests.support.builders import TENANT, batch_of, fact, ids, segment
+from tests.integration.postgres.log.following import bootstrap, run, write
+from tests.support.builders import TENANT, fact, ids, segment
 
 OTHER = TenantName("other")
 
@@ -42,53 +44,49 @@ class InterruptedEmbedder(FakeEmbedder):
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
         if self._meanwhile:
-            await self._postgres.store.write(batch_of(segment(self._meanwhile.pop(0))))
+            await write(self._postgres, segment(self._meanwhile.pop(0)))
         return await super().embed_documents(texts)
 
 
-async def steps(postgres: Postgres, count: int, meanwhile: str) -> list[tuple[str, bool]]:
-    """The items with vectors after each step, and whether the model is marked complete."""
+@pytest.mark.parametrize(
+    ("stored", "meanwhile", "expected"),
+    [
+        ([], "", [("", True)]),
+        ([segment("a")], "b", [("a", False), ("a b", True)]),
+        ([segment("a")], "b c d", [("a", False), ("a b", True), ("a b c", True)]),
+    ],
+    ids=["no row", "writes during its backlog", "continuous writes"],
+)
+async def test_model_is_complete_once_its_backlog_is_embedded(
+    postgres: Postgres, stored: list[Segment], meanwhile: str, expected: list[tuple[str, bool]]
+) -> None:
+    await write(postgres, *stored)
     embedder = InterruptedEmbedder(postgres, meanwhile)
     projector = Projector(postgres.change_log, EmbeddingWork(postgres.change_log, embedder))
     after_each: list[tuple[str, bool]] = []
+
     async with postgres.change_log.leadership("embedding", FAKE_MODEL):
-        for _ in range(count):
+        while len(after_each) < len(expected):
             await projector.step(FAKE_MODEL)
             position, rows = await bootstrap(postgres, FAKE_MODEL)
             names = " ".join(sorted(item.id for _, item in rows))
             after_each.append((names, position.complete))
-    return after_each
 
-
-async def test_model_is_complete_after_writes_during_its_backlog(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-
-    after_each = await steps(postgres, 2, meanwhile="b")
-
-    assert after_each == [("a", False), ("a b", True)]
-
-
-async def test_a_model_without_a_row_is_complete_at_once(postgres: Postgres) -> None:
-    assert await steps(postgres, 1, meanwhile="") == [("", True)]
-
-
-async def test_continuous_writes_do_not_delay_a_complete_model(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
-
-    after_each = await steps(postgres, 3, meanwhile="b c d")
-
-    assert after_each == [("a", False), ("a b", True), ("a b c", True)]
+    assert after_each == expected
 
 
 class NotingEmbedder(FakeEmbedder):
-    """An embedder that notes the texts of each call, and fails on one text."""
+    """An embedder that notes the texts of each call; it fails on one text, or is busy."""
 
-    def __init__(self, bad: str = "") -> None:
+    def __init__(self, bad: str = "", limit: int = 1000) -> None:
         super().__init__()
         self.calls: list[list[str]] = []
+        self.limit = limit
         self._bad = bad
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+        if len(self.calls) == self.limit:
+            raise OverloadedError("the API", 60.0)
         self.calls.append(list(texts))
         if self._bad and any(self._bad in text for text in texts):
             raise ValueError("cannot be embedded")
@@ -125,7 +123,7 @@ async def test_given_vector_is_stored_and_not_computed(postgres: Postgres) -> No
 
 
 async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a", "first")))
+    await write(postgres, segment("a", "first"))
     await projected(postgres, NotingEmbedder())
     embedder = NotingEmbedder()
 
@@ -140,7 +138,7 @@ async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> 
 
 async def test_given_vector_goes_with_its_text(postgres: Postgres) -> None:
     await postgres.store.write(Batch(TENANT, [segment("a", "first")], given=given(7, names="a")))
-    await postgres.store.write(batch_of(segment("a", "second")))
+    await write(postgres, segment("a", "second"))
     embedder = NotingEmbedder()
 
     await projected(postgres, embedder)
@@ -153,14 +151,13 @@ async def test_a_sensitive_segment_has_no_vector_whoever_gives_one(postgres: Pos
         Batch(TENANT, [segment("a", sensitive=True)], given=given(7, names="a"))
     )
 
-    async with postgres.database.work() as connection:
-        assert await scalar(connection, "SELECT count(*) FROM embedding") == 0
+    assert await run(postgres, "SELECT FROM embedding") == []
 
 
 async def test_backlog_of_a_tenant_does_not_stall_another(postgres: Postgres) -> None:
     backlog = [segment(f"a{number}", f"text {number}") for number in range(5 * EMBEDDING_CHUNK)]
-    await postgres.store.write(Batch(TENANT, backlog))
-    await postgres.store.write(Batch(OTHER, [segment("b1", "first"), segment("b2", "second")]))
+    await write(postgres, *backlog)
+    await write(postgres, segment("b1", "first"), segment("b2", "second"), tenant=OTHER)
     embedder = NotingEmbedder()
 
     await projected(postgres, embedder)
@@ -185,10 +182,10 @@ class NotingGraph(InMemoryGraph):
 
 
 async def test_backlog_does_not_stall_the_graph_of_another(postgres: Postgres) -> None:
-    for start in range(0, 3 * BATCH_CHANGES, BATCH_CHANGES):
-        numbers = range(start, start + BATCH_CHANGES)
-        await postgres.store.write(batch_of(*(segment(f"a{number}") for number in numbers)))
-    await postgres.store.write(Batch(OTHER, [segment("b1"), segment("b2")]))
+    backlog = [f"a{number}" for number in range(3 * BATCH_CHANGES)]
+    for start in range(0, len(backlog), BATCH_CHANGES):
+        await write(postgres, *map(segment, backlog[start : start + BATCH_CHANGES]))
+    await write(postgres, segment("b1"), segment("b2"), tenant=OTHER)
     graph = NotingGraph()
     projector = Projector(postgres.change_log, GraphWork(postgres.change_log, graph))
 
@@ -197,15 +194,14 @@ async def test_backlog_does_not_stall_the_graph_of_another(postgres: Postgres) -
             pass
 
     assert {"b1", "b2"} <= set(graph.calls[0])
-    assert sorted(name for call in graph.calls for name in call) == sorted(
-        [*(f"a{number}" for number in range(3 * BATCH_CHANGES)), "b1", "b2"]
-    ), "each is applied once"
+    applied = sorted(name for call in graph.calls for name in call)
+    assert applied == sorted([*backlog, "b1", "b2"]), "each is applied once"
 
 
 async def test_unembeddable_row_does_not_hold_its_turn(postgres: Postgres) -> None:
     backlog = [segment(f"a{number}", f"text {number}") for number in range(3 * EMBEDDING_CHUNK)]
-    await postgres.store.write(Batch(TENANT, backlog))
-    await postgres.store.write(Batch(OTHER, [segment("b1", "poison")]))
+    await write(postgres, *backlog)
+    await write(postgres, segment("b1", "poison"), tenant=OTHER)
     embedder = NotingEmbedder("poison")
 
     await projected(postgres, embedder)
@@ -215,28 +211,14 @@ async def test_unembeddable_row_does_not_hold_its_turn(postgres: Postgres) -> No
     assert len(await postgres.catalog.dead_letters(OTHER, 10)) == 1
 
 
-class LimitedEmbedder(NotingEmbedder):
-    """An embedder that answers a number of calls, and is busy then; it fails on one text."""
-
-    def __init__(self, bad: str, limit: int) -> None:
-        super().__init__(bad)
-        self.limit = limit
-
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
-        if not self.limit:
-            raise OverloadedError("the API", 60.0)
-        self.limit -= 1
-        return await super().embed_documents(texts)
-
-
 async def test_rows_embedded_before_an_overload_are_kept(postgres: Postgres) -> None:
     rows = [segment("a", "first"), segment("b", "second"), segment("bad", "poison")]
-    await postgres.store.write(Batch(TENANT, rows))
-    embedder = LimitedEmbedder("poison", limit=2)  # all together, and one of them alone
+    await write(postgres, *rows)
+    embedder = NotingEmbedder("poison", limit=2)  # all together, and one of them alone
 
     with pytest.raises(OverloadedError):
         await projected(postgres, embedder)
-    embedder.limit = 9
+    embedder.limit = 1000
     await projected(postgres, embedder)
 
     alone = [text for call in embedder.calls if len(call) == 1 for text in call]
@@ -245,27 +227,16 @@ async def test_rows_embedded_before_an_overload_are_kept(postgres: Postgres) -> 
 
 
 async def test_rows_waiting_for_projection_are_counted_by_tenant(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b")))
-    await postgres.store.write(Batch(OTHER, [segment("c")]))
+    async def waiting(tenant: TenantName) -> Mapping[Projection, int]:
+        anew = PostgresConsistency(postgres.database, postgres.notifications)
+        return await anew.pending_counts(tenant, Deadline.after(60))
 
-    waiting = await postgres.consistency.pending_counts(OTHER, Deadline.after(60))
-    same = await postgres.consistency.pending_counts(TENANT, Deadline.after(60))
-
-    assert (waiting, same) == ({"embedding": 1, "graph": 1}, {"embedding": 2, "graph": 2})
-
-
-async def test_sensitive_rows_do_not_wait_for_embedding(postgres: Postgres) -> None:
     hidden = segment("a", sensitive=True)
     resting_on_it = fact("f", "Nora", "has PIN", "28", evidence=("a",))
-    await postgres.store.write(batch_of(hidden, resting_on_it, segment("b")))
+    await write(postgres, hidden, resting_on_it, segment("b"), segment("c"))
+    await write(postgres, segment("d"), tenant=OTHER)
 
-    waiting = await postgres.consistency.pending_counts(TENANT, Deadline.after(60))
-
-    assert waiting["embedding"] == 1
-
-
-async def test_embedded_rows_do_not_wait_for_embedding(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b")))
+    assert await waiting(TENANT) == {"embedding": 2, "graph": 4}, "none is sensitive"
+    assert await waiting(OTHER) == {"embedding": 1, "graph": 1}
     await projected(postgres, NotingEmbedder())
-
-    assert await postgres.consistency.pending_counts(TENANT, Deadline.after(60)) == {"graph": 2}
+    assert await waiting(TENANT) == {"graph": 4}

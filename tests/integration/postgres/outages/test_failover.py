@@ -23,9 +23,9 @@ from serving.desk.embedded_postgres.launcher import SETTINGS
 from serving.domain.budget import Deadline
 from serving.ports.index_engine import FeedLostError
 from tests.fixtures.postgres import QUICK, pid_of
-from tests.integration.postgres.log.following import MODEL, bootstrap, embed, eventually
-from tests.support.builders import TENANT, batch_of, ids, segment
-from tests.support.waiting import until
+from tests.integration.postgres.log.following import MODEL, bootstrap, embed, write
+from tests.support.builders import TENANT, ids, segment
+from tests.support.waiting import until, until_async
 
 pytestmark = pytest.mark.postgres
 
@@ -138,28 +138,26 @@ async def test_acknowledged_writes_survive_a_failover(pair: Pair) -> None:
     pair.replicate_each_commit()
     async with Postgres(pair.dsn) as postgres:
         for number in range(10):
-            await postgres.store.write(batch_of(segment(f"{number}")))
+            await write(postgres, segment(f"{number}"))
 
         pair.kill_primary()
         pair.standby.promote()
 
-        assert await eventually(postgres.store.ready)
-        again = await postgres.store.write(
-            batch_of(*(segment(f"{number}") for number in range(10)))
-        )
+        await until_async(postgres.store.ready)
+        again = await write(postgres, *(segment(f"{number}") for number in range(10)))
         assert set(again.outcomes) == {"unchanged"}
-        assert (await postgres.store.write(batch_of(segment("new")))).outcomes == ["created"]
+        assert (await write(postgres, segment("new"))).outcomes == ["created"]
         assert len(await embed(postgres)) == 11
 
 
 async def test_lost_transactions_hide_no_later_write(pair: Pair) -> None:
     """The new primary gives the ids of the lost transactions again."""
     async with Postgres(pair.dsn) as postgres:
-        await postgres.store.write(batch_of(segment("before", entities=["Ann"])))
+        await write(postgres, segment("before", entities=["Ann"]))
         pair.catch_up()
         pair.standby.stop()
         for number in range(10):
-            lost = await postgres.store.write(batch_of(segment(f"{number}", entities=["Lost"])))
+            lost = await write(postgres, segment(f"{number}", entities=["Lost"]))
         await embed(postgres)
         position, _ = await bootstrap(postgres)
         assert set(await postgres.store.known_names(TENANT)) == {"ann", "lost"}
@@ -168,9 +166,9 @@ async def test_lost_transactions_hide_no_later_write(pair: Pair) -> None:
         pair.standby.start()
         pair.standby.promote()
 
-        assert await eventually(postgres.store.ready)
+        await until_async(postgres.store.ready)
         assert await postgres.store.count(TENANT, ids("0", "9")) == 0
-        new = await postgres.store.write(batch_of(segment("new", entities=["Bob"])))
+        new = await write(postgres, segment("new", entities=["Bob"]))
         assert max(new.token.xids) <= max(lost.token.xids), "the ids are not given again"
         with pytest.raises(FeedLostError):
             await postgres.feed.changes_since(position, MODEL)

@@ -16,9 +16,10 @@ from serving.adapters.postgres.migration import migrate
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.errors import StoreUnavailableError
 from tests.fixtures.postgres import QUICK
-from tests.integration.postgres.log.following import eventually
-from tests.support.builders import TENANT, batch_of, ids, segment
+from tests.integration.postgres.log.following import write
+from tests.support.builders import TENANT, ids, segment
 from tests.support.disk import Disk
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
 
@@ -39,7 +40,7 @@ def large_text() -> str:
 
 async def write_until_refused(postgres: Postgres, acknowledged: list[str]) -> None:
     for number in count():
-        await postgres.store.write(batch_of(segment(f"{number}", large_text())))
+        await write(postgres, segment(f"{number}", large_text()))
         acknowledged.append(f"{number}")
 
 
@@ -47,7 +48,7 @@ async def test_a_full_disk_refuses_writes_loses_none_and_recovers(disk: Disk) ->
     with EmbeddedPostgres(disk.root / "server", settings=QUICK) as dsn:
         await migrate(dsn)
         async with Postgres(dsn) as postgres:
-            await postgres.store.write(batch_of(segment("before", large_text())))
+            await write(postgres, segment("before", large_text()))
             disk.fill()
             acknowledged = ["before"]
 
@@ -58,7 +59,7 @@ async def test_a_full_disk_refuses_writes_loses_none_and_recovers(disk: Disk) ->
             assert await postgres.store.count(TENANT, ids(*acknowledged)) == len(acknowledged)
             assert await postgres.store.count(TENANT, ids(refused)) == 0
             disk.free()
-            again = await postgres.store.write(batch_of(segment(refused, large_text())))
+            again = await write(postgres, segment(refused, large_text()))
             assert again.outcomes == ["created"]
 
 
@@ -77,10 +78,10 @@ async def test_full_server_is_reported_and_calls_recover(short_directory: Path) 
             async with Postgres(dsn, work_connections=1, search_connections=1) as postgres:
                 assert not await postgres.store.ready()
                 with pytest.raises(StoreUnavailableError, match="no connection could be made"):
-                    await postgres.store.write(batch_of(segment("a")))
+                    await write(postgres, segment("a"))
 
                 others.close()
 
-                assert await eventually(postgres.store.ready)
-                await postgres.store.write(batch_of(segment("a")))
+                await until_async(postgres.store.ready)
+                await write(postgres, segment("a"))
                 assert await postgres.store.count(TENANT, ids("a")) == 1

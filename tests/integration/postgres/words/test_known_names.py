@@ -1,4 +1,4 @@
-"""The cache of entity names in each process."""
+"""What each process remembers of a tenant: its names, and whether it has facts."""
 
 from __future__ import annotations
 
@@ -7,35 +7,24 @@ import math
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection.notifications import Channel
+from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
+from serving.adapters.postgres.writes.memory_store import PostgresMemoryStore
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName, segment_id
-from serving.ports.memory_store import Batch, Selector
-from tests.support.builders import TENANT, batch_of, segment
+from serving.ports.memory_store import Selector
+from tests.integration.postgres.log.following import write
+from tests.support.builders import TENANT, fact, segment
 from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
 
 
-async def test_names_of_another_process_are_known_at_once(
-    postgres: Postgres, postgres_dsn: str
-) -> None:
-    async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(batch_of(segment("a", entities=("Goa",))))
-        before = dict(await other.store.known_names(TENANT))
-
-        await postgres.store.write(batch_of(segment("b", entities=("Rome", "Goa"))))
-
-        assert before == {"goa": "Goa"}
-        assert await other.store.known_names(TENANT) == {"goa": "Goa", "rome": "Rome"}
-
-
 async def test_a_name_committed_late_is_not_missed(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+    await write(postgres, segment("a"))
     async with postgres.database.transaction() as slow:
         await slow.execute("INSERT INTO entity SELECT id, 'slow', 'Slow' FROM tenant")
-        await postgres.store.write(batch_of(segment("b", entities=("Quick",))))
+        await write(postgres, segment("b", entities=("Quick",)))
         during = dict(await postgres.store.known_names(TENANT))
 
     assert during == {"quick": "Quick"}
@@ -43,19 +32,24 @@ async def test_a_name_committed_late_is_not_missed(postgres: Postgres) -> None:
 
 
 @pytest.mark.parametrize(
-    "selector", [Selector(items=(segment_id("a"),)), Selector(everything=True)]
+    ("selector", "left"),
+    [(Selector(items=(segment_id("a"),)), {"rome": "Rome"}), (Selector(everything=True), {})],
+    ids=["items", "everything"],
 )
-async def test_names_erased_elsewhere_are_forgotten_at_once(
-    postgres: Postgres, postgres_dsn: str, selector: Selector
+async def test_names_changed_elsewhere_are_noticed_at_once(
+    postgres: Postgres, postgres_dsn: str, selector: Selector, left: dict[str, str]
 ) -> None:
     async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(batch_of(segment("a", entities=("Goa",))))
-        await other.store.known_names(TENANT)
+        await write(postgres, segment("a", entities=("Goa",)))
+        before = dict(await other.store.known_names(TENANT))
 
+        await write(postgres, segment("b", entities=("Rome",)))
+        written = dict(await other.store.known_names(TENANT))
         await postgres.store.erase(TENANT, selector)
-        await postgres.store.write(batch_of(segment("b", entities=("Rome",))))
 
-        assert await other.store.known_names(TENANT) == {"rome": "Rome"}
+        assert before == {"goa": "Goa"}
+        assert written == {"goa": "Goa", "rome": "Rome"}
+        assert await other.store.known_names(TENANT) == left
 
 
 async def test_memory_for_names_is_bounded(
@@ -64,9 +58,7 @@ async def test_memory_for_names_is_bounded(
     monkeypatch.setattr("serving.adapters.postgres.words.known_names.MAX_NAMES", 2)
     tenants = [TenantName(name) for name in "abc"]
     for tenant in tenants:
-        await postgres.store.write(
-            Batch(tenant, [segment("a", entities=(f"Goa {tenant}", "Rome"))])
-        )
+        await write(postgres, segment("a", entities=(f"Goa {tenant}", "Rome")), tenant=tenant)
 
     for tenant in tenants * 2:
         assert len(await postgres.store.known_names(tenant)) == 2
@@ -75,7 +67,7 @@ async def test_memory_for_names_is_bounded(
 async def test_slow_name_load_is_cached_for_the_next_query(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
-    await postgres.store.write(batch_of(segment("a", entities=("Melanie",))))
+    await write(postgres, segment("a", entities=("Melanie",)))
     async with Postgres(postgres_dsn, work_connections=1) as other:
         async with other.database.work():  # so that none is left to read with
             with pytest.raises(TimeoutError):
@@ -99,7 +91,7 @@ async def test_a_question_without_an_unknown_word_needs_no_connection(
     postgres: Postgres, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.adapters.postgres.words.known_names.UNCHECKED_S", math.inf)
-    await postgres.store.write(batch_of(segment("a", "We sail", entities=("Melanie", "Deborah"))))
+    await write(postgres, segment("a", "We sail", entities=("Melanie", "Deborah")))
     async with Postgres(postgres_dsn, search_connections=1) as other:
         for _ in range(2):  # the first reads the names, the second the words that resemble one
             assert await meant(other, *PLAIN, "Deb") == {"Deb": "Deborah"}
@@ -119,33 +111,38 @@ async def test_a_question_without_an_unknown_word_needs_no_connection(
                 await other.names.meant(TENANT, ["Deb"], Deadline.after(0.05))
 
 
-async def test_a_name_that_was_just_written_is_meant(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a", entities=("Deborah",))))
-    assert await meant(postgres, "Melony") == {}
-
-    await postgres.store.write(batch_of(segment("b", entities=("Melanie",))))
-
-    assert await meant(postgres, "Melony") == {"Melony": "Melanie"}
-
-
 async def test_announced_name_of_another_process_is_matched(
     postgres: Postgres, postgres_dsn: str
 ) -> None:
     async with Postgres(postgres_dsn) as other:
-        await postgres.store.write(batch_of(segment("a", entities=("Deborah",))))
+        await write(postgres, segment("a", entities=("Deborah",)))
         assert await meant(other, "Melony") == {}
         before = other.notifications.received([Channel.CHANGES])
 
-        await postgres.store.write(batch_of(segment("b", entities=("Melanie",))))
+        await write(postgres, segment("b", entities=("Melanie",)))
         await other.notifications.wait_beyond(before, [Channel.CHANGES], 10)
 
         assert await meant(other, "Melony") == {"Melony": "Melanie"}
 
 
+async def test_token_finds_facts_before_their_announcement(postgres: Postgres) -> None:
+    silence = Notifications(postgres.database)  # it is not opened, so it hears nothing
+    names = KnownNames(postgres.database, silence)
+    elsewhere = PostgresMemoryStore(postgres.database, silence, names)
+    await write(postgres, segment("a"))
+    before = await elsewhere.has_facts(TENANT, None, Deadline.after(5))
+
+    receipt = await write(postgres, fact("f", "Ann", "sails", "Goa"))
+
+    unheard = await elsewhere.has_facts(TENANT, None, Deadline.after(5))
+    assert (before, unheard) == (False, False)
+    assert await elsewhere.has_facts(TENANT, receipt.token, Deadline.after(5))
+
+
 async def test_names_are_reread_without_announcements(postgres: Postgres) -> None:
     now_s = 0.0
     names = KnownNames(postgres.database, postgres.notifications, clock=lambda: now_s)
-    await postgres.store.write(batch_of(segment("a", entities=("Goa",))))
+    await write(postgres, segment("a", entities=("Goa",)))
     assert names.current(TENANT) is None
     while names.current(TENANT) is None:  # until the announcement of the write has come
         await names.of_tenant(TENANT)

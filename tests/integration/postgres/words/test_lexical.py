@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from string import ascii_lowercase, digits
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,13 @@ from serving.adapters.postgres.words import lexical
 from serving.adapters.postgres.words.query_plan import Budget
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Segment, TenantName
-from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.domain.questions.query import Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.ports.memory_store import Batch
 from tests.contract.test_lexical import MODES, SearchCase
+from tests.integration.postgres.log.following import write
 from tests.integration.postgres.words.searching import ids_of, search
-from tests.support.builders import NOON, TENANT, batch_of, days, segment
+from tests.support.builders import NOON, TENANT, days, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -30,20 +32,11 @@ ALL_THEN_ANY = WordsSearch(mode=WordsMode.ALL_THEN_ANY)
 
 
 async def found(
-    postgres: Postgres,
-    text: str,
-    modes: Iterable[SearchCase] = MODES.values(),
-    *,
-    tenant: str = TENANT,
-    filter_: Filter = NO_FILTER,
+    postgres: Postgres, text: str, modes: Iterable[SearchCase] = MODES.values(), **of_scope: Any
 ) -> list[str]:
     """The ids found, best first, which is the same in all these modes."""
     answers = [
-        ids_of(
-            await search(
-                postgres.lexical, text, words, enough=enough, tenant=tenant, filter_=filter_
-            )
-        )
+        ids_of(await search(postgres.lexical, text, words, enough=enough, **of_scope))
         for words, enough in modes
     ]
     assert all(answer == answers[0] for answer in answers), answers
@@ -53,34 +46,17 @@ async def found(
 # ---------------------------------------------------------------- in every mode
 
 
-async def test_title_and_speaker_are_searched_too(postgres: Postgres) -> None:
-    await postgres.store.write(
-        batch_of(segment("a", title="Voyages"), segment("b", speaker="Ann"), segment("c", "no"))
-    )
-
-    assert await found(postgres, "voyage") == ["a"]
-    assert await found(postgres, "ANN") == ["b"]
-
-
 async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> None:
     said = [segment(name, event_time=NOON - days(ago)) for name, ago in (("a", 1), ("b", 3))]
-    await postgres.store.write(batch_of(*said, segment("c", event_time=NOON - days(2))))
+    await write(postgres, *said, segment("c", event_time=NOON - days(2)))
 
     assert await found(postgres, "Goa", BM25) == ["b", "c", "a"]
-
-
-async def test_updated_text_is_found_by_new_words_only(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a", "sailing")))
-    await postgres.store.write(batch_of(segment("a", "flying")))
-
-    assert await found(postgres, "sailing") == []
-    assert await found(postgres, "flying") == ["a"]
 
 
 async def test_words_are_those_of_the_tenants_language(postgres: Postgres) -> None:
     german = TenantName("german")
     await postgres.store.write(Batch(german, [segment("a", "Die Häuser am Meer")], "german"))
-    await postgres.store.write(batch_of(segment("a", "Die Häuser am Meer")))
+    await write(postgres, segment("a", "Die Häuser am Meer"))
 
     assert await found(postgres, "Haus", tenant=german) == ["a"]
     assert await found(postgres, "Haus") == []
@@ -104,7 +80,7 @@ TEXTS = [
 
 
 async def test_no_text_is_an_error(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a", "Goa")))
+    await write(postgres, segment("a", "Goa"))
 
     for text in TEXTS:
         for mode in MODES.values():
@@ -117,7 +93,7 @@ ADDRESSES = ["x.org/it's", "http://x.org/a&b=c'd", "x.org/it''s", "x.org/%(any)s
 
 async def test_a_word_is_found_whatever_characters_it_has(postgres: Postgres) -> None:
     for address in ADDRESSES:
-        await postgres.store.write(batch_of(segment("a", address), segment("b", "y.com/q&e")))
+        await write(postgres, segment("a", address), segment("b", "y.com/q&e"))
 
         assert await found(postgres, address) == ["a"]
 
@@ -125,7 +101,7 @@ async def test_a_word_is_found_whatever_characters_it_has(postgres: Postgres) ->
 async def test_the_longest_question_of_different_words_is_no_error(postgres: Postgres) -> None:
     words = [first + second for first, second in product(ascii_lowercase + digits, repeat=2)]
     words += [f"q{word}" for word in words]
-    await postgres.store.write(batch_of(segment("a", " ".join(words))))
+    await write(postgres, segment("a", " ".join(words)))
 
     assert await found(postgres, " ".join(words)[:8192]) == ["a"]
 
@@ -133,7 +109,7 @@ async def test_the_longest_question_of_different_words_is_no_error(postgres: Pos
 async def test_names_of_any_script_can_be_filtered(postgres: Postgres) -> None:
     # One character that the key of a name writes as eighteen.
     longest = "\ufdfa" * 85
-    await postgres.store.write(batch_of(segment("a", speaker=longest, entities=(longest,))))
+    await write(postgres, segment("a", speaker=longest, entities=(longest,)))
 
     assert await found(postgres, "Goa", filter_=Filter(speakers=(longest,))) == ["a"]
 
@@ -177,7 +153,7 @@ def random_filter(chance: random.Random) -> Filter:
 async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres) -> None:
     chance = random.Random(7)
     segments = [random_segment(chance, place) for place in range(80)]
-    await postgres.store.write(Batch(TENANT, segments))
+    await write(postgres, *segments)
     partly = 0
 
     for _ in range(150):
@@ -194,29 +170,29 @@ async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres) -
 
 
 async def test_times_of_storing_filter_too(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+    await write(postgres, segment("a"))
     (stored,) = await postgres.catalog.list_segments(TENANT, Filter(), "", 1)
     assert stored.created_at is not None
 
-    since, before = TimeRange(stored.created_at), TimeRange(None, stored.created_at)
-
-    assert await found(postgres, "Goa", filter_=Filter(created_at=since)) == ["a"]
-    assert await found(postgres, "Goa", filter_=Filter(created_at=before)) == []
-    assert await found(postgres, "Goa", filter_=Filter(updated_at=since)) == ["a"]
-    assert await found(postgres, "Goa", filter_=Filter(updated_at=before)) == []
+    for range_, expected in (
+        (TimeRange(stored.created_at), ["a"]),
+        (TimeRange(None, stored.created_at), []),
+    ):
+        for filter_ in (Filter(created_at=range_), Filter(updated_at=range_)):
+            assert await found(postgres, "Goa", filter_=filter_) == expected
 
 
 # ---------------------------------------------------------------- BM25
 
 
+BOATS = [
+    segment("common", "the boat and the boat and the boat"),
+    segment("rare", "a boat named Argo"),
+]
+
+
 async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgres) -> None:
-    await postgres.store.write(
-        batch_of(
-            segment("common", "the boat and the boat and the boat"),
-            segment("rare", "a boat named Argo"),
-            *(segment(f"other {place}", "some boat") for place in range(10)),
-        )
-    )
+    await write(postgres, *BOATS, *(segment(f"{place}", "some boat") for place in range(10)))
 
     assert (await found(postgres, "the boat Argo", BM25))[0] == "rare"
 
@@ -224,14 +200,8 @@ async def test_rarer_words_count_more_than_repeated_common_ones(postgres: Postgr
 async def test_the_answer_is_filled_though_the_plan_left_rows_out(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await postgres.store.write(
-        batch_of(
-            *(
-                segment(f"{place:02}", "boat" + (" Argo" if place < 5 else ""))
-                for place in range(30)
-            )
-        )
-    )
+    texts = ["boat Argo"] * 5 + ["boat"] * 25
+    await write(postgres, *(segment(f"{n:02}", text) for n, text in enumerate(texts)))
     monkeypatch.setattr(lexical, "BUDGET", Budget(all_rows=10, candidates=6, postings=100))
 
     few = await search(postgres.lexical, "boat Argo", depth=5)
@@ -243,14 +213,9 @@ async def test_the_answer_is_filled_though_the_plan_left_rows_out(
 
 # ---------------------------------------------------------------- any word
 
-BOATS = [
-    segment("common", "the boat and the boat and the boat"),
-    segment("rare", "a boat named Argo"),
-]
-
 
 async def test_cover_density_counts_places_and_not_rarity(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(*BOATS, *(segment(f"{n}", "some boat") for n in "12")))
+    await write(postgres, *BOATS, *(segment(f"{n}", "some boat") for n in "12"))
 
     candidates = await search(postgres.lexical, "the boat Argo", ANY)
 
@@ -282,66 +247,54 @@ async def voyage(postgres: Postgres, *, enough: int, rank_gate: float = 0.01) ->
     return {candidate.item.id: candidate.score for candidate in candidates}
 
 
-async def test_enough_rows_with_all_words_suffice(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, VOYAGE))
-
-    assert [*await voyage(postgres, enough=1)] == ["all"]
-
-
 async def test_too_few_rows_add_rows_with_any_word(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, VOYAGE))
+    await write(postgres, *VOYAGE)
 
-    found = await voyage(postgres, enough=2)
+    enough = await voyage(postgres, enough=1)
+    too_few = await voyage(postgres, enough=2)
 
-    assert [*found] == ["all", "most", "twice", "once"]
-    assert [*found.values()] == pytest.approx([SHARE, 2 * SHARE / 3, 1.25 * SHARE / 3, SHARE / 3])
+    assert [*enough] == ["all"]
+    assert [*too_few] == ["all", "most", "twice", "once"]
+    scores = [SHARE, 2 * SHARE / 3, 1.25 * SHARE / 3, SHARE / 3]
+    assert [*too_few.values()] == pytest.approx(scores)
 
 
-async def test_rows_with_any_word_must_rank_above_the_gate(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, VOYAGE))
+@pytest.mark.parametrize(
+    ("gate", "above"),
+    [
+        (SHARE / 3 + 1e-6, ["all", "most", "twice"]),
+        (2 * SHARE / 3 + 1e-6, ["all"]),
+        (1.0, ["all"]),  # whatever the gate
+    ],
+)
+async def test_rows_with_any_word_must_rank_above_the_gate(
+    postgres: Postgres, gate: float, above: list[str]
+) -> None:
+    await write(postgres, *VOYAGE)
 
-    assert [*await voyage(postgres, enough=2, rank_gate=SHARE / 3 + 1e-6)] == [
-        "all",
-        "most",
-        "twice",
-    ]
-    assert [*await voyage(postgres, enough=2, rank_gate=2 * SHARE / 3 + 1e-6)] == ["all"]
+    assert [*await voyage(postgres, enough=2, rank_gate=gate)] == above
 
 
 async def test_usual_gate_passes_a_single_word_of_many(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, VOYAGE))
+    await write(postgres, *VOYAGE)
     long = "Which crew on which ship once sailed under stars from Lisbon past Malta towards Goa"
 
-    found = await search(postgres.lexical, long, WordsSearch(mode=WordsMode.ALL_THEN_ANY), enough=2)
+    found = await search(postgres.lexical, long, ALL_THEN_ANY, enough=2)
 
     assert "once" in ids_of(found)
-
-
-async def test_rows_with_all_words_are_there_whatever_the_gate(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, VOYAGE))
-
-    assert [*await voyage(postgres, enough=2, rank_gate=1.0)] == ["all"]
 
 
 REPEATED = segment("repeated", "Argo sailed. " * 30)
 
 
-async def test_repeated_words_can_outrank_all_words(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(*VOYAGE, REPEATED))
+async def test_rows_with_all_words_fill_the_depth_first(postgres: Postgres) -> None:
+    await write(postgres, *VOYAGE, REPEATED, segment("too", "Argo sailed to Goa, too"))
 
-    assert [*await voyage(postgres, enough=2)][:2] == ["repeated", "all"]
+    whole = await voyage(postgres, enough=3)
+    first = await search(postgres.lexical, "Argo sailed to Goa", ALL_THEN_ANY, depth=2)
 
-
-async def test_rows_with_all_words_can_fill_the_depth(postgres: Postgres) -> None:
-    await postgres.store.write(
-        batch_of(*VOYAGE, REPEATED, segment("too", "Argo sailed to Goa, too"))
-    )
-
-    candidates = await search(
-        postgres.lexical, "Argo sailed to Goa", ALL_THEN_ANY, depth=2, enough=10
-    )
-
-    assert ids_of(candidates) == ["all", "too"]
+    assert [*whole][:2] == ["repeated", "all"], "many of some words can outrank all words"
+    assert ids_of(first) == ["all", "too"]
 
 
 # ---------------------------------------------------------------- parts
@@ -355,7 +308,7 @@ PARTS = [
 
 
 async def test_a_part_weighs_what_the_search_says(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, PARTS))
+    await write(postgres, *PARTS)
 
     for mode, part in product(WordsMode, ("title", "keywords", "speaker")):
         heavy, light, without = [
@@ -370,22 +323,14 @@ async def test_a_part_weighs_what_the_search_says(postgres: Postgres) -> None:
         assert heavy[0].score == pytest.approx(4 * text, rel=0.2)
 
 
-async def test_keywords_are_found_like_the_text_and_read_back(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, PARTS))
-
-    found = await search(postgres.lexical, "beaches on holidays")
-    stored = await postgres.store.load(TENANT, [PARTS[2].item], Deadline.after(60))
-
-    assert ids_of(found) == ["keywords"]
-    (again,) = stored.values()
+async def test_keywords_are_found_like_the_text_and_change(postgres: Postgres) -> None:
+    await write(postgres, *PARTS)
+    assert ids_of(await search(postgres.lexical, "beaches on holidays")) == ["keywords"]
+    [again] = (await postgres.store.load(TENANT, [PARTS[2].item], Deadline.after(60))).values()
     assert isinstance(again, Segment)
     assert again.keywords == ("Goa", "beach holiday")
 
-
-async def test_changed_keywords_are_a_change_of_the_segment(postgres: Postgres) -> None:
-    await postgres.store.write(Batch(TENANT, PARTS))
-
-    await postgres.store.write(batch_of(replace(PARTS[2], keywords=("Porto",))))
+    await write(postgres, replace(PARTS[2], keywords=("Porto",)))
 
     assert "keywords" not in ids_of(await search(postgres.lexical, "Goa"))
     assert ids_of(await search(postgres.lexical, "Porto")) == ["keywords"]

@@ -8,21 +8,26 @@ import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection import migrations
-from serving.adapters.postgres.connection.migrations import migrate_schema
-from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.migration import migrate
 from serving.adapters.postgres.words import rewriting
 from serving.adapters.postgres.words.rewriting import rewrite_outdated_words
 from serving.domain.items.records import TenantName
 from serving.ports.memory_store import Batch
-from tests.integration.postgres.log.following import eventually, scalar, waits_for_lock
+from tests.integration.postgres.log.following import (
+    migrate_to_before,
+    run,
+    waits_for_lock,
+    write,
+)
 from tests.integration.postgres.words.searching import ids_of, search
-from tests.support.builders import TENANT, batch_of, segment
+from tests.support.builders import TENANT, segment
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
 
 SCRIPTS = migrations._scripts()
-BEFORE = next(place for place, script in enumerate(SCRIPTS) if "outdated_words" in script)
+
+
 GERMAN = TenantName("german")
 SAID = [
     segment("code", "Ticket MER-0014 is open.", title="Desk", speaker="Ann"),
@@ -34,22 +39,13 @@ SAID = [
 @pytest.fixture
 async def dsn(empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A migrated database whose segments were stored before."""
-    with monkeypatch.context() as older:
-        older.setattr(migrations, "_scripts", lambda: SCRIPTS[:BEFORE])
-        await migrate_schema(empty_dsn, _no_fill)
+    await migrate_to_before(empty_dsn, "outdated_words", monkeypatch)
     async with Postgres(empty_dsn) as older_program:
-        async with older_program.database.work() as connection:
-            # The statements are those of today, which name it.
-            await connection.execute("ALTER TABLE tenant ADD COLUMN time_zone text DEFAULT ''")
-        await older_program.store.write(Batch(TENANT, SAID))
+        await write(older_program, *SAID)
         await older_program.store.write(Batch(GERMAN, [segment("a", "Zwei Häuser")], "german"))
         assert await found(older_program, "0014") == []
     await migrate(empty_dsn)
     return empty_dsn
-
-
-async def _no_fill(connection: Connection) -> None:
-    pass
 
 
 async def found(postgres: Postgres, text: str, tenant: str = TENANT) -> list[str]:
@@ -63,12 +59,11 @@ async def test_stored_segments_get_their_words(dsn: str) -> None:
         assert await found(postgres, "0014") == ["code"]
         assert await found(postgres, "智齿") == ["tooth"]
         assert await found(postgres, "Haus", GERMAN) == ["a"]
-        async with postgres.database.work() as connection:
-            rewritten = "SELECT tsv::text FROM segment WHERE id = 'code'"
-            before = await scalar(connection, rewritten)
-            await postgres.store.write(batch_of(segment("code", "Other.")))
-            await postgres.store.write(Batch(TENANT, SAID))
-            assert await scalar(connection, rewritten) == before
+        rewritten = "SELECT tsv::text FROM segment WHERE id = 'code'"
+        before = await run(postgres, rewritten)
+        await write(postgres, segment("code", "Other."))
+        await write(postgres, *SAID)
+        assert await run(postgres, rewritten) == before
     assert await rewrite_outdated_words(dsn) == 0
 
 
@@ -78,7 +73,7 @@ async def test_interrupted_rewriting_goes_on(dsn: str, monkeypatch: pytest.Monke
         # Holds the third segment, so that only the first two are rewritten.
         await connection.execute("SELECT FROM segment WHERE id = 'tooth' FOR UPDATE")
         work = asyncio.create_task(rewrite_outdated_words(dsn))
-        assert await eventually(lambda: waits_for_lock(postgres))
+        await until_async(lambda: waits_for_lock(postgres))
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 
@@ -86,8 +81,8 @@ async def test_interrupted_rewriting_goes_on(dsn: str, monkeypatch: pytest.Monke
 
 
 async def test_erased_segments_are_passed_over(dsn: str) -> None:
-    async with Postgres(dsn) as postgres, postgres.database.work() as connection:
-        await connection.execute("DELETE FROM segment")
+    async with Postgres(dsn) as postgres:
+        await run(postgres, "DELETE FROM segment")
 
     assert await rewrite_outdated_words(dsn) == 4
 
@@ -95,9 +90,8 @@ async def test_erased_segments_are_passed_over(dsn: str) -> None:
 async def test_an_older_program_writes_words_until_they_are_rewritten(dsn: str) -> None:
     await rewrite_outdated_words(dsn)
     async with Postgres(dsn) as postgres:
-        async with postgres.database.work() as connection:
-            await connection.execute(_OLDER_WRITE, ["new", "A phone: 0171-555-0142."])
-            await connection.execute(_OLDER_WRITE, ["plain", "We drove home."])
+        await run(postgres, _OLDER_WRITE, "new", "A phone: 0171-555-0142.")
+        await run(postgres, _OLDER_WRITE, "plain", "We drove home.")
 
         assert await found(postgres, "phone") == ["new"]
         assert await found(postgres, "drove") == ["plain"]
@@ -145,15 +139,12 @@ async def test_only_texts_with_changed_words_are_rewritten(
     await migrate(empty_dsn)
     script = next(script for script in SCRIPTS if within in script)
     async with Postgres(empty_dsn) as postgres:
-        await postgres.store.write(batch_of(*(segment(name, texts[name]) for name in texts)))
-        async with postgres.database.work() as connection:
-            for _ in range(2):
-                await connection.execute(script.encode())
-            cursor = await connection.execute(
-                "SELECT id FROM segment JOIN outdated_words USING (key)"
-            )
-            assert {name for (name,) in await cursor.fetchall()} == changed
-            await connection.execute("UPDATE segment SET tsv = '', dl = 0")
+        await write(postgres, *(segment(name, texts[name]) for name in texts))
+        for _ in range(2):
+            await run(postgres, script)
+        outdated = await run(postgres, "SELECT id FROM segment JOIN outdated_words USING (key)")
+        assert {name for (name,) in outdated} == changed
+        await run(postgres, "UPDATE segment SET tsv = '', dl = 0")
         await rewrite_outdated_words(empty_dsn)
         assert {each: await found(postgres, each) for each in expected} == expected
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from click.testing import CliRunner
 
-from serving.__main__ import main
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from tests.fakes.meaning import FakeEmbedder
 from tests.fixtures.local_service import answered, local_service
+from tests.support.commands import succeed
 from trivium import Fact, Filter, Retrieval, Segment
 from trivium.aio import AsyncClient
 from trivium.tuning import Loss
@@ -125,12 +123,6 @@ async def test_erased_items_are_found_by_no_search(
     await asker.assert_gone()
 
     for part in ("graph", "index"):
-        rebuilt = await asyncio.to_thread(
-            CliRunner().invoke,
-            main,
-            ["rebuild", part],
-            env={"TRIVIUM_POSTGRES__DSN": postgres_dsn, "TRIVIUM_NEO4J__URI": neo4j_uri},
-        )
-        assert rebuilt.exit_code == 0, rebuilt.output
+        await succeed("rebuild", part, dsn=postgres_dsn, uri=neo4j_uri)
     await answered(asker.memory, QUESTIONS[0], await token_of_all(asker.memory))
     await asker.assert_gone()

@@ -12,9 +12,16 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.domain.items.records import Fact, ItemId, TenantName, fact_id
 from serving.domain.items.superseding import closings_of
 from serving.domain.items.validity import Closing
-from serving.ports.memory_store import Batch, Selector
-from tests.integration.postgres.log.following import MODEL, bootstrap, embed, items, project_graph
-from tests.support.builders import NOON, TENANT, batch_of, days, fact
+from serving.ports.memory_store import Selector
+from tests.integration.postgres.log.following import (
+    MODEL,
+    bootstrap,
+    embed,
+    project_graph,
+    run,
+    write,
+)
+from tests.support.builders import NOON, TENANT, days, fact
 
 # So that the tests notice a statement without its tenant.
 pytestmark = [pytest.mark.postgres, pytest.mark.without_row_security]
@@ -32,11 +39,14 @@ async def closers(postgres: Postgres, tenant: TenantName = TENANT) -> dict[str, 
     return {found.id: [closing.by for closing in found.closings] for found in listed}
 
 
-async def logged(postgres: Postgres) -> list[ItemId]:
-    """The changes since the last call."""
+async def logged(postgres: Postgres) -> dict[ItemId, set[int]]:
+    """The items that changed since the last call, with the transactions that changed them."""
     batch = await postgres.change_log.next_batch("graph", None, 1000)
     await postgres.change_log.advance("graph", None, batch.position)
-    return sorted(items(batch))
+    changed: dict[ItemId, set[int]] = {}
+    for change in batch.changes:
+        changed.setdefault(change.item, set()).add(change.xid)
+    return changed
 
 
 async def test_writers_side_by_side_leave_one_history(postgres: Postgres) -> None:
@@ -49,30 +59,21 @@ async def test_writers_side_by_side_leave_one_history(postgres: Postgres) -> Non
 
     for number in range(20):
         tenant = TenantName(f"tenant {number}")
-        await asyncio.gather(*(postgres.store.write(Batch(tenant, [one])) for one in facts))
+        await asyncio.gather(*(write(postgres, one, tenant=tenant) for one in facts))
 
         assert await closers(postgres, tenant) == expected
 
 
-async def test_rows_of_a_former_version_are_closed_too(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(home("old", 0, single_valued=False)))
-    async with postgres.database.work() as connection:
-        await connection.execute("UPDATE fact SET topic = NULL")
+@pytest.mark.parametrize("mine", [True, False], ids=["tenant", "other tenant"])
+async def test_only_own_rows_of_former_version_are_closed(postgres: Postgres, mine: bool) -> None:
+    lived, liked = home("old", 0, single_valued=False), fact("old", "Bob", "likes", "tea")
+    await write(postgres, lived if mine else liked)
+    await write(postgres, liked if mine else lived, tenant=TenantName("other"))
+    await run(postgres, "UPDATE fact SET topic = NULL")
 
-    await postgres.store.write(batch_of(home("new", 1)))
+    await write(postgres, home("new", 1))
 
-    assert await closers(postgres) == {"new": [], "old": ["new"]}
-
-
-async def test_rows_of_a_former_version_are_of_one_tenant(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(fact("old", "Bob", "likes", "tea")))
-    await postgres.store.write(Batch(TenantName("other"), [home("old", 0, single_valued=False)]))
-    async with postgres.database.work() as connection:
-        await connection.execute("UPDATE fact SET topic = NULL")
-
-    await postgres.store.write(batch_of(home("new", 1)))
-
-    assert await closers(postgres) == {"new": [], "old": []}
+    assert await closers(postgres) == {"new": [], "old": ["new"] if mine else []}
 
 
 async def test_closing_by_id_stays_in_its_tenant(postgres: Postgres) -> None:
@@ -80,65 +81,47 @@ async def test_closing_by_id_stays_in_its_tenant(postgres: Postgres) -> None:
     tenants = [TenantName(name) for name in ("one", "two", "three")]
     for name in tenants:
         homes = [replace(home(id_, day), subject=name) for id_, day in (("a", 0), ("b", 1))]
-        await postgres.store.write(Batch(name, homes))
+        await write(postgres, *homes, tenant=name)
     late = {"valid_from": NOON + days(2), "recorded_at": NOON + days(2)}
     for name in tenants:
-        await postgres.store.write(
-            Batch(name, [fact("c", "Cid", "met", "Ann", closes=("a",), **late)])
-        )
+        await write(postgres, fact("c", "Cid", "met", "Ann", closes=("a",), **late), tenant=name)
 
     for name in tenants:
         assert await closers(postgres, name) == {"a": ["b"], "b": [], "c": []}
 
 
 async def test_a_closed_fact_is_logged_with_what_closed_it(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(home("a", 0), fact("other", "Bob", "met", "Ann")))
+    await write(postgres, home("a", 0), fact("other", "Bob", "met", "Ann"))
     await logged(postgres)
 
-    receipt = await postgres.store.write(batch_of(home("b", 1)))
-    batch = await postgres.change_log.next_batch("graph", None, 1000)
+    closed = {*(await write(postgres, home("b", 1))).token.xids}
+    assert await logged(postgres) == {fact_id("a"): closed, fact_id("b"): closed}
 
-    assert sorted(items(batch)) == [fact_id("a"), fact_id("b")]
-    assert {change.xid for change in batch.changes} == set(receipt.token.xids)
+    await write(postgres, home("b", 1), home("a", 0))
+    assert await logged(postgres) == {}, "a repeat logs nothing"
+
+    receipt = await postgres.store.erase(TENANT, Selector(items=(fact_id("b"),)))
+    reopened = {*receipt.token.xids}
+    assert await logged(postgres) == {fact_id("a"): reopened, fact_id("b"): reopened}
 
 
 async def test_a_new_value_changes_the_one_before_it_alone(postgres: Postgres) -> None:
     for day in range(5):
-        await postgres.store.write(batch_of(home(f"{day}", day, recorded_at=NOON + days(day))))
+        await write(postgres, home(f"{day}", day, recorded_at=NOON + days(day)))
     await logged(postgres)
 
-    await postgres.store.write(batch_of(home("5", 5, recorded_at=NOON + days(5))))
+    await write(postgres, home("5", 5, recorded_at=NOON + days(5)))
 
-    assert await logged(postgres) == [fact_id("4"), fact_id("5")]
-
-
-async def test_a_repeat_logs_nothing(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(home("a", 0), home("b", 1)))
-    await logged(postgres)
-
-    await postgres.store.write(batch_of(home("b", 1), home("a", 0)))
-
-    assert await logged(postgres) == []
-
-
-async def test_reopened_fact_is_logged_with_the_erasure(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(home("a", 0), home("b", 1)))
-    await logged(postgres)
-
-    receipt = await postgres.store.erase(TENANT, Selector(items=(fact_id("b"),)))
-    batch = await postgres.change_log.next_batch("graph", None, 1000)
-
-    assert sorted(items(batch)) == [fact_id("a"), fact_id("b")]
-    assert {change.xid for change in batch.changes} == set(receipt.token.xids)
+    assert (await logged(postgres)).keys() == {fact_id("4"), fact_id("5")}
 
 
 async def test_the_projections_follow_a_closed_fact(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(home("a", 0)))
+    await write(postgres, home("a", 0))
     await embed(postgres)
     await project_graph(postgres)
     position, _ = await bootstrap(postgres)
 
-    await postgres.store.write(batch_of(home("b", 1, recorded_at=NOON + days(2))))
+    await write(postgres, home("b", 1, recorded_at=NOON + days(2)))
     changes = await project_graph(postgres)
     delta = await postgres.feed.changes_since(position, MODEL)
     _, all_rows = await bootstrap(postgres)

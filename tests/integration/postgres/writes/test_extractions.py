@@ -8,10 +8,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from click.testing import CliRunner, Result
 
 from docs.examples.english_facts import EnglishFacts
-from serving.__main__ import main
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
 from serving.adapters.text_analysis.english_dates import EnglishDates
@@ -21,13 +19,10 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.projector import Projector
 from serving.ports.memory_store import Batch, ExtractionProgress, Selector
 from serving.ports.text_analysis import Conversation, Proposal, UnusableAnswerError
-from tests.fakes.simulation.openai_api import (
-    CompletionsServer,
-    answered,
-    proposed,
-    serving,
-)
+from tests.fakes.simulation.openai_api import CompletionsServer, answered, proposed, serving
+from tests.integration.postgres.log.following import run
 from tests.support.builders import A_DAY_LATER, NOON, TENANT, days, segment
+from tests.support.commands import command
 
 pytestmark = pytest.mark.postgres
 
@@ -35,30 +30,28 @@ OTHER = TenantName("other")
 
 
 class WatchedRules(EnglishFacts):
-    """The rules; remembers which turns it read, and does something before it answers."""
+    """The rules; remembers which turns it read, and does something before it answers.
 
-    def __init__(self) -> None:
+    Args:
+        unusable: It has no answer for turns that say this.
+    """
+
+    def __init__(self, unusable: str = "") -> None:
         super().__init__(EnglishDates())
         self.read: list[str] = []
         self.shown: list[Conversation] = []
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        self._unusable = unusable
 
     async def extract(self, conversation: Conversation) -> Proposal:
+        if self._unusable and any(self._unusable in turn.text for turn in conversation.turns):
+            raise UnusableAnswerError("prose")
         self.read += [turn.id for turn in conversation.turns]
         self.shown.append(conversation)
         proposal = await super().extract(conversation)
         if self.meanwhile is not None:
             await self.meanwhile()
         return proposal
-
-
-class Failing(WatchedRules):
-    """Has no answer for what has "bad" in it."""
-
-    async def extract(self, conversation: Conversation) -> Proposal:
-        if any("bad" in turn.text for turn in conversation.turns):
-            raise UnusableAnswerError("prose")
-        return await super().extract(conversation)
 
 
 class Extraction:
@@ -136,8 +129,7 @@ async def test_log_read_again_calls_no_extractor(
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."))
     await extraction.follow()
-    async with postgres.database.work() as connection:
-        await connection.execute("DELETE FROM projection_state")
+    await run(postgres, "DELETE FROM projection_state")
 
     await extraction.follow()
 
@@ -193,27 +185,38 @@ async def test_facts_on_sensitive_evidence_are_not_shown(
     assert [each.statement for each in rules.shown[-1].facts] == ["Ann has a dog."]
 
 
-@pytest.mark.parametrize("change", ["erased", "sensitive", "changed"])
+SAID = turn("a", "I live in Rome.")
+
+
+@pytest.mark.parametrize(
+    ("now", "known_now"),
+    [
+        (None, []),
+        (replace(SAID, sensitive=True), []),
+        (replace(SAID, text="I live in Oslo."), ["Ann lives in Oslo."]),
+    ],
+    ids=["erased", "sensitive", "changed"],
+)
 async def test_turn_changed_during_extraction_stores_no_fact(
-    postgres: Postgres, rules: WatchedRules, extraction: Extraction, change: str
+    postgres: Postgres,
+    rules: WatchedRules,
+    extraction: Extraction,
+    now: Segment | None,
+    known_now: list[str],
 ) -> None:
-    said = turn("a", "I live in Rome.")
-    await ingest(postgres, said, turn("b", "I have a dog."))
+    await ingest(postgres, SAID, turn("b", "I have a dog."))
 
     async def meanwhile() -> None:
         rules.meanwhile = None
-        if change == "erased":
-            await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
-        elif change == "sensitive":
-            await ingest(postgres, replace(said, sensitive=True))
+        if now is None:
+            await postgres.store.erase(TENANT, Selector(items=(SAID.item,)))
         else:
-            await ingest(postgres, replace(said, text="I live in Oslo."))
+            await ingest(postgres, now)
 
     rules.meanwhile = meanwhile
     await extraction.follow()
 
-    of_changed = ["Ann lives in Oslo."] if change == "changed" else []
-    assert await known(postgres) == ["Ann has a dog.", *of_changed]
+    assert await known(postgres) == ["Ann has a dog.", *known_now]
     assert all(each.retracted_at is None for each in await facts(postgres))
     assert extraction.reports[0].facts == {"created": 1, "outdated": 1}
 
@@ -240,9 +243,7 @@ async def test_the_facts_of_an_erased_turn_go_with_it(
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
     assert await facts(postgres) == []
-    async with postgres.database.work() as connection:
-        cursor = await connection.execute("SELECT count(*) FROM extraction")
-        assert await cursor.fetchall() == [(0,)]
+    assert await run(postgres, "SELECT FROM extraction") == []
 
 
 async def test_tenants_do_not_see_or_change_each_other(
@@ -257,6 +258,9 @@ async def test_tenants_do_not_see_or_change_each_other(
     await ingest(postgres, turn("a", "I have a cat."), turn("c", "Hi!", event_time=NOON + days(1)))
     await extraction.follow()
     assert [each.text for each in rules.shown[-1].before] == []
+    later = turn("c", "And?", event_time=NOON + days(1))
+    before = await postgres.extractions.before(TENANT, later, 10)
+    assert [each.text for each in before] == ["I have a cat.", "I own a boat."]
 
     await ingest(postgres, turn("d", "I own a bike.", event_time=NOON + days(2)))
     await ingest(postgres, turn("d", "I own a bike."), tenant=OTHER)
@@ -275,18 +279,8 @@ async def test_tenants_do_not_see_or_change_each_other(
     assert all(each.retracted_at is None for each in of_other)
 
 
-async def test_the_turns_before_are_of_one_tenant(postgres: Postgres) -> None:
-    await ingest(postgres, turn("a", "Mine."))
-    await ingest(postgres, turn("b", "Theirs."), tenant=OTHER)
-    later = turn("c", "And?", event_time=NOON + days(1))
-
-    before = await postgres.extractions.before(TENANT, later, 10)
-
-    assert [each.text for each in before] == ["Mine."]
-
-
 async def test_turn_without_usable_answer_can_be_retried(postgres: Postgres) -> None:
-    failing = Extraction(postgres, Failing())
+    failing = Extraction(postgres, WatchedRules(unusable="bad"))
     await ingest(postgres, turn("a", "I have a bad dog."), turn("b", "I own a boat.", session="t"))
     await failing.follow()
 
@@ -322,11 +316,6 @@ async def test_extraction_is_reported_only_once_it_ran(
 # ---------------------------------------------------------------- the command
 
 
-async def command(dsn: str, *words: str, **env: str) -> Result:
-    variables = {"TRIVIUM_POSTGRES__DSN": dsn, **env}
-    return await asyncio.to_thread(CliRunner().invoke, main, ["extract", *words], env=variables)
-
-
 def by_api(server: CompletionsServer) -> dict[str, str]:
     return {
         "TRIVIUM_EXTRACTION__API__URL": server.url,
@@ -340,7 +329,7 @@ async def test_dry_run_prints_the_cost_without_a_call(
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."), turn("b", "PIN 1", sensitive=True))
     async with serving(CompletionsServer()) as server:
-        said = await command(postgres_dsn, "--dry-run", **by_api(server))
+        said = await command("extract", "--dry-run", dsn=postgres_dsn, **by_api(server))
 
         assert server.bodies == []
     assert said.exit_code == 0, said.output
@@ -359,9 +348,9 @@ async def test_command_extracts_waiting_turns_once(postgres: Postgres, postgres_
     async with serving(CompletionsServer()) as server:
         # The second request shows the first turn as t1 too, so both give the same fact of it.
         server.content = answered(proposed(), proposed(evidence=["t9"]))
-        said = await command(postgres_dsn, **by_api(server))
+        said = await command("extract", dsn=postgres_dsn, **by_api(server))
         asked = len(server.bodies)
-        again = await command(postgres_dsn, **by_api(server))
+        again = await command("extract", dsn=postgres_dsn, **by_api(server))
 
         assert said.exit_code == 0, said.output
         assert "2 of 2 turns read, 0 failed" in said.output
@@ -379,27 +368,22 @@ async def test_the_command_shows_answers_that_it_cannot_use(
     await ingest(postgres, turn("a", "I live in Paris."))
     async with serving(CompletionsServer()) as server:
         server.content = "Ann lives in Paris."
-        said = await command(postgres_dsn, **by_api(server))
+        said = await command("extract", dsn=postgres_dsn, **by_api(server))
         server.content = answered(proposed())
-        again = await command(postgres_dsn, "--failed", **by_api(server))
+        again = await command("extract", "--failed", dsn=postgres_dsn, **by_api(server))
 
     assert "turns not read, unusable answer (prose): 1" in said.output
     assert "1 turns that failed are read again" in again.output
     assert "facts created: 1" in again.output
 
 
-async def test_the_command_needs_an_extractor(postgres_dsn: str) -> None:
-    said = await command(postgres_dsn)
-
-    assert said.exit_code == 1
-    assert "set TRIVIUM_EXTRACTION__API__URL" in said.output
-
-
-async def test_the_command_names_the_file_of_the_key_that_is_missing(postgres_dsn: str) -> None:
+async def test_the_command_names_what_its_extractor_lacks(postgres_dsn: str) -> None:
+    nothing = await command("extract", dsn=postgres_dsn)
     async with serving(CompletionsServer()) as server:
         missing = {"TRIVIUM_EXTRACTION__API__KEY_FILE": "/missing/key"}
-        said = await command(postgres_dsn, **by_api(server), **missing)
+        no_key = await command("extract", dsn=postgres_dsn, **by_api(server), **missing)
 
-    assert said.exit_code == 1
-    assert said.output.startswith("Error: ")
-    assert "'/missing/key'" in said.output
+    assert (nothing.exit_code, no_key.exit_code) == (1, 1)
+    assert "set TRIVIUM_EXTRACTION__API__URL" in nothing.output
+    assert no_key.output.startswith("Error: ")
+    assert "'/missing/key'" in no_key.output

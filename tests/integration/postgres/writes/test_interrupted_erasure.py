@@ -28,13 +28,20 @@ from serving.pipeline.writes.forget import Eraser, Forgotten
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
 from serving.ports.memory_store import Selector
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
-from tests.integration.postgres.writes.test_erasure import MARK, rows_of_key, tables_with
-from tests.support.builders import TENANT, batch_of, fact, segment
+from tests.integration.postgres.log.following import write
+from tests.integration.postgres.writes.test_erasure import (
+    MARK,
+    marked_items,
+    rows_of_key,
+    tables_with,
+)
+from tests.support.builders import TENANT
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
 
-BY_ID = Selector(items=(segment_id("a"),))
-OTHER_SELECTORS = {
+
+SELECTORS = {
+    "items": Selector(items=(segment_id("a"),)),
     "session": Selector(session=f"{MARK} session"),
     "speaker": Selector(speaker=f"{MARK} speaker"),
     "filter": Selector(filter=Filter(labels={"label": (MARK,)})),
@@ -59,8 +66,10 @@ STEPS = [
 ]
 
 
-LEAVES_SOCKETS = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-"""A process that is killed as Neo4j's driver connects does not close the connection."""
+ERASED_FROM = {
+    *("postgres", "embeddings", "access_counts", "dead_letters", "names"),
+    *("vector_index", "graph"),
+}
 
 
 class KilledError(OSError):
@@ -170,19 +179,9 @@ class Stores:
 async def stores(postgres_dsn: str, neo4j_uri: str, neo4j_graph: Neo4jGraph) -> Stores:
     """Every store has something of the segment `a` and of the fact that rests on it."""
     stores = Stores(postgres_dsn, neo4j_uri)
-    said = segment(
-        "a",
-        f"{MARK} text",
-        title=f"{MARK} title",
-        speaker=f"{MARK} speaker",
-        session=f"{MARK} session",
-        labels={"label": MARK},
-        entities=(f"{MARK} name",),
-    )
-    about = fact("f", f"{MARK} subject", MARK, f"{MARK} object", evidence=("a",))
     async with stores.process(Kill()) as process:
         postgres = process.postgres
-        token = (await postgres.store.write(batch_of(said, about))).token
+        token = (await write(postgres, *marked_items())).token
         assert await process.index.caught_up(token, Deadline.after(60))
         assert await postgres.consistency.graph_has_seen(token, Deadline.after(60))
         postgres.access.record(TENANT, [segment_id("a"), fact_id("f")])
@@ -206,42 +205,6 @@ async def rows_left(postgres: Postgres) -> int:
     return sum([sum((await rows_of_key(postgres, key)).values()) for key in (1, 2)])
 
 
-async def kill_while_erasing(stores: Stores, selector: Selector, kill: Kill) -> None:
-    """Runs the erasure in a process that ends as soon as it reaches the step."""
-    async with stores.process(kill) as process:
-        assert await process.index.ready(Deadline.after(60))
-        kill.armed = True
-        erasing = asyncio.create_task(process.forget(selector))
-        await kill.reached.wait()
-        erasing.cancel()
-        await asyncio.gather(erasing, return_exceptions=True)
-    gc.collect()  # within this test, which expects what the process did not close
-
-
-async def assert_erased_by(stores: Stores, selector: Selector, cypher: neo4j.Driver) -> None:
-    """Erases in a new process, and looks into each store."""
-    async with stores.process(Kill()) as process:
-        assert await process.index.ready(Deadline.after(60))
-        receipt = await process.forget(selector)
-
-        assert [(each.store, each.verified, each.remaining) for each in receipt.receipts] == [
-            (store, True, 0)
-            for store in (
-                "postgres",
-                "embeddings",
-                "access_counts",
-                "dead_letters",
-                "names",
-                "vector_index",
-                "graph",
-            )
-        ]
-        assert await tables_with(process.postgres, MARK) == []
-        assert await rows_left(process.postgres) == 0
-        assert await process.index.count(TENANT, [segment_id("a"), fact_id("f")]) == 0
-        assert left_in_graph(cypher) == 0
-
-
 async def test_the_stores_hold_what_is_erased_below(stores: Stores, cypher: neo4j.Driver) -> None:
     async with Postgres(stores.dsn) as postgres:
         assert {"segment", "fact", "entity", "dead_letter"} <= {*await tables_with(postgres, MARK)}
@@ -249,27 +212,43 @@ async def test_the_stores_hold_what_is_erased_below(stores: Stores, cypher: neo4
     assert left_in_graph(cypher) >= 2
 
 
-@LEAVES_SOCKETS
-@pytest.mark.parametrize("step", STEPS)
+# A process that is killed as Neo4j's driver connects does not close the connection.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize(
+    ("selected", "step"),
+    [
+        *(("items", step) for step in STEPS),
+        # Their items are not known to the second call.
+        *((selected, "after store.erase") for selected in SELECTORS if selected != "items"),
+    ],
+)
 async def test_killed_erasure_is_completed_by_the_same_call(
-    stores: Stores, cypher: neo4j.Driver, step: str, monkeypatch: pytest.MonkeyPatch
+    stores: Stores,
+    cypher: neo4j.Driver,
+    selected: str,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kill = Kill(step)
+    kill, selector = Kill(step), SELECTORS[selected]
     with monkeypatch.context() as patched:
         committing = kill.watching(COMMITTING, note_erasure)
         patched.setattr(f"serving.adapters.postgres.writes.{COMMITTING}", committing)
-        await kill_while_erasing(stores, BY_ID, kill)
+        async with stores.process(kill) as process:
+            assert await process.index.ready(Deadline.after(60))
+            kill.armed = True
+            erasing = asyncio.create_task(process.forget(selector))
+            await kill.reached.wait()
+            erasing.cancel()
+            await asyncio.gather(erasing, return_exceptions=True)
+        gc.collect()  # within this test, which expects what the process did not close
 
-    await assert_erased_by(stores, BY_ID, cypher)
+    async with stores.process(Kill()) as process:
+        assert await process.index.ready(Deadline.after(60))
+        receipt = await process.forget(selector)
 
-
-@LEAVES_SOCKETS
-@pytest.mark.parametrize("selected", OTHER_SELECTORS)
-async def test_killed_erasure_by_selector_is_completed(
-    stores: Stores, cypher: neo4j.Driver, selected: str
-) -> None:
-    """Its items are not known to the second call."""
-    selector = OTHER_SELECTORS[selected]
-    await kill_while_erasing(stores, selector, Kill("after store.erase"))
-
-    await assert_erased_by(stores, selector, cypher)
+        assert {each.store for each in receipt.receipts} == ERASED_FROM
+        assert all(each.verified and not each.remaining for each in receipt.receipts), receipt
+        assert await tables_with(process.postgres, MARK) == []
+        assert await rows_left(process.postgres) == 0
+        assert await process.index.count(TENANT, [segment_id("a"), fact_id("f")]) == 0
+        assert left_in_graph(cypher) == 0

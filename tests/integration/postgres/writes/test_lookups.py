@@ -22,8 +22,8 @@ from serving.ports.memory_store import EraseReceipt, Selector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, FakeEncoder
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
-from tests.integration.postgres.log.following import bootstrap, project_graph
-from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
+from tests.integration.postgres.log.following import bootstrap, project_graph, write
+from tests.support.builders import NOON, TENANT, days, fact, segment
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
 
@@ -116,7 +116,7 @@ def meanings(texts: list[str]) -> list[Vectors]:
 
 @pytest.fixture
 async def stores(postgres: Postgres, neo4j_graph: Neo4jGraph) -> Stores:
-    await postgres.store.write(batch_of(SAID, *ALIKE, OVER))
+    await write(postgres, SAID, *ALIKE, OVER)
     await store_vectors(postgres, meanings)
     _, rows = await bootstrap(postgres, FAKE_MODEL)
     engine = ExactIndex(FAKE_MODEL.dimension)
@@ -127,7 +127,7 @@ async def stores(postgres: Postgres, neo4j_graph: Neo4jGraph) -> Stores:
 
 async def test_remaining_item_is_found_by_text_and_vector(stores: Stores) -> None:
     async def is_back(_: EraseReceipt) -> None:
-        await stores.postgres.store.write(batch_of(SAID))
+        await write(stores.postgres, SAID)
 
     assert await stores.forget(then=is_back) == {
         ("postgres", LookupKey.TEXT): (1, 1),
@@ -151,7 +151,7 @@ async def test_erased_item_is_not_confused_with_similar_ones(stores: Stores) -> 
 
 async def test_a_vector_of_nothing_is_not_asked_for(postgres: Postgres) -> None:
     """An index refuses to search for it."""
-    await postgres.store.write(batch_of(SAID))
+    await write(postgres, SAID)
     nothing = np.zeros((1, FAKE_MODEL.dimension), np.float32)
     await store_vectors(postgres, lambda texts: [nothing for _ in texts])
 

@@ -9,109 +9,90 @@ import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.errors import StatementRejectedError
-from serving.adapters.postgres.words.word_statistics import count_words
 from serving.adapters.postgres.writes.batch import write_batch
 from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
-from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import (
     MODEL,
     bootstrap,
     embed,
-    eventually,
     project_graph,
-    scalar,
+    run,
     waits_for_lock,
+    write,
 )
 from tests.integration.postgres.words.searching import search
-from tests.support.builders import TENANT, batch_of, fact, ids, segment
+from tests.support.builders import TENANT, fact, ids, segment
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
 
 RESTING = fact("f", "Ann", "likes", "Goa", evidence=("a", "b"))
 
 
-def shown(changes: GraphChanges) -> list[ItemId]:
-    """The items that the graph receives."""
-    return sorted(
-        [*(row.item for _, row in changes.segments), *(row.item for _, row in changes.facts)]
-    )
+HIDDEN_B = segment("b", sensitive=True)
 
 
-def removed(changes: GraphChanges) -> list[ItemId]:
-    """The items removed from the graph."""
-    return sorted(item for _, item in changes.removed)
+async def drawn(postgres: Postgres) -> tuple[list[ItemId], list[ItemId]]:
+    """The items that the graph receives next, and those removed from it."""
+    changes = await project_graph(postgres)
+    shown = [row.item for _, row in changes.segments] + [row.item for _, row in changes.facts]
+    return sorted(shown), sorted(item for _, item in changes.removed)
+
+
+async def projected(postgres: Postgres, *items: Item) -> None:
+    """Stores items that all projections then have."""
+    await write(postgres, *items)
+    await embed(postgres)
+    await project_graph(postgres)
 
 
 async def embedded(postgres: Postgres) -> list[ItemId]:
-    """The items that the index would hold."""
+    """The items that the index would hold, which are all that have a vector."""
     _, rows = await bootstrap(postgres)
+    assert len(await run(postgres, "SELECT FROM embedding")) == len(rows)
     return sorted(item for _, item in rows)
 
 
-async def test_a_sensitive_segment_is_found_by_words_only(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a", sensitive=True)))
-
-    found = await search(postgres.lexical, "Goa")
-
-    assert [candidate.item for candidate in found] == ids("a")
-    assert await embed(postgres) == []
-    assert removed(await project_graph(postgres)) == ids("a")
-
-
-async def test_fact_with_sensitive_evidence_is_not_projected(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b", sensitive=True), RESTING))
-
-    assert await embed(postgres) == ids("a")
-    changes = await project_graph(postgres)
-    assert shown(changes) == ids("a")
-    assert removed(changes) == [fact_id("f"), segment_id("b")]
-
-
-async def test_turning_sensitive_takes_the_vectors_in_the_same_transaction(
+async def test_sensitive_segments_are_found_by_words_only(
     postgres: Postgres,
 ) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b"), RESTING))
-    await embed(postgres)
+    await write(postgres, segment("a"), HIDDEN_B, RESTING)
+
+    found = await search(postgres.lexical, "Goa")
+    assert sorted(candidate.item for candidate in found) == ids("a", "b")
+    assert await embed(postgres) == ids("a")
+    assert await drawn(postgres) == (ids("a"), [fact_id("f"), segment_id("b")])
+
+
+@pytest.mark.parametrize("before", [[segment("b")], []], ids=["turned", "after the fact"])
+async def test_sensitive_evidence_takes_the_vectors_in_its_transaction(
+    postgres: Postgres, before: list[Item]
+) -> None:
+    await projected(postgres, segment("a"), RESTING, *before)
     position, _ = await bootstrap(postgres)
-    await project_graph(postgres)
 
-    await postgres.store.write(batch_of(segment("b", sensitive=True)))
+    await write(postgres, HIDDEN_B)
 
-    async with postgres.database.work() as connection:
-        assert await scalar(connection, "SELECT count(*) FROM embedding") == 1
     assert await embedded(postgres) == ids("a")
     delta = await postgres.feed.changes_since(position, MODEL)
-    assert sorted(item for _, item in delta.removed) == [fact_id("f"), segment_id("b")]
-    assert removed(await project_graph(postgres)) == [fact_id("f"), segment_id("b")]
+    hidden = [fact_id("f"), segment_id("b")]
+    assert sorted(item for _, item in delta.removed) == hidden
+    assert await drawn(postgres) == ([], hidden)
 
 
 async def test_ceasing_to_be_sensitive_brings_the_facts_back(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b", sensitive=True), RESTING))
-    await embed(postgres)
-    await project_graph(postgres)
+    await projected(postgres, segment("a"), HIDDEN_B, RESTING)
 
-    await postgres.store.write(batch_of(segment("b")))
+    await write(postgres, segment("b"))
 
-    assert sorted(await embed(postgres)) == [fact_id("f"), segment_id("b")]
-    assert shown(await project_graph(postgres)) == [fact_id("f"), segment_id("b")]
-
-
-async def test_a_sensitive_segment_that_comes_after_the_fact_hides_it(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), RESTING))
-    await embed(postgres)
-    await project_graph(postgres)
-
-    await postgres.store.write(batch_of(segment("b", sensitive=True)))
-
-    assert await embedded(postgres) == ids("a")
-    assert removed(await project_graph(postgres)) == [fact_id("f"), segment_id("b")]
+    back = [fact_id("f"), segment_id("b")]
+    assert sorted(await embed(postgres)) == back
+    assert await drawn(postgres) == (back, [])
 
 
 async def test_fact_returns_after_erasure_of_sensitive_evidence(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), segment("b", sensitive=True), RESTING))
-    await embed(postgres)
-    await project_graph(postgres)
+    await projected(postgres, segment("a"), HIDDEN_B, RESTING)
 
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
 
@@ -121,45 +102,40 @@ async def test_fact_returns_after_erasure_of_sensitive_evidence(postgres: Postgr
 
 
 async def test_a_fact_that_turns_sensitive_itself_loses_its_vector(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(fact("f", "x", "y", "z")))
+    await write(postgres, fact("f", "x", "y", "z"))
     await embed(postgres)
 
-    await postgres.store.write(batch_of(fact("f", "x", "y", "z", sensitive=True)))
+    await write(postgres, fact("f", "x", "y", "z", sensitive=True))
 
     assert await embedded(postgres) == []
     assert await embed(postgres) == []
 
 
 async def test_another_tenants_sensitive_segment_hides_nothing(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a"), RESTING))
+    await write(postgres, segment("a"), RESTING)
 
-    await postgres.store.write(Batch(TenantName("other"), [segment("b", sensitive=True)]))
+    await write(postgres, HIDDEN_B, tenant=TenantName("other"))
 
     assert sorted(await embed(postgres)) == [fact_id("f"), segment_id("a")]
 
 
 async def test_segment_turns_sensitive_after_facts_being_written(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a")))
+    await write(postgres, segment("a"))
     batch = Batch(tenant=TENANT, items=[fact("f", "x", "y", "z", evidence=("b",))])
 
     async with postgres.database.transaction() as connection:
         await write_batch(connection, batch, exclusive=False)
-        hiding = asyncio.create_task(postgres.store.write(batch_of(segment("b", sensitive=True))))
-        assert await eventually(lambda: waits_for_lock(postgres))
+        hiding = asyncio.create_task(write(postgres, HIDDEN_B))
+        await until_async(lambda: waits_for_lock(postgres))
     receipt = await hiding
 
-    (xid,) = receipt.token.xids
-    async with postgres.database.work() as connection:
-        logged = await scalar(
-            connection,
-            "SELECT count(*) FROM change_log WHERE kind = 'fact' AND xid = %s::text::xid8",
-            str(xid),
-        )
-    assert logged == 1
+    [xid] = receipt.token.xids
+    logged = "SELECT kind::text FROM change_log WHERE xid = %s::text::xid8 ORDER BY 1"
+    assert await run(postgres, logged, str(xid)) == [("fact",), ("segment",)]
 
 
 async def test_a_name_that_is_being_written_is_not_forgotten(postgres: Postgres) -> None:
-    await postgres.store.write(batch_of(segment("a", entities=("Goa",))))
+    await write(postgres, segment("a", entities=("Goa",)))
     batch = Batch(tenant=TENANT, items=[segment("b", entities=("Goa",))])
 
     async def waits_or_ends() -> bool:
@@ -167,8 +143,8 @@ async def test_a_name_that_is_being_written_is_not_forgotten(postgres: Postgres)
 
     async with postgres.database.transaction() as connection:
         await write_batch(connection, batch, exclusive=False)
-        dropping = asyncio.create_task(postgres.store.write(batch_of(segment("a"))))
-        assert await eventually(waits_or_ends)
+        dropping = asyncio.create_task(write(postgres, segment("a")))
+        await until_async(waits_or_ends)
     await dropping
 
     assert (await postgres.store.known_names(TENANT)).keys() == {"goa"}
@@ -176,14 +152,14 @@ async def test_a_name_that_is_being_written_is_not_forgotten(postgres: Postgres)
 
 async def test_fact_waits_for_segment_that_turns_sensitive(postgres: Postgres) -> None:
     names = [f"{place:02}" for place in range(12)]
-    await postgres.store.write(batch_of(*(segment(name) for name in names)))
+    await write(postgres, *(segment(name) for name in names))
     await embed(postgres)
 
     async def tell(name: str) -> None:
-        await postgres.store.write(batch_of(fact(name, "x", "y", name, evidence=(name,))))
+        await write(postgres, fact(name, "x", "y", name, evidence=(name,)))
 
     async def hide(name: str) -> None:
-        await postgres.store.write(batch_of(segment(name, sensitive=True)))
+        await write(postgres, segment(name, sensitive=True))
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         for name in names:
@@ -193,8 +169,6 @@ async def test_fact_waits_for_segment_that_turns_sensitive(postgres: Postgres) -
     await embed(postgres)
 
     assert await embedded(postgres) == []
-    async with postgres.database.work() as connection:
-        assert await scalar(connection, "SELECT count(*) FROM embedding") == 0
 
 
 VECTOR = """
@@ -208,13 +182,11 @@ SELECT embedding_model.id, item.key, 0, '', ''
 @pytest.mark.parametrize("hidden", ["b", "f", "s"])
 async def test_the_schema_rejects_a_vector_of_a_hidden_row(postgres: Postgres, hidden: str) -> None:
     sensitive = fact("s", "x", "y", "z", sensitive=True)
-    rows: list[Item] = [segment("a"), segment("b", sensitive=True), sensitive, RESTING]
-    await postgres.store.write(Batch(TENANT, rows))
+    await write(postgres, segment("a"), HIDDEN_B, sensitive, RESTING)
     await embed(postgres)
 
     with pytest.raises(StatementRejectedError, match="23514: embedding_of_visible"):
-        async with postgres.database.work() as connection:
-            await connection.execute(VECTOR, [hidden])
+        await run(postgres, VECTOR, hidden)
 
 
 @pytest.mark.parametrize(
@@ -230,28 +202,15 @@ async def test_the_schema_rejects_a_vector_of_a_hidden_row(postgres: Postgres, h
 async def test_the_schema_rejects_hiding_a_row_without_deleting_its_vector(
     postgres: Postgres, hiding: str
 ) -> None:
-    rows: list[Item] = [segment("a"), segment("c"), segment("s", sensitive=True), RESTING]
-    await postgres.store.write(Batch(TENANT, rows))
+    await write(postgres, segment("a"), segment("c"), segment("s", sensitive=True), RESTING)
     await embed(postgres)
-    async with postgres.database.work() as connection:
-        await connection.execute(
-            "DELETE FROM embedding USING segment WHERE segment.key = embedding.key AND id = 'a'"
-        )
+    await run(
+        postgres,
+        "DELETE FROM embedding USING segment WHERE segment.key = embedding.key AND id = 'a'",
+    )
 
     with pytest.raises(StatementRejectedError, match="23514: embedding_of_visible"):
-        async with postgres.database.work() as connection:
-            await connection.execute(hiding)
-
-
-async def test_sensitive_words_are_not_counted(postgres: Postgres) -> None:
-    hidden = [segment(name, "xyzzy boat", sensitive=True) for name in "ab"]
-    await postgres.store.write(batch_of(*hidden, segment("c", "boat"), segment("d", "boat")))
-
-    async with postgres.database.work() as connection:
-        tenant_id = await scalar(connection, "SELECT id FROM tenant")
-        words = await count_words(connection, tenant_id, 4)
-
-    assert words.frequencies == {"boat": 2}
+        await run(postgres, hiding)
 
 
 async def test_no_statistics_of_the_planner_quote_a_text(postgres: Postgres) -> None:
@@ -271,7 +230,7 @@ async def test_no_statistics_of_the_planner_quote_a_text(postgres: Postgres) -> 
         for place in range(10)
     ]
     known = [fact(f"{place}", "subject", f"relation {place}", "object") for place in range(10)]
-    await postgres.store.write(batch_of(*said, *known))
+    await write(postgres, *said, *known)
 
     async with postgres.database.work() as connection:
         for column in CONTENT[:8]:  # as before the migration, whose repetition does no harm

@@ -13,15 +13,21 @@ from serving.adapters.postgres.tables.tenants import find_tenant
 from serving.adapters.postgres.words import word_statistics
 from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, TenantName, fact_id, segment_id
 from serving.domain.questions.query import NO_FILTER
-from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.shards import Shard
-from serving.ports.memory_store import Batch, Selector
+from serving.ports.memory_store import Selector
 from serving.ports.verification import Difference, Finding
-from tests.integration.postgres.log.following import MODEL, bootstrap, embed, project_graph
-from tests.integration.postgres.words.searching import ids_of, search
-from tests.support.builders import NOON, TENANT, batch_of, fact, ids, scope, segment
+from tests.integration.postgres.log.following import (
+    MODEL,
+    bootstrap,
+    embed,
+    project_graph,
+    run,
+    write,
+)
+from tests.integration.postgres.words.searching import search
+from tests.support.builders import NOON, TENANT, fact, ids, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = [pytest.mark.postgres, pytest.mark.without_row_security]
@@ -41,8 +47,8 @@ ALL = (segment_id("a"), segment_id("b"), fact_id("f"), fact_id("g"))
 @pytest.fixture
 async def both(postgres: Postgres) -> Postgres:
     """Both tenants stored and embedded."""
-    await postgres.store.write(Batch(TENANT, MINE))
-    await postgres.store.write(Batch(OTHER, THEIRS))
+    await write(postgres, *MINE)
+    await write(postgres, *THEIRS, tenant=OTHER)
     await embed(postgres)
     return postgres
 
@@ -50,15 +56,15 @@ async def both(postgres: Postgres) -> Postgres:
 async def stored(postgres: Postgres, tenant: TenantName) -> list[Item]:
     """The tenant's items among `ALL`, in that order, without server-set fields."""
     loaded = await postgres.store.load(tenant, ALL, Deadline.after(60))
-    return [
-        replace(loaded[item], created_at=None, updated_at=None) for item in ALL if item in loaded
-    ]
+    found = [loaded[item] for item in ALL if item in loaded]
+    return [replace(item, created_at=None, updated_at=None) for item in found]
 
 
-async def test_items_are_loaded_of_one_tenant(both: Postgres) -> None:
-    assert await stored(both, TENANT) == MINE
-    assert await stored(both, OTHER) == THEIRS
-    assert await both.store.count(TENANT, ALL) == 2
+async def drawn(postgres: Postgres) -> list[tuple[TenantName, str]]:
+    """The texts and objects that the graph is given next, with their tenants."""
+    changes = await project_graph(postgres)
+    texts = [(tenant, each.text) for tenant, each in changes.segments]
+    return sorted(texts + [(tenant, each.object) for tenant, each in changes.facts])
 
 
 async def test_pages_are_of_one_tenant(both: Postgres) -> None:
@@ -75,54 +81,13 @@ async def test_pages_are_of_one_tenant(both: Postgres) -> None:
 
 async def test_scores_do_not_depend_on_other_tenants(both: Postgres) -> None:
     before = await search(both.lexical, "mine")
-    await both.store.write(
-        Batch(OTHER, [segment(f"m{place}", "mine, mine") for place in range(50)])
-    )
+    await write(both, *(segment(f"m{place}", "mine, mine") for place in range(50)), tenant=OTHER)
 
     another_process = PostgresLexicalSearch(both.database, both.notifications)
     after = await search(another_process, "mine")
 
     assert before == after
     assert len(after) == 1
-
-
-@pytest.mark.parametrize("enough", [0, 100], ids=["enough", "too few"])
-@pytest.mark.parametrize("mode", list(WordsMode))
-async def test_words_are_searched_in_one_tenant(
-    both: Postgres, mode: WordsMode, enough: int
-) -> None:
-    words = WordsSearch(mode=mode)
-
-    mine = await search(both.lexical, "mine", words, enough=enough)
-    theirs = await search(both.lexical, "mine", words, enough=enough, tenant=OTHER)
-
-    assert ids_of(mine) == ["a"]
-    assert ids_of(theirs) == []
-
-
-async def test_accesses_and_times_are_of_one_tenant(both: Postgres) -> None:
-    deadline = Deadline.after(60)
-
-    async def recent(tenant: TenantName) -> list[list[ItemId]]:
-        accessed = await both.access.recently_accessed(scope(tenant), 10, deadline)
-        said = await both.timeline.latest(scope(tenant), 10, deadline)
-        return [accessed, [candidate.item for candidate in said]]
-
-    async def counts(tenant: TenantName) -> dict[ItemId, int]:
-        return dict(await both.access.shown_counts(tenant, ALL, deadline))
-
-    for tenant, times in ((TENANT, 1), (OTHER, 2)):
-        for _ in range(times):
-            both.access.record(tenant, [segment_id("a"), fact_id("f")])
-    await both.access.flush()
-    stored = [await recent(TENANT), await recent(OTHER), await counts(TENANT), await counts(OTHER)]
-
-    assert stored == [
-        [ids("a"), ids("a")],
-        [ids("a", "b"), ids("a", "b")],
-        {segment_id("a"): 1, fact_id("f"): 1},
-        {segment_id("a"): 2, fact_id("f"): 2},
-    ]
 
 
 @pytest.mark.parametrize(
@@ -153,13 +118,9 @@ async def test_erasing_touches_one_tenant(both: Postgres, selector: Selector) ->
 
 
 async def test_erasing_a_name_leaves_it_to_another_tenant(both: Postgres) -> None:
-    await both.store.write(batch_of(segment("p", entities=("Paris",))))
-    async with both.database.work() as connection:  # a name that nothing uses
-        await connection.execute(
-            "INSERT INTO entity (tenant_id, name_key, name) "
-            "SELECT id, 'paris', 'Paris' FROM tenant WHERE name = %s",
-            [OTHER],
-        )
+    await write(both, segment("p", entities=("Paris",)))
+    unused = "INSERT INTO entity SELECT id, 'paris', 'Paris' FROM tenant WHERE name = %s"
+    await run(both, unused, OTHER)
 
     await both.store.erase(TENANT, Selector(items=(segment_id("p"),)))
 
@@ -168,25 +129,18 @@ async def test_erasing_a_name_leaves_it_to_another_tenant(both: Postgres) -> Non
 
 
 async def test_projections_are_given_each_item_under_its_tenant(both: Postgres) -> None:
-    changes = await project_graph(both)
+    theirs = ("Oslo", "Rome", "theirs", "theirs too")
+    assert await drawn(both) == [
+        *((TENANT, said) for said in ("Goa", "mine")),
+        *((OTHER, said) for said in theirs),
+    ]
     _, rows = await bootstrap(both)
-
-    assert sorted((tenant, row.text) for tenant, row in changes.segments) == [
-        (TENANT, "mine"),
-        (OTHER, "theirs"),
-        (OTHER, "theirs too"),
-    ]
-    assert sorted((tenant, row.object) for tenant, row in changes.facts) == [
-        (TENANT, "Goa"),
-        (OTHER, "Oslo"),
-        (OTHER, "Rome"),
-    ]
     assert len(rows) == 6
 
 
 async def test_the_feed_reads_the_changes_of_the_tenant_that_changed(both: Postgres) -> None:
     position, _ = await bootstrap(both)
-    await both.store.write(batch_of(replace(MY_SEGMENT, importance=1.0)))
+    await write(both, replace(MY_SEGMENT, importance=1.0))
 
     delta = await both.feed.changes_since(position, MODEL)
 
@@ -196,15 +150,12 @@ async def test_the_feed_reads_the_changes_of_the_tenant_that_changed(both: Postg
 async def test_turning_sensitive_hides_facts_of_one_tenant(both: Postgres) -> None:
     await project_graph(both)
 
-    await both.store.write(Batch(OTHER, [segment("a", "theirs", sensitive=True)]))
+    await write(both, segment("a", "theirs", sensitive=True), tenant=OTHER)
 
     changes = await project_graph(both)
     assert sorted(changes.removed) == [(OTHER, fact_id("f")), (OTHER, segment_id("a"))]
     _, rows = await bootstrap(both)
-    assert {name for name in rows if name[0] == TENANT} == {
-        (TENANT, segment_id("a")),
-        (TENANT, fact_id("f")),
-    }
+    assert {item for tenant, item in rows if tenant == TENANT} == {segment_id("a"), fact_id("f")}
 
 
 async def test_a_write_waits_for_no_row_of_another_tenant(both: Postgres) -> None:
@@ -214,18 +165,13 @@ async def test_a_write_waits_for_no_row_of_another_tenant(both: Postgres) -> Non
         await connection.execute("SELECT FROM fact WHERE tenant_id = %s FOR UPDATE", (mine.id,))
 
         async with asyncio.timeout(20):
-            await both.store.write(Batch(OTHER, [segment("a", "theirs", sensitive=True)]))
+            await write(both, segment("a", "theirs", sensitive=True), tenant=OTHER)
 
 
 async def test_erasure_ignores_closings_of_other_tenants(both: Postgres) -> None:
     # "g" closes "h"; the other tenant's "g" has the segment "b" as evidence, which is erased.
-    await both.store.write(
-        batch_of(
-            segment("b"),
-            fact("g", "Bob", "met", "Cid", closes=("h",)),
-            fact("h", "Bob", "met", "Al"),
-        )
-    )
+    closing = fact("g", "Bob", "met", "Cid", closes=("h",))
+    await write(both, segment("b"), closing, fact("h", "Bob", "met", "Al"))
     async with both.database.transaction() as connection:
         await connection.execute("SELECT FROM fact WHERE id = 'h' FOR UPDATE")
 
@@ -234,15 +180,12 @@ async def test_erasure_ignores_closings_of_other_tenants(both: Postgres) -> None
 
 
 async def test_evidence_of_another_tenant_feeds_no_shard(both: Postgres) -> None:
-    await both.store.write(batch_of(segment("b")))
-    await both.store.write(
-        Batch(OTHER, [fact(f"f{n}", "x", "y", "z", evidence=("b",)) for n in range(9)])
-    )
+    await write(both, segment("b"))
+    resting = (fact(f"f{n}", "x", "y", "z", evidence=("b",)) for n in range(9))
+    await write(both, *resting, tenant=OTHER)
     await embed(both)
-    shards = []
-    for place in range(2):
-        async with both.feed_of(Shard(place, 2)).bootstrap(MODEL) as (_, batches):
-            shards.append([(row.tenant, row.item) async for batch in batches for row in batch])
+
+    shards = [(await bootstrap(both, shard=Shard(place, 2)))[1] for place in range(2)]
 
     assert [(TENANT, segment_id("b")) in rows for rows in shards].count(True) == 1
 
@@ -257,34 +200,25 @@ async def test_items_are_compared_of_one_tenant(both: Postgres) -> None:
 
 
 async def test_repairs_are_of_one_tenant(both: Postgres) -> None:
-    truth = PostgresTruth(both.database)
     await project_graph(both)
 
-    await truth.repair(
-        [Finding("graph", Difference.MISSING, TENANT, item) for item in (*ids("a"), fact_id("f"))]
-    )
-
-    changes = await project_graph(both)
-    assert [(tenant, row.text) for tenant, row in changes.segments] == [(TENANT, "mine")]
-    assert [(tenant, row.object) for tenant, row in changes.facts] == [(TENANT, "Goa")]
-
-
-async def test_vectors_are_repaired_of_one_tenant(both: Postgres) -> None:
-    items = (*ids("a"), fact_id("f"))
-
     await PostgresTruth(both.database).repair(
-        [Finding("embeddings", Difference.MISSING, TENANT, item) for item in items]
+        [
+            Finding(store, Difference.MISSING, TENANT, item)
+            for store in ("graph", "embeddings")
+            for item in (segment_id("a"), fact_id("f"))
+        ]
     )
 
-    counts = await both.catalog.tenant_counts(TENANT, MODEL)
-    their_counts = await both.catalog.tenant_counts(OTHER, MODEL)
-    assert (counts.embedded, their_counts.embedded) == (0, 4)
+    assert await drawn(both) == [(TENANT, "Goa"), (TENANT, "mine")]
+    embedded = [(await both.catalog.tenant_counts(of, MODEL)).embedded for of in (TENANT, OTHER)]
+    assert embedded == [0, 4]
 
 
 async def test_words_are_counted_and_estimated_of_one_tenant(
     both: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await both.store.write(Batch(OTHER, [segment("long", "many more words than mine has")]))
+    await write(both, segment("long", "many more words than mine has"), tenant=OTHER)
     found = {}
     for most in (1, 0):  # which counts a tenant of one segment, and estimates it
         monkeypatch.setattr(word_statistics, "LARGEST_COUNTED_AT_ONCE", most)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.writes.tombstones import Tombstones, erase_again, read_tombstones
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
-from serving.ports.memory_store import Batch, Selector
+from serving.ports.memory_store import Selector
+from tests.integration.postgres.log.following import run, write
 from tests.integration.postgres.writes.test_erasure import MARK, tables_with
-from tests.support.builders import TENANT, batch_of, fact, segment
+from tests.support.builders import TENANT, fact, segment
 
 pytestmark = pytest.mark.postgres
 
@@ -27,12 +26,11 @@ async def backup(postgres: Postgres) -> None:
             await connection.execute(f"CREATE TABLE backup_{table} AS TABLE {table}")
 
 
-async def restore(postgres: Postgres, *, with_tombstones: bool = False) -> None:
+async def restore(postgres: Postgres) -> None:
     """Puts the database into the state of the copy, which knows of no erasure."""
     async with postgres.database.transaction() as connection:
         await connection.execute("TRUNCATE tenant, segment, fact, entity, change_log, extraction")
-        if not with_tombstones:
-            await connection.execute("TRUNCATE tombstone")
+        await connection.execute("TRUNCATE tombstone")
         for table in RESTORED:
             await connection.execute(
                 f"INSERT INTO {table} OVERRIDING SYSTEM VALUE TABLE backup_{table}"
@@ -45,25 +43,30 @@ async def stored(postgres: Postgres, tenant: TenantName = TENANT) -> set[ItemId]
 
 
 async def fill(postgres: Postgres) -> None:
+    marked = segment("a", MARK, speaker=MARK, entities=(MARK,))
+    rests = fact("f", MARK, "is", MARK, evidence=("a",))
+    rests_on_both = fact("g", "x", "is", "y", evidence=("a", "b"))
     for tenant in (TENANT, OTHER):
-        marked = segment("a", MARK, speaker=MARK, entities=(MARK,))
-        rests = fact("f", MARK, "is", MARK, evidence=("a",))
-        rests_on_both = fact("g", "x", "is", "y", evidence=("a", "b"))
-        await postgres.store.write(Batch(tenant, [marked, segment("b"), rests, rests_on_both]))
+        await write(postgres, marked, segment("b"), rests, rests_on_both, tenant=tenant)
+
+
+async def erased(postgres: Postgres, selector: Selector) -> Tombstones:
+    """What is exported after an erasure that the restored database does not know of."""
+    await fill(postgres)
+    await backup(postgres)
+    await postgres.store.erase(TENANT, selector)
+    exported = await read_tombstones(postgres.database)
+    await restore(postgres)
+    return exported
 
 
 async def test_erased_items_are_erased_after_a_restore(postgres: Postgres) -> None:
-    await fill(postgres)
-    await backup(postgres)
-    await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
-    before = await stored(postgres)
-    exported = await read_tombstones(postgres.database)
-    await restore(postgres)
+    exported = await erased(postgres, Selector(items=(segment_id("a"),)))
     assert segment_id("a") in await stored(postgres)
 
     assert await erase_again(postgres.database, exported) == 2
 
-    assert await stored(postgres) == before == {segment_id("b"), fact_id("g")}
+    assert await stored(postgres) == {segment_id("b"), fact_id("g")}
     rows = await postgres.store.load(TENANT, [fact_id("g")], Deadline.after(60))
     assert getattr(rows[fact_id("g")], "evidence", None) == ("b",)
     assert len(await stored(postgres, OTHER)) == 4
@@ -71,11 +74,7 @@ async def test_erased_items_are_erased_after_a_restore(postgres: Postgres) -> No
 
 
 async def test_a_tenant_stays_erased(postgres: Postgres) -> None:
-    await fill(postgres)
-    await backup(postgres)
-    await postgres.store.erase(TENANT, Selector(everything=True))
-    exported = await read_tombstones(postgres.database)
-    await restore(postgres)
+    exported = await erased(postgres, Selector(everything=True))
 
     await erase_again(postgres.database, exported)
 
@@ -86,7 +85,7 @@ async def test_a_tenant_stays_erased(postgres: Postgres) -> None:
 async def test_item_rewritten_after_its_erasure_stays(postgres: Postgres) -> None:
     await fill(postgres)
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
-    await postgres.store.write(batch_of(segment("a", "written again")))
+    await write(postgres, segment("a", "written again"))
     await backup(postgres)
     exported = await read_tombstones(postgres.database)
     await restore(postgres)
@@ -98,7 +97,7 @@ async def test_item_rewritten_after_its_erasure_stays(postgres: Postgres) -> Non
 
 async def test_tombstones_show_neither_ids_nor_texts_nor_tenants(postgres: Postgres) -> None:
     marked = segment(MARK, MARK, speaker=MARK, entities=(MARK,))
-    await postgres.store.write(Batch(TenantName(MARK), [marked]))
+    await write(postgres, marked, tenant=TenantName(MARK))
 
     await postgres.store.erase(TenantName(MARK), Selector(everything=True))
 
@@ -108,16 +107,11 @@ async def test_tombstones_show_neither_ids_nor_texts_nor_tenants(postgres: Postg
     assert await tables_with(postgres, MARK) == ["change_log"]
 
 
-async def hashes(postgres: Postgres) -> Sequence[bytes]:
-    return [hash_ for hash_, _ in (await read_tombstones(postgres.database)).entries]
-
-
 async def test_the_tombstones_of_a_file_are_in_the_next_export(postgres: Postgres) -> None:
     await fill(postgres)
     await postgres.store.erase(TENANT, Selector(everything=True))
     exported = await read_tombstones(postgres.database)
-    async with postgres.database.transaction() as connection:
-        await connection.execute("TRUNCATE tombstone")
+    await run(postgres, "TRUNCATE tombstone")
 
     await erase_again(postgres.database, exported)
 
@@ -125,21 +119,19 @@ async def test_the_tombstones_of_a_file_are_in_the_next_export(postgres: Postgre
 
 
 async def test_tombstones_of_another_database_are_only_applied(postgres: Postgres) -> None:
-    await fill(postgres)
-    await backup(postgres)
-    await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
-    exported = await read_tombstones(postgres.database)
-    await restore(postgres)
-    async with postgres.database.transaction() as connection:
-        await connection.execute("UPDATE meta SET tombstone_key = 'another'")
+    async def hashes() -> set[bytes]:
+        return {hash_ for hash_, _ in (await read_tombstones(postgres.database)).entries}
+
+    exported = await erased(postgres, Selector(items=(segment_id("a"),)))
+    await run(postgres, "UPDATE meta SET tombstone_key = 'another'")
     await postgres.store.erase(OTHER, Selector(items=(segment_id("b"),)))
-    own = await hashes(postgres)
+    own = await hashes()
 
     assert await erase_again(postgres.database, exported) == 2
 
     assert segment_id("a") not in await stored(postgres)
-    assert not set(await hashes(postgres)) & {hash_ for hash_, _ in exported.entries}
-    assert set(own) < set(await hashes(postgres))
+    assert not await hashes() & {hash_ for hash_, _ in exported.entries}
+    assert own < await hashes()
 
 
 async def test_a_database_without_tombstones_takes_the_key_of_a_file(postgres: Postgres) -> None:
