@@ -36,14 +36,11 @@ def test_anonymous_service_starts_only_if_allowed() -> None:
 
 @pytest.mark.parametrize(
     ("given", "why"),
-    [
-        ({"auth": {"jwks": JWKS}}, "issuer and audience"),
-        ({"auth": {"jwks": "http://keys", **TOKENS}}, "https"),
-    ],
+    [({"jwks": JWKS}, "issuer and audience"), ({"jwks": "http://keys", **TOKENS}, "https")],
 )
 def test_settings_that_would_let_outsiders_in_are_rejected(given: Any, why: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=why):
-        load_settings(given)
+        settings(**given)
 
 
 async def test_configured_kinds_of_credentials_are_accepted(
@@ -58,8 +55,7 @@ async def test_configured_kinds_of_credentials_are_accepted(
 
     monkeypatch.setattr("serving.composition.access.read_key_set", read_keys)
     text = keys.make(Role.READER)
-    given = load_settings({"auth": {"keys": True, "jwks": JWKS, **TOKENS}})
-    async with open_access(given, keys) as access:
+    async with open_access(settings(keys=True, jwks=JWKS, **TOKENS), keys) as access:
         assert set(urls) == {JWKS}
         for call in (bearer(text), bearer(issuer.token())):
             assert access.caller_of("Retrieve", call).roles == frozenset({Role.READER})
@@ -105,9 +101,8 @@ async def test_unreadable_key_set_fails_the_start(monkeypatch: pytest.MonkeyPatc
         raise jwt.PyJWKClientError("down")
 
     monkeypatch.setattr("serving.composition.access.read_key_set", read_keys)
-    given = settings(jwks=JWKS, **TOKENS)
     with pytest.raises(jwt.PyJWKClientError):
-        async with open_access(given, FakeAccessKeys()):
+        async with open_access(settings(jwks=JWKS, **TOKENS), FakeAccessKeys()):
             pass
 
 

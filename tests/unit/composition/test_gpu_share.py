@@ -33,17 +33,11 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> NotedCuda:
     return cuda
 
 
-def test_replica_takes_only_its_share_of_gpu_memory(cuda: NotedCuda) -> None:
-    cap_gpu_memory(0.4)
-
-    assert cuda.fractions == [0.4]
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_replica_with_whole_or_no_gpu_is_uncapped(cuda: NotedCuda, share: float) -> None:
+@pytest.mark.parametrize(("share", "caps"), [(0.4, [0.4]), (0.0, []), (1.0, [])])
+def test_part_of_a_gpu_caps_its_memory(cuda: NotedCuda, share: float, caps: list[float]) -> None:
     cap_gpu_memory(share)
 
-    assert cuda.fractions == []
+    assert cuda.fractions == caps
 
 
 def test_share_of_a_missing_gpu_is_logged(
@@ -59,20 +53,19 @@ def test_share_of_a_missing_gpu_is_logged(
 
 
 @pytest.mark.parametrize(
-    ("index", "left"),
+    ("index", "share", "left"),
     [
-        ({"device": "cpu"}, 0.4),
-        ({"device": "cuda", "kind": "exact"}, 0.4),
-        ({"device": "cuda"}, 0.2),
-        ({"device": "cuda", "lists_share": 0.75}, 0.1),
+        ({"device": "cpu"}, 0.4, 0.4),
+        ({"device": "cuda", "kind": "exact"}, 0.4, 0.4),
+        ({"device": "cuda"}, 0.4, 0.2),
+        ({"device": "cuda", "lists_share": 0.75}, 0.4, 0.1),
+        ({"device": "cuda"}, 1, 1),  # of a whole GPU torch takes what it likes
     ],
 )
-def test_lists_on_a_gpu_take_their_part_of_a_share(index: dict[str, object], left: float) -> None:
-    assert left_by_lists(0.4, load_settings({"index": index}).index) == pytest.approx(left)
-
-
-def test_of_a_whole_gpu_torch_takes_what_it_likes() -> None:
-    assert left_by_lists(1, load_settings({"index": {"device": "cuda"}}).index) == 1
+def test_lists_on_a_gpu_take_their_part_of_a_share(
+    index: dict[str, object], share: float, left: float
+) -> None:
+    assert left_by_lists(share, load_settings({"index": index}).index) == pytest.approx(left)
 
 
 @pytest.mark.parametrize(

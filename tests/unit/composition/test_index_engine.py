@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +18,6 @@ from serving.composition.index_engine import Gpus, engine_maker, tier_figures
 from serving.config.settings import IndexSettings, load_settings
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
-from serving.ports.index_engine import IndexEngine
 from serving.ports.vector_index import IndexTier
 
 DIMENSION = 8
@@ -54,8 +55,9 @@ class TwoGpus(Gpus):
 NOT_INSTALLED = ListsError("cuVS is not installed: `make install-gpu` installs it, see docs/gpu.md")
 
 
-def on_gpu(gpus: Gpus, **settings: Any) -> IndexEngine:
-    return engine_maker(IndexSettings(device="cuda", **settings), DIMENSION, gpus=gpus)()
+def on_gpu(gpus: Gpus, device: str = "cuda", **settings: Any) -> Any:
+    """What makes the engines of an index on a GPU."""
+    return engine_maker(IndexSettings(device=device, **settings), DIMENSION, gpus=gpus)
 
 
 def test_the_kind_chooses_the_engine() -> None:
@@ -66,16 +68,12 @@ def test_the_kind_chooses_the_engine() -> None:
 def test_kernels_are_compiled_before_the_first_engine() -> None:
     gpus = TwoGpus()
 
-    make_engine = engine_maker(IndexSettings(device="cuda:1"), DIMENSION, gpus=gpus)
-
+    assert on_gpu(gpus, "cuda:1").func is TieredIndex
     assert (gpus.opened, gpus.warm.warm_ups) == (["cuda:1"], [DIMENSION])
-    assert make_engine.func is TieredIndex  # type: ignore[attr-defined]
 
 
 def test_without_cuvs_every_vector_is_scanned(caplog: pytest.LogCaptureFixture) -> None:
-    make_engine = engine_maker(IndexSettings(device="cuda"), DIMENSION, gpus=TwoGpus(NOT_INSTALLED))
-
-    assert make_engine.func is ExactIndex  # type: ignore[attr-defined]
+    assert on_gpu(TwoGpus(NOT_INSTALLED)).func is ExactIndex
     [record] = caplog.records
     assert record.__dict__["reason"] == str(NOT_INSTALLED)
 
@@ -88,7 +86,7 @@ def test_required_lists_without_cuvs_fail_the_start() -> None:
 def test_an_exact_index_opens_no_cuvs() -> None:
     gpus = TwoGpus()
 
-    engine_maker(IndexSettings(device="cuda", kind="exact"), DIMENSION, gpus=gpus)
+    on_gpu(gpus, kind="exact")
 
     assert gpus.opened == []
 
@@ -100,18 +98,12 @@ def test_a_lost_device_fails_the_start() -> None:
 
 def test_a_missing_device_is_named() -> None:
     with pytest.raises(DependencyError, match="cuda:2, and torch finds 2 CUDA devices"):
-        engine_maker(IndexSettings(device="cuda:2"), DIMENSION, gpus=TwoGpus())
+        on_gpu(TwoGpus(), "cuda:2")
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"kind": "hnsw"},
-        {"lists": 5},
-        {"device": "gpu"},
-        {"device": "cuda:"},
-        {"lists_share": 1},
-    ],
+    [{"kind": "hnsw"}, {"lists": 5}, {"device": "gpu"}, {"device": "cuda:"}, {"lists_share": 1}],
 )
 def test_invalid_index_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="index"):
@@ -119,27 +111,17 @@ def test_invalid_index_settings_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_figures_add_up_all_tenants_by_kind() -> None:
-    exact = IndexTier(kind=ItemKind.SEGMENT, rows=100, dead=10, memory_bytes=1)
-    large = IndexTier(kind=ItemKind.SEGMENT, rows=5000, dead=500, memory_bytes=1, approximate=True)
-    failed = IndexTier(
-        kind=ItemKind.SEGMENT,
-        rows=3000,
-        dead=0,
-        memory_bytes=1,
-        approximate=True,
-        rebuilding="filling 10 %",
-        failure="no memory",
-    )
+    tier = partial(IndexTier, kind=ItemKind.SEGMENT, memory_bytes=1)
+    exact = tier(rows=100, dead=10)
+    large = tier(rows=5000, dead=500, approximate=True)
+    failed = replace(large, rows=3000, dead=0, rebuilding="filling 10 %", failure="no memory")
 
     figures = {
         (metric.name, *labels.values()): value
         for metric, value, labels in tier_figures([exact, large, failed])
     }
 
-    rows = {place: figures["trivium_index_rows", "segment", place] for place in PLACES}
-    assert rows == {"exact": 100, "approximate": 8000, "dead": 510}
+    for place, rows in (("exact", 100), ("approximate", 8000), ("dead", 510)):
+        assert figures["trivium_index_rows", "segment", place] == rows
     assert figures["trivium_index_rebuilds", "segment"] == 1
     assert figures["trivium_index_failed_rebuilds", "segment"] == 1
-
-
-PLACES = ("exact", "approximate", "dead")

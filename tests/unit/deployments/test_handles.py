@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from serving.composition.index import SpaceParts
 from serving.deployments.handles import Calls, Remote, RemoteEmbedder, SpaceHandles, remote_space
 from serving.domain.breaker import FAILURES, Breaker
 from serving.domain.budget import Deadline
@@ -25,13 +26,31 @@ from tests.fakes.deployment import FakeHandle
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import FixedIndex
 from tests.support.builders import ids, query, scope, segment
+from tests.support.waiting import begin, cancel
 from tests.unit.pipeline.retrieval.retrieving import soon
 
 WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 3)
+A_VECTOR = unit(1)
 
 
 def remote_index(handle: Any) -> WholeIndex:
     return Remote[WholeIndex](Calls(handle), "index").port
+
+
+def searched_by(search: Callable[..., Any]) -> WholeIndex:
+    """An index in another deployment whose searches do this."""
+    return remote_index(FakeHandle(index=SimpleNamespace(search=search)))
+
+
+async def search(
+    index: Any, deadline: Deadline | None = None, question: VectorLike | str = A_VECTOR
+) -> IndexAnswer:
+    answer: IndexAnswer = await index.search(question, WANTED, deadline or soon())
+    return answer
+
+
+async def search_text(index: Any) -> IndexAnswer:
+    return await search(index, question="?")
 
 
 class Shard:
@@ -66,10 +85,7 @@ def handles(*, together: bool, lost: bool) -> SpaceHandles:
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_all_shards_are_searched_by_text(together: bool) -> None:
-    search = remote_space(handles(together=together, lost=False)).text_search
-    assert search is not None
-
-    answer = await search.search("?", WANTED, soon())
+    answer = await search_text(remote_space(handles(together=together, lost=False)).text_search)
 
     assert [each.item.id for each in answer.candidates] == ["first", "second"]
     assert answer.unsearched == ""
@@ -78,15 +94,12 @@ async def test_all_shards_are_searched_by_text(together: bool) -> None:
 @pytest.mark.parametrize("together", [False, True])
 async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
     space = remote_space(handles(together=together, lost=True))
-    assert space.index is not None
-    assert space.text_search is not None
 
-    by_vector = await space.index.search(unit(1), WANTED, soon())
-
-    assert by_vector.unsearched.startswith("1 of 2 shards answered")
+    answers = [await search(space.index)]
     if together:
-        by_text = await space.text_search.search("?", WANTED, soon())
-        assert by_text.unsearched.startswith("1 of 2 shards answered")
+        answers.append(await search_text(space.text_search))
+    for answer in answers:
+        assert answer.unsearched.startswith("1 of 2 shards answered")
 
 
 @pytest.mark.parametrize(("shards", "whole"), [(1, True), (2, False)])
@@ -102,24 +115,12 @@ def test_only_an_unsharded_index_finds_related_segments(shards: int, whole: bool
 # ------------------------------------------------------------ arguments, answers and errors
 
 
-class NotedIndex(FixedIndex):
-    """Notes its searches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wanted: list[WantedNeighbours] = []
-        self.deadlines: list[Deadline] = []
-
-    async def search(
-        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
-    ) -> IndexAnswer:
-        self.wanted.append(wanted)
-        self.deadlines.append(deadline)
-        return await super().search(vector, wanted, deadline)
-
-
 async def test_a_search_reaches_a_remote_index_whole() -> None:
-    index = NotedIndex()
+    asked: list[WantedNeighbours] = []
+
+    async def noted(vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline) -> None:
+        asked.append(wanted)
+
     wanted = WantedNeighbours(
         ItemKind.FACT,
         scope(filter_=Filter(kinds=("note",))),
@@ -128,19 +129,23 @@ async def test_a_search_reaches_a_remote_index_whole() -> None:
         token=ConsistencyToken.of("1", [7]),
     )
 
-    await remote_index(FakeHandle(index=index)).search(unit(1), wanted, soon())
+    await searched_by(noted).search(unit(1), wanted, soon())
 
-    assert index.wanted == [wanted]
+    assert asked == [wanted]
 
 
 async def test_a_deadline_crosses_as_the_seconds_left() -> None:
-    index = NotedIndex()
+    deadlines: list[Deadline] = []
+
+    async def noted(vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline) -> None:
+        deadlines.append(deadline)
+
     at_forty = Deadline(at=100.0, clock=lambda: 40.0)
 
-    await remote_index(FakeHandle(index=index)).search(unit(1), WANTED, at_forty)
+    await search(searched_by(noted), at_forty)
 
-    assert index.deadlines[0].at != at_forty.at
-    assert 0 < index.deadlines[0].remaining() <= 60
+    assert deadlines[0].at != at_forty.at
+    assert 0 < deadlines[0].remaining() <= 60
 
 
 async def test_related_segments_are_found_in_a_remote_index() -> None:
@@ -157,13 +162,11 @@ async def test_related_segments_are_found_in_a_remote_index() -> None:
     "error", [NotReadyError("index", "re-embedding 40 %"), TooSlowError(2.0, 1.0)]
 )
 async def test_an_error_crosses_as_its_class_and_text(error: Exception) -> None:
-    async def search(*_: object) -> IndexAnswer:
+    async def failing(*_: object) -> IndexAnswer:
         raise error
 
-    index = remote_index(FakeHandle(index=SimpleNamespace(search=search)))
-
     with pytest.raises(type(error)) as raised:
-        await index.search(unit(1), WANTED, soon())
+        await search(searched_by(failing))
     assert str(raised.value) == str(error)
 
 
@@ -180,34 +183,30 @@ class CountingHandle(FakeHandle):
         return await super().remote(*arguments, **named)
 
 
-async def test_calls_made_at_once_are_one_request() -> None:
-    ports: dict[str, Any] = {"index": FixedIndex(), "text search": Shard("found")}
-    handle: Any = CountingHandle(**ports)
-    space = remote_space(SpaceHandles(handle, [handle], searches_text=True))
-    assert space.index is not None
-    assert space.text_search is not None
+def text_and_vectors(handle: Any) -> SpaceParts:
+    """The space of one replica that searches by vector and by text."""
+    return remote_space(SpaceHandles(handle, [handle], searches_text=True))
 
-    by_vector, by_text = await asyncio.gather(
-        space.index.search(unit(1), WANTED, soon()), space.text_search.search("?", WANTED, soon())
-    )
-    await space.text_search.search("?", WANTED, soon())
+
+async def test_calls_made_at_once_are_one_request() -> None:
+    ports: dict[str, Any] = {"index": Shard("nearest"), "text search": Shard("found")}
+    handle = CountingHandle(**ports)
+    space = text_and_vectors(handle)
+
+    answers = await asyncio.gather(search(space.index), search_text(space.text_search))
+    await search_text(space.text_search)
 
     assert handle.requests == 2
-    assert by_vector.candidates == (await FixedIndex().search(unit(1), WANTED, soon())).candidates
-    assert [each.item.id for each in by_text.candidates] == ["found"]
+    found = [[each.item.id for each in answer.candidates] for answer in answers]
+    assert found == [["nearest"], ["found"]]
 
 
 async def test_an_error_fails_only_its_own_call() -> None:
     ports: dict[str, Any] = {"index": Shard("", lost=True), "text search": Shard("found")}
-    handle: Any = FakeHandle(**ports)
-    space = remote_space(SpaceHandles(handle, [handle], searches_text=True))
-    assert space.index is not None
-    assert space.text_search is not None
+    space = text_and_vectors(FakeHandle(**ports))
 
     lost, found = await asyncio.gather(
-        space.index.search(unit(1), WANTED, soon()),
-        space.text_search.search("?", WANTED, soon()),
-        return_exceptions=True,
+        search(space.index), search_text(space.text_search), return_exceptions=True
     )
 
     assert isinstance(lost, DependencyError)
@@ -217,13 +216,11 @@ async def test_an_error_fails_only_its_own_call() -> None:
 async def test_an_unexpected_error_is_logged_by_the_replica(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def search(*_: object) -> IndexAnswer:
+    async def failing(*_: object) -> IndexAnswer:
         raise KeyError("slot")
 
-    index = remote_index(FakeHandle(index=SimpleNamespace(search=search)))
-
     with pytest.raises(KeyError, match="slot"):
-        await index.search(unit(1), WANTED, soon())
+        await search(searched_by(failing))
     (logged,) = caplog.records
     assert logged.exc_info is not None
     assert logged.__dict__["method"] == "search"
@@ -232,16 +229,14 @@ async def test_an_unexpected_error_is_logged_by_the_replica(
 async def test_a_late_call_does_not_end_others() -> None:
     answer = asyncio.Event()
 
-    async def search(*_: object) -> IndexAnswer:
+    async def waiting(*_: object) -> IndexAnswer:
         await answer.wait()
         return IndexAnswer([], epoch=1)
 
-    index = remote_index(FakeHandle(index=SimpleNamespace(search=search)))
+    index = searched_by(waiting)
     past = Deadline(at=0.0, clock=lambda: 1.0)
 
-    late, other = (
-        asyncio.ensure_future(index.search(unit(1), WANTED, each)) for each in (past, soon())
-    )
+    late, other = (asyncio.ensure_future(search(index, each)) for each in (past, soon()))
     with pytest.raises(TimeoutError):
         await late
     answer.set()
@@ -252,20 +247,19 @@ async def test_a_late_call_does_not_end_others() -> None:
 async def test_a_request_is_cancelled_when_nobody_waits() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def search(*_: object) -> None:
+    async def hanging(*_: object) -> None:
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
 
-    index = remote_index(calling(search))
-    calls = [asyncio.ensure_future(index.search(unit(1), WANTED, soon())) for _ in range(2)]
+    index = remote_index(calling(hanging))
+    first, second = (asyncio.ensure_future(search(index)) for _ in range(2))
     await begun.wait()
-    calls[0].cancel()
-    await asyncio.gather(calls[0], return_exceptions=True)
+    await cancel(first)
     assert not ended.is_set()
-    calls[1].cancel()
+    second.cancel()
     await ended.wait()
 
 
@@ -290,14 +284,11 @@ def calling(remote: Callable[..., Any]) -> Any:
 
 async def test_a_call_cancelled_by_ray_is_a_lost_replica() -> None:
     with pytest.raises(DependencyError, match="was lost during the call"):
-        await remote_index(calling(cancelled_by_ray)).search(unit(1), WANTED, soon())
+        await search(remote_index(calling(cancelled_by_ray)))
 
 
 async def test_a_call_cancelled_by_its_caller_is_cancelled() -> None:
-    call = asyncio.ensure_future(
-        remote_index(calling(until_cancelled)).search(unit(1), WANTED, soon())
-    )
-    await asyncio.sleep(0)
+    call = await begin(search(remote_index(calling(until_cancelled))))
     call.cancel()
 
     with pytest.raises(asyncio.CancelledError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -16,10 +18,11 @@ from serving.domain.items.records import ItemKind, segment_id
 from serving.pipeline.index import log_following
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.ports.embedding import VectorLike
-from serving.ports.index_engine import IndexRow, Neighbours
+from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
 from tests.support.builders import TENANT, ids, query, scope, segment
+from tests.support.waiting import begin
 
 WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 10)
 
@@ -35,19 +38,39 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_following, "FIRST_BACK_OFF_S", 0.001)
 
 
-def following(feed: FakeFeed) -> LogFollowingIndex:
-    return LogFollowingIndex(feed, FAKE_MODEL, InMemoryIndex)
+def unfilled(
+    feed: FakeFeed, make_engine: Callable[[], IndexEngine] = InMemoryIndex
+) -> LogFollowingIndex:
+    return LogFollowingIndex(feed, FAKE_MODEL, make_engine)
 
 
-def filled_feed(*names: str) -> FakeFeed:
+@asynccontextmanager
+async def following(
+    feed: FakeFeed, make_engine: Callable[[], IndexEngine] = InMemoryIndex
+) -> AsyncIterator[LogFollowingIndex]:
+    """An index that is ready."""
+    async with unfilled(feed, make_engine) as index:
+        await ready(index)
+        yield index
+
+
+@pytest.fixture
+def feed() -> FakeFeed:
+    """One with the embedded row "a"."""
     feed = FakeFeed()
-    feed.put(*(row(name) for name in names))
+    feed.put(row("a"))
     feed.embed()
     return feed
 
 
 async def ready(index: LogFollowingIndex) -> None:
     assert await index.ready(Deadline.after(10))
+
+
+async def apply(index: LogFollowingIndex, feed: FakeFeed, token: ConsistencyToken) -> None:
+    """Waits until the index has this write."""
+    feed.embed()
+    assert await index.caught_up(token, Deadline.after(10))
 
 
 async def ask(
@@ -60,32 +83,20 @@ def found(answer: IndexAnswer) -> list[object]:
     return [candidate.item for candidate in answer.candidates]
 
 
-async def test_filled_index_answers_from_the_snapshot() -> None:
-    async with following(filled_feed("a", "b")) as index:
-        await ready(index)
-        answer = await ask(index)
+async def test_unfilled_index_reports_that_it_starts(feed: FakeFeed) -> None:
+    index = unfilled(feed)
 
-    assert found(answer) == ids("a", "b")
-    assert (answer.epoch, answer.stale) == (1, False)
-
-
-async def test_unfilled_index_reports_that_it_starts() -> None:
-    index = following(filled_feed("a"))
-
-    with pytest.raises(NotReadyError, match="starting"):
-        await ask(index)
-    with pytest.raises(NotReadyError, match="starting"):
-        await index.count(TENANT, ids("a"))
+    for call in (ask(index), index.count(TENANT, ids("a")), related(index)):
+        with pytest.raises(NotReadyError, match="starting"):
+            await call
+    assert index.traits(TENANT, ids("a")) == {}
     await index.stop()
 
 
-async def test_read_with_a_token_finds_its_write() -> None:
-    feed = filled_feed("a")
+async def test_read_with_a_token_finds_its_write(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
         token = feed.put(row("b"))
-        reading = asyncio.create_task(ask(index, token))
-        await asyncio.sleep(0)
+        reading = await begin(ask(index, token))
         feed.embed()
         answer = await reading
 
@@ -93,39 +104,33 @@ async def test_read_with_a_token_finds_its_write() -> None:
     assert not answer.stale
 
 
-async def test_read_without_time_answers_as_stale() -> None:
-    feed = filled_feed("a")
+async def test_read_without_time_answers_as_stale(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
         answer = await ask(index, feed.put(row("b")), within_s=0.05)
 
     assert found(answer) == ids("a")
     assert answer.stale
 
 
-async def test_a_token_of_another_epoch_is_never_waited_for() -> None:
-    feed = filled_feed("a")
+async def test_a_token_of_another_epoch_is_never_waited_for(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
         answer = await ask(index, ConsistencyToken.of("another", [3]), within_s=3600)
 
     assert answer.stale
 
 
-async def test_wait_begun_before_filling_ignores_other_epochs() -> None:
-    index = following(filled_feed("a"))
+async def test_wait_begun_before_filling_ignores_other_epochs(feed: FakeFeed) -> None:
+    index = unfilled(feed)
     token = ConsistencyToken.of("another", [3])
-    waiting = asyncio.create_task(index.caught_up(token, Deadline.after(0.1)))
-    await asyncio.sleep(0)
+    waiting = await begin(index.caught_up(token, Deadline.after(0.1)))
     async with index:
         await ready(index)
 
         assert not await waiting
 
 
-async def test_lag_is_that_of_unapplied_changes() -> None:
-    feed = filled_feed("a")
-    index = following(feed)
+async def test_lag_is_that_of_unapplied_changes(feed: FakeFeed) -> None:
+    index = unfilled(feed)
     before = await index.lag_s()
     async with index:
         await ready(index)
@@ -160,16 +165,15 @@ class Reshaping(InMemoryIndex):
         self.may_reshape.set()
 
 
-async def test_fillings_and_shapes_have_distinct_epochs() -> None:
+async def test_fillings_and_shapes_have_distinct_epochs(feed: FakeFeed) -> None:
     engines: list[Reshaping] = []
 
     def make_engine() -> Reshaping:
         engines.append(Reshaping())
         return engines[-1]
 
-    feed, epochs = filled_feed("a"), list[int]()
-    async with LogFollowingIndex(feed, FAKE_MODEL, make_engine) as index:
-        await ready(index)
+    epochs = list[int]()
+    async with following(feed, make_engine) as index:
         for number in (1, 2):
             epochs.append((await ask(index)).epoch)
             engines[-1].may_reshape.set()
@@ -178,45 +182,25 @@ async def test_fillings_and_shapes_have_distinct_epochs() -> None:
             if number == 1:
                 feed.lose("2")
                 await feed.bootstrapped(2)
-                token = feed.put(row("c"))
-                feed.embed()
-                assert await index.caught_up(token, Deadline.after(10))
+                await apply(index, feed, feed.put(row("c")))
         status = await index.status(TENANT)
 
     assert epochs == [1, 2, 3, 4]
     assert (status.epoch, status.tiers) == (4, ())
 
 
-async def test_erased_row_is_gone_before_the_log_position() -> None:
-    feed = filled_feed("a", "b")
+async def test_erased_row_is_gone_before_the_log_position(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
-        token = feed.remove((TENANT, segment_id("a")))
-        feed.embed()
+        await apply(index, feed, feed.put(row("b")))
+        await apply(index, feed, feed.remove((TENANT, segment_id("a"))))
 
-        assert await index.caught_up(token, Deadline.after(10))
         assert await index.count(TENANT, ids("a", "b")) == 1
         assert found(await ask(index)) == ids("b")
 
 
-async def test_caught_up_gives_up_at_the_deadline() -> None:
-    feed = filled_feed("a")
+async def test_caught_up_gives_up_at_the_deadline(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
-
         assert not await index.caught_up(feed.put(row("b")), Deadline.after(0.01))
-
-
-async def test_a_large_change_is_applied_whole() -> None:
-    feed = filled_feed("a")
-    async with following(feed) as index:
-        await ready(index)
-        names = [f"n{number}" for number in range(2 * log_following.INLINE_CHANGES)]
-        token = feed.put(*(row(name) for name in names))
-        feed.embed()
-        assert await index.caught_up(token, Deadline.after(10))
-
-        assert await index.count(TENANT, ids(*names)) == len(names)
 
 
 class ManyRows(InMemoryIndex):
@@ -224,19 +208,13 @@ class ManyRows(InMemoryIndex):
         return log_following.INLINE_ROWS + 1
 
 
-async def test_large_scan_answers_equally_from_a_thread() -> None:
-    index = LogFollowingIndex(filled_feed("a", "b"), FAKE_MODEL, ManyRows)
-    async with index:
-        await ready(index)
-        answer = await ask(index)
-
-    assert found(answer) == ids("a", "b")
+async def test_large_scan_answers_equally_from_a_thread(feed: FakeFeed) -> None:
+    async with following(feed, ManyRows) as index:
+        assert found(await ask(index)) == ids("a")
 
 
-async def test_index_answers_during_an_outage_of_postgresql() -> None:
-    feed = filled_feed("a")
+async def test_index_answers_during_an_outage_of_postgresql(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
         feed.failures += [StoreUnavailableError("gone")] * 3
         token = feed.put(row("b"))
         feed.embed()
@@ -246,19 +224,14 @@ async def test_index_answers_during_an_outage_of_postgresql() -> None:
         assert feed.bootstraps == 1
 
 
-async def test_a_start_without_postgresql_heals() -> None:
-    feed = filled_feed("a")
+async def test_a_start_without_postgresql_heals(feed: FakeFeed) -> None:
     feed.failures += [StoreUnavailableError("not yet"), TimeoutError()]
     async with following(feed) as index:
-        await ready(index)
-
         assert found(await ask(index)) == ids("a")
 
 
-async def test_a_lost_log_makes_a_new_epoch_from_a_new_snapshot() -> None:
-    feed = filled_feed("a")
+async def test_a_lost_log_makes_a_new_epoch_from_a_new_snapshot(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
         before = await ask(index)
         feed.lose("2")
         feed.remove((TENANT, segment_id("a")))
@@ -266,23 +239,21 @@ async def test_a_lost_log_makes_a_new_epoch_from_a_new_snapshot() -> None:
         feed.embed()
         await feed.bootstrapped(2)
 
-        assert await index.caught_up(token, Deadline.after(10))
+        await apply(index, feed, token)
         answer = await ask(index)
 
     assert found(answer) == ids("b")
     assert (before.epoch, answer.epoch) == (1, 2)
 
 
-async def test_an_unexpected_failure_makes_it_start_again() -> None:
-    feed = filled_feed("a")
+async def test_an_unexpected_failure_makes_it_start_again(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
         feed.failures.append(KeyError("a bug"))
         token = feed.put(row("b"))
         feed.embed()
         await feed.bootstrapped(2)
 
-        assert await index.caught_up(token, Deadline.after(10))
+        await apply(index, feed, token)
         assert found(await ask(index)) == ids("a", "b")
 
 
@@ -292,7 +263,7 @@ async def test_incomplete_embeddings_delay_readiness_with_progress() -> None:
     feed.embed()
     feed.put(*(row(name) for name in "bcd"))
     feed.complete = False
-    async with following(feed) as index:
+    async with unfilled(feed) as index:
         assert await index.caught_up(embedded, Deadline.after(10))
 
         with pytest.raises(NotReadyError, match="re-embedding 25 %"):
@@ -303,52 +274,41 @@ async def test_incomplete_embeddings_delay_readiness_with_progress() -> None:
         assert len(found(await ask(index))) == 4
 
 
-async def test_backlog_of_a_complete_model_delays_nothing() -> None:
-    feed = filled_feed("a")
+async def test_backlog_of_a_complete_model_delays_nothing(feed: FakeFeed) -> None:
     feed.put(*(row(name) for name in "bcd"))
     async with following(feed) as index:
-        await ready(index)
-
         assert found(await ask(index)) == ids("a")
         assert (await index.status()).ready
 
 
-async def test_complete_index_goes_on_beneath_another_model() -> None:
-    feed = filled_feed("a")
+async def test_complete_index_goes_on_beneath_another_model(feed: FakeFeed) -> None:
     async with following(feed) as index:
-        await ready(index)
         feed.complete = False
         erased = feed.remove((TENANT, segment_id("a")))
-        assert await index.caught_up(erased, Deadline.after(0.01)) is False
+        assert not await index.caught_up(erased, Deadline.after(0.01))
 
         assert (await index.status()).ready
 
 
 @pytest.mark.parametrize("many", [1, 2 * log_following.INLINE_CHANGES])
 async def test_unusable_row_replaces_its_former_row_with_none(
-    many: int, caplog: pytest.LogCaptureFixture
+    feed: FakeFeed, many: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    feed = filled_feed("a", "b")
+    names = [f"c{place}" for place in range(many)]
     async with following(feed) as index:
-        await ready(index)
         unsound = segment_row(segment("a"), np.full(FAKE_MODEL.dimension, np.nan, np.float32))
-        token = feed.put(unsound, *(row(f"c{place}") for place in range(many)))
-        feed.embed()
+        await apply(index, feed, feed.put(unsound, *map(row, names)))
 
-        assert await index.caught_up(token, Deadline.after(10))
         assert await index.count(TENANT, ids("a")) == 0
-        assert await index.count(TENANT, ids("b", *(f"c{place}" for place in range(many)))) == (
-            1 + many
-        )
+        assert await index.count(TENANT, ids(*names)) == many
         assert feed.bootstraps == 1
     (said,) = [each for each in caplog.records if "unsound" in each.message]
     assert vars(said)["reason"] == "a vector of 'a' is zero or not finite"
 
 
-async def test_stopped_it_answers_no_more() -> None:
-    index = following(filled_feed("a"))
-    async with index:
-        await ready(index)
+async def test_stopped_it_answers_no_more(feed: FakeFeed) -> None:
+    async with following(feed) as index:
+        pass
 
     with pytest.raises(NotReadyError, match="stopped"):
         await ask(index)
@@ -366,11 +326,10 @@ async def test_read_with_a_token_finds_related_writes() -> None:
     feed.put(segment_row(segment("a", speaker="Mara"), unit(1)))
     feed.embed()
     async with following(feed) as index:
-        await ready(index)
+        assert index.traits(TENANT, ids("a", "b")).keys() == set(ids("a"))
         token = feed.put(segment_row(segment("b", speaker="Mara"), unit(1)))
         stale = await related(index, token, within_s=0.05)
-        reading = asyncio.create_task(related(index, token))
-        await asyncio.sleep(0)
+        reading = await begin(related(index, token))
         feed.embed()
         answer = await reading
         with pytest.raises(TimeoutError):
@@ -378,15 +337,3 @@ async def test_read_with_a_token_finds_related_writes() -> None:
 
     assert (found(stale), stale.stale) == ([], True)
     assert (found(answer), answer.stale, answer.epoch) == (ids("b"), False, 1)
-
-
-async def test_unfilled_index_relates_nothing() -> None:
-    index = following(filled_feed("a"))
-
-    with pytest.raises(NotReadyError, match="starting"):
-        await related(index)
-    assert index.traits(TENANT, ids("a")) == {}
-    await index.stop()
-    async with following(filled_feed("a")) as filled:
-        await ready(filled)
-        assert filled.traits(TENANT, ids("a", "b")).keys() == set(ids("a"))

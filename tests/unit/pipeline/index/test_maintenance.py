@@ -36,15 +36,20 @@ class WatchedEngine(InMemoryIndex):
         self.closed.set()
 
 
-def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
-    engine = WatchedEngine()
+def maintain(engine: WatchedEngine, rounds: int) -> None:
+    """Maintains an engine until it has had this number of rounds."""
     maintenance = Maintenance(engine, nullcontext)
     maintenance.start()
-    for _ in range(3):
+    for _ in range(rounds):
         assert engine.rounds.acquire(timeout=10)
-
     maintenance.end()
     maintenance.join(10)
+
+
+def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
+    engine = WatchedEngine()
+
+    maintain(engine, rounds=3)
 
     assert engine.closed.is_set()
 
@@ -52,12 +57,8 @@ def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
 def test_a_round_that_fails_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
     engine = WatchedEngine()
     engine.errors = [RuntimeError("what nobody thought of")]
-    maintenance = Maintenance(engine, nullcontext)
-    maintenance.start()
-    for _ in range(2):
-        assert engine.rounds.acquire(timeout=10)
-    maintenance.end()
-    maintenance.join(10)
+
+    maintain(engine, rounds=2)
 
     assert "index maintenance failed" in caplog.text
 
@@ -73,11 +74,8 @@ def test_maintenance_gives_way_to_other_threads() -> None:
 
     engine = PriorityEngine()
     own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    maintenance = Maintenance(engine, nullcontext)
-    maintenance.start()
-    assert engine.rounds.acquire(timeout=10)
-    maintenance.end()
-    maintenance.join(10)
+
+    maintain(engine, rounds=1)
 
     assert engine.niceness == min(19, own + NICENESS)
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own

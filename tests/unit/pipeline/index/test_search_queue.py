@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
@@ -92,36 +92,38 @@ async def test_an_error_reaches_all_callers(engine: TogetherIndex) -> None:
     assert found == [engine.error] * 2
 
 
-async def test_an_index_searches_together_what_waits() -> None:
-    feed, engine = FakeFeed(), TogetherIndex()
-    feed.put(segment_row(segment("a"), unit(1)))
+@pytest.fixture
+async def index(engine: TogetherIndex) -> AsyncIterator[LogFollowingIndex]:
+    """One that searches with the engine."""
+    feed = FakeFeed()
     feed.embed()
     async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine) as index:
         assert await index.ready(Deadline.after(10))
+        yield index
 
-        found = await asyncio.gather(
-            *(index.search(unit(1), WANTED, Deadline.after(10)) for _ in range(5))
-        )
+
+async def test_an_index_searches_together_what_waits(
+    engine: TogetherIndex, index: LogFollowingIndex
+) -> None:
+    found = await asyncio.gather(
+        *(index.search(unit(1), WANTED, Deadline.after(10)) for _ in range(5))
+    )
 
     assert [[each.item for each in answer.candidates] for answer in found] == [ids("a")] * 5
     assert engine.counts == [5]
 
 
-async def test_a_late_search_is_not_done() -> None:
-    feed, engine = FakeFeed(), TogetherIndex()
-    feed.embed()
-    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine) as index:
-        assert await index.ready(Deadline.after(10))
-        with pytest.raises(TimeoutError):
-            await index.search(unit(1), WANTED, Deadline.after(-1))
-    assert engine.counts == []
+@pytest.mark.parametrize(
+    ("length", "within_s", "error"), [(1, -1, TimeoutError), (0, 10, ValueError)]
+)
+async def test_late_or_unsound_search_is_not_done(
+    length: int,
+    within_s: float,
+    error: type[Exception],
+    engine: TogetherIndex,
+    index: LogFollowingIndex,
+) -> None:
+    with pytest.raises(error, match="zero or not finite" if error is ValueError else None):
+        await index.search(length * unit(1), WANTED, Deadline.after(within_s))
 
-
-async def test_an_unsound_vector_fails_its_own_search_alone() -> None:
-    feed, engine = FakeFeed(), TogetherIndex()
-    feed.embed()
-    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine) as index:
-        assert await index.ready(Deadline.after(10))
-        with pytest.raises(ValueError, match="zero or not finite"):
-            await index.search(0 * unit(1), WANTED, Deadline.after(10))
     assert engine.counts == []

@@ -16,7 +16,7 @@ from serving.domain.items.records import ItemId, ItemKind, TenantName, fact_id, 
 from serving.domain.questions.query import Filter
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.shards import Shard, all_shards
-from serving.pipeline.index.sharding import ShardedIndex, ShardedSearch
+from serving.pipeline.index.sharding import ShardedIndex
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
@@ -32,9 +32,9 @@ from tests.fakes.meaning import (
     unit,
 )
 from tests.fakes.pipeline import FixedIndex, RecordingAccess
-from tests.support.builders import TENANT, fact, query, scope, segment
+from tests.support.builders import TENANT, fact, scope, segment
 from tests.support.shards import owns
-from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
+from tests.unit.pipeline.retrieval.retrieving import answered, soon
 from tests.unit.pipeline.retrieval.test_retrieve import TWO_LEGS
 
 TOKEN = ConsistencyToken.of("in-memory", [7])
@@ -171,9 +171,7 @@ async def test_a_leg_without_one_of_its_shards_is_partial() -> None:
     space = VectorSpace.of(FakeEmbedder(), index)
     legs = {"dense": DenseLeg(RecordingAccess())}
 
-    answer = await retriever(await store_of(segment("a")), legs, space=space).retrieve(
-        query("?"), TWO_LEGS, soon()
-    )
+    answer = await answered([segment("a")], legs, TWO_LEGS, space=space)
 
     report = answer.reports[1]
     assert (report.state, report.candidates) == (LegState.PARTIAL, 1)
@@ -230,15 +228,3 @@ async def test_state_names_shards_not_ready() -> None:
     assert lost.reason == (
         "shard 0 of 2: the replica cannot be reached; shard 1 of 2: re-embedding 3 %"
     )
-
-
-# ---------------------------------------------------------------- asked with the text
-
-
-async def test_embedding_shards_receive_the_text_and_are_merged() -> None:
-    shards: ShardedSearch[str] = ShardedSearch([found("b"), LOST, found("a", score=0.7)])
-
-    answer = await shards.search("?", WantedNeighbours(ItemKind.SEGMENT, scope(), 1), soon())
-
-    assert [each.item.id for each in answer.candidates] == ["a"]
-    assert answer.unsearched.startswith("2 of 3 shards answered")

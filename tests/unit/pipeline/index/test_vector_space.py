@@ -9,15 +9,15 @@ import pytest
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import ItemKind, TenantName
-from serving.domain.questions.query import Query
 from serving.pipeline.index import vector_space
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorLookup, VectorSpace
-from serving.ports.embedding import Vector
+from serving.ports.embedding import Vector, VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row
 from tests.fakes.pipeline import FixedIndex
 from tests.fakes.placed import DeafEmbedder
 from tests.support.builders import TENANT, query, scope, segment
+from tests.support.waiting import begin, cancel
 
 GOA = "we sailed to goa"
 WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 5)
@@ -54,6 +54,19 @@ class RefusingEmbedder(GatedEmbedder):
         return vector
 
 
+def searching(embedder: FakeEmbedder) -> EmbeddedSearch:
+    return EmbeddedSearch(embedder, FixedIndex())
+
+
+async def two_ask(
+    search: EmbeddedSearch, embedder: GatedEmbedder
+) -> list[asyncio.Task[VectorLike]]:
+    """Two callers of one question, which is being embedded."""
+    together = [await begin(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
+    await asked(embedder)
+    return together
+
+
 async def asked(embedder: GatedEmbedder, times: int = 1) -> None:
     async with asyncio.timeout(10):
         while len(embedder.asked) < times:  # noqa: ASYNC110 - there is no event to wait for
@@ -66,9 +79,8 @@ def soon() -> Deadline:
 
 async def test_equal_questions_are_embedded_once() -> None:
     embedder = GatedEmbedder()
-    search = EmbeddedSearch(embedder, FixedIndex())
-    together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
-    await asked(embedder)
+    search = searching(embedder)
+    together = await two_ask(search, embedder)
 
     embedder.gate.set()
     made = [*await asyncio.gather(*together), await search.vector_of(TENANT, GOA, soon())]
@@ -80,7 +92,7 @@ async def test_equal_questions_are_embedded_once() -> None:
 async def test_response_time_reveals_no_query_of_another_tenant() -> None:
     embedder = GatedEmbedder()
     embedder.gate.set()
-    search = EmbeddedSearch(embedder, FixedIndex())
+    search = searching(embedder)
 
     await search.vector_of(TENANT, GOA, soon())
     await search.vector_of(TenantName("other"), GOA, soon())
@@ -90,13 +102,9 @@ async def test_response_time_reveals_no_query_of_another_tenant() -> None:
 
 async def test_cancelled_caller_does_not_cancel_shared_embedding() -> None:
     embedder = GatedEmbedder()
-    search = EmbeddedSearch(embedder, FixedIndex())
-    first = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
-    await asked(embedder)
-    second = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
+    first, second = await two_ask(searching(embedder), embedder)
 
-    first.cancel()
-    await asyncio.gather(first, return_exceptions=True)
+    await cancel(first)
     embedder.gate.set()
 
     assert len(await second)
@@ -105,10 +113,10 @@ async def test_cancelled_caller_does_not_cancel_shared_embedding() -> None:
 
 async def test_caller_with_more_time_embeds_again() -> None:
     embedder = GatedEmbedder()
-    search = EmbeddedSearch(embedder, FixedIndex())
-    hasty = asyncio.create_task(search.vector_of(TENANT, GOA, Deadline.after(0.01)))
+    search = searching(embedder)
+    hasty = await begin(search.vector_of(TENANT, GOA, Deadline.after(0.01)))
     await asked(embedder)
-    patient = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
+    patient = await begin(search.vector_of(TENANT, GOA, soon()))
 
     with pytest.raises(TimeoutError):
         await hasty
@@ -120,14 +128,11 @@ async def test_caller_with_more_time_embeds_again() -> None:
 
 async def test_abandoned_question_is_not_embedded() -> None:
     embedder = GatedEmbedder()
-    search = EmbeddedSearch(embedder, FixedIndex())
-    together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
-    await asked(embedder)
+    search = searching(embedder)
+    for each in await two_ask(search, embedder):
+        await cancel(each)
 
-    for each in together:
-        each.cancel()
-    await asyncio.gather(*together, return_exceptions=True)
-    again = asyncio.create_task(search.vector_of(TENANT, GOA, soon()))
+    again = await begin(search.vector_of(TENANT, GOA, soon()))
     await asked(embedder, times=2)
     embedder.gate.set()
 
@@ -137,9 +142,8 @@ async def test_abandoned_question_is_not_embedded() -> None:
 
 async def test_error_reaches_only_the_waiting_callers() -> None:
     embedder = RefusingEmbedder()
-    search = EmbeddedSearch(embedder, FixedIndex())
-    together = [asyncio.create_task(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
-    await asked(embedder)
+    search = searching(embedder)
+    together = await two_ask(search, embedder)
     embedder.gate.set()
 
     told = await asyncio.gather(*together, return_exceptions=True)
@@ -154,7 +158,7 @@ async def test_the_last_questions_are_remembered_and_the_others_forgotten(
     monkeypatch.setattr(vector_space, "MAX_VECTORS", 2)
     embedder = GatedEmbedder()
     embedder.gate.set()
-    search = EmbeddedSearch(embedder, FixedIndex())
+    search = searching(embedder)
 
     for text in ["a", "b", "a", "c", "a", "b"]:
         await search.vector_of(TENANT, text, soon())
@@ -171,7 +175,7 @@ class BatchEmbedder(FakeEmbedder):
 
 
 async def test_batch_of_a_remembered_row_is_released() -> None:
-    search = EmbeddedSearch(BatchEmbedder(), FixedIndex())
+    search = searching(BatchEmbedder())
     row = await search.vector_of(TENANT, GOA, soon())
 
     kept = await search.vector_of(TENANT, GOA, soon())
@@ -181,12 +185,17 @@ async def test_batch_of_a_remembered_row_is_released() -> None:
     assert np.array_equal(kept, row)
 
 
-async def test_search_reports_the_time_of_embedding() -> None:
+async def placed(**texts: str) -> tuple[FakeEmbedder, EngineIndex]:
+    """An embedder, and an index of segments with these texts."""
     embedder, engine = FakeEmbedder(), InMemoryIndex()
-    for id_, text in {"goa": GOA, "dog": "the dog sleeps"}.items():
+    for id_, text in texts.items():
         [vectors] = await embedder.embed_documents([text])
         engine.apply([segment_row(segment(id_, text), *vectors)], [])
-    search = EmbeddedSearch(embedder, EngineIndex(engine))
+    return embedder, EngineIndex(engine)
+
+
+async def test_search_reports_the_time_of_embedding() -> None:
+    search = EmbeddedSearch(*await placed(goa=GOA, dog="the dog sleeps"))
 
     answer = await search.search(GOA, replace(WANTED, depth=1), soon())
 
@@ -205,47 +214,34 @@ class NotedSearch:
         return IndexAnswer([], epoch=7, embedding_s=3.0)
 
 
-async def looked_up(question: Query, space: VectorSpace) -> tuple[int, float]:
-    """The epoch of the index that answers, and how long the vector is said to have taken."""
-    lookup = VectorLookup(question, space)
-    answer = await lookup.nearest(WANTED, soon())
-    return answer.epoch, lookup.embedding_s
-
-
-async def test_combined_space_receives_the_text() -> None:
-    semantic = NotedSearch()
-
-    found = await looked_up(query(GOA), VectorSpace(DeafEmbedder(), FixedIndex(), semantic))
-
-    assert semantic.asked == [GOA]
-    assert found == (7, 3.0)
-
-
-async def test_combined_space_receives_a_given_vector_unchanged() -> None:
-    semantic = NotedSearch()
-    question = query(GOA, vector=(1.0, 0.0))
-
-    epoch, _ = await looked_up(question, VectorSpace(DeafEmbedder(), FixedIndex(), semantic))
-
-    assert (epoch, semantic.asked) == (1, [])
-
-
 PARTS = (GOA, "the dog sleeps")
 
 
-async def placed(*ids_and_texts: tuple[str, str]) -> VectorSpace:
-    """A space that holds these segments."""
-    embedder, engine = FakeEmbedder(), InMemoryIndex()
-    for id_, text in ids_and_texts:
-        [vectors] = await embedder.embed_documents([text])
-        engine.apply([segment_row(segment(id_, text), *vectors)], [])
-    return VectorSpace.of(embedder, EngineIndex(engine))
+@pytest.mark.parametrize(
+    ("vector", "parts", "asked", "epoch", "embedding_s"),
+    [(None, (), [GOA], 7, 3.0), (None, PARTS, sorted(PARTS), 7, 3.0), ((1.0, 0.0), (), [], 1, 0.0)],
+    ids=["text", "every question", "given vector"],
+)
+async def test_combined_space_receives_text_or_given_vector(
+    vector: tuple[float, ...] | None,
+    parts: tuple[str, ...],
+    asked: list[str],
+    epoch: int,
+    embedding_s: float,
+) -> None:
+    semantic = NotedSearch()
+    space = VectorSpace(DeafEmbedder(), FixedIndex(), semantic)
+    lookup = VectorLookup(query(GOA, vector=vector), space, parts)
+
+    answer = await lookup.nearest(WANTED, soon())
+
+    assert sorted(semantic.asked) == asked
+    assert (answer.epoch, lookup.embedding_s) == (epoch, embedding_s)
 
 
 async def test_nearest_question_decides_the_cosine_of_hits() -> None:
-    space = await placed(("goa", PARTS[0]), ("dog", PARTS[1]), ("far", "a red moon rose"))
-    question = query("? ".join(PARTS))
-    lookup = VectorLookup(question, space, PARTS)
+    space = VectorSpace.of(*await placed(goa=PARTS[0], dog=PARTS[1], far="a red moon rose"))
+    lookup = VectorLookup(query("? ".join(PARTS)), space, PARTS)
 
     answer = await lookup.nearest(replace(WANTED, depth=2), soon())
 
@@ -253,17 +249,6 @@ async def test_nearest_question_decides_the_cosine_of_hits() -> None:
         "goa": pytest.approx(1.0, abs=1e-4),
         "dog": pytest.approx(1.0, abs=1e-4),
     }
-
-
-async def test_combined_space_receives_every_question() -> None:
-    semantic = NotedSearch()
-    space = VectorSpace(DeafEmbedder(), FixedIndex(), semantic)
-    lookup = VectorLookup(query(GOA), space, PARTS)
-
-    answer = await lookup.nearest(WANTED, soon())
-
-    assert sorted(semantic.asked) == sorted(PARTS)
-    assert (answer.epoch, lookup.embedding_s) == (7, 3.0)
 
 
 async def test_stale_part_makes_the_whole_answer_stale() -> None:
@@ -274,9 +259,8 @@ async def test_stale_part_makes_the_whole_answer_stale() -> None:
             return IndexAnswer([], epoch=len(text), stale=text == GOA)
 
     space = VectorSpace(DeafEmbedder(), FixedIndex(), HalfStaleSearch())
-    lookup = VectorLookup(query(GOA), space, PARTS)
 
-    answer = await lookup.nearest(WANTED, soon())
+    answer = await VectorLookup(query(GOA), space, PARTS).nearest(WANTED, soon())
 
     assert answer.stale
     assert answer.epoch == min(map(len, PARTS))

@@ -22,14 +22,7 @@ from serving.ports.embedding import EmbeddingModel, TokenIds, VectorLike, Vector
 from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.reranking import Pair
 from serving.ports.vector_index import WantedNeighbours
-from tests.fakes.meaning import (
-    FAKE_MODEL,
-    FakeEncoder,
-    FakeFeed,
-    InMemoryIndex,
-    segment_row,
-    unit,
-)
+from tests.fakes.meaning import FAKE_MODEL, FakeEncoder, FakeFeed, InMemoryIndex, segment_row, unit
 from tests.fakes.reranker import FakeCrossEncoder, settled
 from tests.support.builders import TENANT, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import soon
@@ -57,33 +50,22 @@ class Device:
             raise self.fault
 
 
-class EncoderOnDevice(FakeEncoder):
-    """An encoder on such a device."""
+def embedder_on(device: Device) -> BatchedEmbedder:
+    class OnDevice(FakeEncoder):
+        def encode(self, windows: Sequence[TokenIds]) -> Vectors:
+            device.use()
+            return super().encode(windows)
 
-    def __init__(self, device: Device) -> None:
-        super().__init__()
-        self._its = device
-
-    def encode(self, windows: Sequence[TokenIds]) -> Vectors:
-        self._its.use()
-        return super().encode(windows)
+    return BatchedEmbedder(OnDevice(), watch=device.watch("embedder"))
 
 
-class CrossEncoderOnDevice(FakeCrossEncoder):
-    """A cross-encoder on such a device."""
-
-    def __init__(self, device: Device) -> None:
-        super().__init__()
-        self._its = device
-
-    def score(self, pairs: Sequence[Pair]) -> list[float]:
-        self._its.use()
-        return super().score(pairs)
+@pytest.fixture
+def device() -> Device:
+    return Device()
 
 
-async def test_lost_device_ends_its_process_once() -> None:
-    device = Device()
-    async with BatchedEmbedder(EncoderOnDevice(device), watch=device.watch("embedder")) as embedder:
+async def test_lost_device_ends_its_process_once(device: Device) -> None:
+    async with embedder_on(device) as embedder:
         await embedder.embed_query("goa", soon())
         device.fault = StickyError("CUDA error: an illegal memory access was encountered")
         with pytest.raises(DeviceLostError, match=f"embedder: {LOST}"):
@@ -96,9 +78,8 @@ async def test_lost_device_ends_its_process_once() -> None:
     assert device.ended == 1
 
 
-async def test_an_error_after_which_the_device_goes_on_ends_nothing() -> None:
-    device = Device()
-    async with BatchedEmbedder(EncoderOnDevice(device), watch=device.watch("embedder")) as embedder:
+async def test_an_error_after_which_the_device_goes_on_ends_nothing(device: Device) -> None:
+    async with embedder_on(device) as embedder:
         device.fault = RuntimeError("CUDA error: invalid configuration argument")
         with pytest.raises(RuntimeError, match="invalid configuration"):
             await embedder.embed_query("goa", soon())
@@ -109,9 +90,8 @@ async def test_an_error_after_which_the_device_goes_on_ends_nothing() -> None:
     assert not device.ended
 
 
-def test_results_computed_during_the_loss_are_unused() -> None:
+def test_results_computed_during_the_loss_are_unused(device: Device) -> None:
     """Its kernels may have run or not; only the one that failed says so."""
-    device = Device()
     watch = device.watch("index")
 
     def lose() -> None:
@@ -177,11 +157,13 @@ async def test_an_index_watches_each_use_of_its_engines_device(
     assert not engine.unwatched
 
 
-async def test_lost_reranker_device_keeps_the_order_of_hits() -> None:
-    device = Device()
-    async with QueuedReranker(
-        lambda: CrossEncoderOnDevice(device), watch=device.watch("reranker")
-    ) as reranker:
+async def test_lost_reranker_device_keeps_the_order_of_hits(device: Device) -> None:
+    class OnDevice(FakeCrossEncoder):
+        def score(self, pairs: Sequence[Pair]) -> list[float]:
+            device.use()
+            return super().score(pairs)
+
+    async with QueuedReranker(OnDevice, watch=device.watch("reranker")) as reranker:
         await settled(reranker)
         device.fault = StickyError()
         with pytest.raises(DependencyError, match="reranker: the model failed"):
@@ -190,32 +172,19 @@ async def test_lost_reranker_device_keeps_the_order_of_hits() -> None:
     assert device.ended == 1
 
 
-class OneTask:
-    """A change log with one row to embed, which remembers what was dead-lettered."""
-
-    def __init__(self) -> None:
-        self.aside: list[str] = []
-
-    async def embedding_tasks(
-        self, changes: Sequence[Change], model: EmbeddingModel
-    ) -> list[EmbeddingTask]:
-        return [EmbeddingTask(change, "goa", b"") for change in changes]
-
-    async def save_embeddings(self, *what: object) -> None:
-        raise AssertionError("nothing was embedded")
-
-    async def dead_letter(self, *what: object) -> None:
-        self.aside.append(str(what))
-
-
 @pytest.mark.parametrize("rows", [1, 2])
-async def test_lost_device_dead_letters_no_row(rows: int) -> None:
-    device = Device()
+async def test_lost_device_dead_letters_no_row(device: Device, rows: int) -> None:
     device.fault = StickyError()
-    log = OneTask()
-    async with BatchedEmbedder(EncoderOnDevice(device), watch=device.watch("embedder")) as embedder:
-        work = EmbeddingWork(log, embedder)  # type: ignore[arg-type]
+
+    class Log:
+        """A change log in which nothing can be saved or dead-lettered."""
+
+        async def embedding_tasks(
+            self, changes: Sequence[Change], model: EmbeddingModel
+        ) -> list[EmbeddingTask]:
+            return [EmbeddingTask(change, "goa", b"") for change in changes]
+
+    async with embedder_on(device) as embedder:
+        work = EmbeddingWork(Log(), embedder)  # type: ignore[arg-type]
         with pytest.raises(DeviceLostError):
             await work.project([Change(1, TENANT, segment("1").item, 1)] * rows)
-
-    assert not log.aside

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,7 @@ from serving.pipeline.inference.embedder import BatchedEmbedder
 from serving.pipeline.inference.embedding_queues import BatchLimits
 from serving.ports.embedding import Embedder, TextEncoder, Vector
 from tests.fakes.deployment import FakeHandle
-from tests.fakes.meaning import (
-    FakeEncoder,
-    GatedEncoder,
-    PoisonedEncoder,
-    WatchedEncoder,
-)
+from tests.fakes.meaning import FakeEncoder, GatedEncoder, PoisonedEncoder, WatchedEncoder
 from tests.fakes.reranker import Gate
 from tests.support.waiting import begin, cancel
 
@@ -46,6 +42,41 @@ def first_words(batches: Sequence[Sequence[Sequence[int]]], words: str) -> list[
     return [word_of[batch[0][0]] for batch in batches]
 
 
+Call = Callable[[Embedder], Awaitable[Any]]
+
+
+def asks(text: str) -> Call:
+    return lambda embedder: embedder.embed_query(text, soon())
+
+
+def embeds(*texts: str) -> Call:
+    return lambda embedder: embedder.embed_documents(texts)
+
+
+@asynccontextmanager
+async def held(
+    encoder: GatedEncoder, limits: BatchLimits | None = None, measure: Any = None
+) -> AsyncIterator[BatchedEmbedder]:
+    """An embedder whose encoder is held with the question "first", and goes on at the end."""
+    given = () if measure is None else (measure,)
+    async with BatchedEmbedder(encoder, limits, *given) as embedder:
+        first = await begin(embedder.embed_query("first", soon()))
+        await encoder.entered()
+        yield embedder
+        encoder.release(100)
+        await first
+
+
+async def embedded_together(
+    encoder: GatedEncoder, *calls: Call, limits: BatchLimits | None = None, measure: Any = None
+) -> list[Any]:
+    """What becomes of calls that come while the encoder is held."""
+    async with held(encoder, limits, measure) as embedder:
+        tasks = [await begin(call(embedder)) for call in calls]
+        encoder.release(100)
+        return await asyncio.gather(*tasks)
+
+
 TURNS_TO_A_REPLICA = 8
 """Of the event loop, until a call through a fake handle is in a queue; more do no harm."""
 
@@ -64,28 +95,17 @@ def of_another_replica(embedder: Embedder) -> Embedder:
 
 async def test_batch_is_measured_with_its_worker_and_windows() -> None:
     told: list[tuple[str, int]] = []
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder, None, lambda *batch: told.append(batch)) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        later = [await begin(embedder.embed_query(f"later {n}", soon())) for n in range(5)]
-        bulk = await begin(embedder.embed_documents(["a note", "another"]))
-        encoder.release(3)
-        await asyncio.gather(first, *later, bulk)
+    calls = [asks(f"later {n}") for n in range(5)] + [embeds("a note", "another"), embeds("third")]
 
-    assert told == [("query", 1), ("query", 5), ("bulk", 2)]
+    await embedded_together(GatedEncoder(), *calls, measure=lambda *batch: told.append(batch))
+
+    assert told == [("query", 1), ("query", 5), ("bulk", 3)]
 
 
 async def test_every_caller_of_a_batch_gets_its_own_answer() -> None:
-    encoder = GatedEncoder()
     texts = ["red", "green sea", "blue", "red"]
-    async with BatchedEmbedder(encoder) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        tasks = [await begin(embedder.embed_query(text, soon())) for text in texts]
-        encoder.release(2)
-        vectors = await asyncio.gather(*tasks)
-        await first
+
+    vectors = await embedded_together(GatedEncoder(), *map(asks, texts))
 
     for text, vector in zip(texts, vectors, strict=True):
         np.testing.assert_allclose(vector, alone(text), rtol=1e-6)
@@ -93,13 +113,8 @@ async def test_every_caller_of_a_batch_gets_its_own_answer() -> None:
 
 async def test_equal_questions_share_a_row() -> None:
     encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        equal = [await begin(embedder.embed_query("who sailed", soon())) for _ in range(3)]
-        encoder.release(2)
-        one, other, _ = await asyncio.gather(*equal)
-        await first
+
+    one, other, _ = await embedded_together(encoder, *[asks("who sailed")] * 3)
 
     assert [len(batch) for batch in encoder.batches] == [1, 1]
     np.testing.assert_array_equal(one, other)
@@ -108,13 +123,9 @@ async def test_equal_questions_share_a_row() -> None:
 
 
 async def test_a_batch_of_questions_keeps_to_its_budget() -> None:
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder, BatchLimits(query_tokens=4)) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        later = [await begin(embedder.embed_query(f"two {n}", soon())) for n in range(5)]
-        encoder.release(4)
-        await asyncio.gather(first, *later)
+    encoder, limits = GatedEncoder(), BatchLimits(query_tokens=4)
+
+    await embedded_together(encoder, *(asks(f"two {n}") for n in range(5)), limits=limits)
 
     assert [len(batch) for batch in encoder.batches] == [1, 2, 2, 1]
 
@@ -141,30 +152,6 @@ async def test_documents_wait_for_all_questions_on_cpus(
     assert order == ["bulk", "q0", "q1", "q2", "q3", "bulk", "bulk"]
 
 
-async def test_documents_return_in_order_with_window_rows() -> None:
-    encoder = FakeEncoder(window=4)
-    texts = ["one two three four five six", "one", "two three"]
-    async with BatchedEmbedder(encoder, BatchLimits(bulk_tokens=3)) as embedder:
-        rows = await embedder.embed_documents(texts)
-
-    expected = [encoder.encode(encoder.tokenize_document(text)) for text in texts]
-    assert [len(windows) for windows in rows] == [2, 1, 1]
-    for made, wanted in zip(rows, expected, strict=True):
-        np.testing.assert_allclose(made, wanted, rtol=1e-6)
-
-
-async def test_windows_of_several_calls_share_a_batch() -> None:
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        calls = [await begin(embedder.embed_documents([f"text {n}"])) for n in range(3)]
-        encoder.release(2)
-        await asyncio.gather(first, *calls)
-
-    assert [len(batch) for batch in encoder.batches] == [1, 3]
-
-
 async def test_no_documents_need_no_encoder() -> None:
     async with BatchedEmbedder(GatedEncoder()) as embedder:
         assert await embedder.embed_documents([]) == []
@@ -172,30 +159,21 @@ async def test_no_documents_need_no_encoder() -> None:
 
 async def test_cancelled_question_frees_its_place_at_once() -> None:
     encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder, BatchLimits(waiting_queries=1)) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-        unwanted = await begin(embedder.embed_query("unwanted", soon()))
-        await cancel(unwanted)
+    async with held(encoder, BatchLimits(waiting_queries=1)) as embedder:
+        await cancel(await begin(embedder.embed_query("unwanted", soon())))
         assert embedder.waiting_queries == 0
 
         last = await begin(embedder.embed_query("last", soon()))
         encoder.release(2)
-        await asyncio.gather(first, last)
+        await last
 
     assert first_words(encoder.batches, "first unwanted last") == ["first", "last"]
 
 
 async def test_a_caller_does_not_wait_beyond_its_deadline() -> None:
-    encoder = GatedEncoder()
-    async with BatchedEmbedder(encoder) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
-
+    async with held(GatedEncoder()) as embedder:
         with pytest.raises(TimeoutError):
             await embedder.embed_query("late", Deadline.after(0.01))
-        encoder.release()
-        await first
 
 
 async def test_cancelled_documents_are_dropped_before_their_next_batch() -> None:
@@ -211,28 +189,16 @@ async def test_cancelled_documents_are_dropped_before_their_next_batch() -> None
     assert first_words(encoder.batches, "unwanted wanted") == ["unwanted", "wanted"]
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda embedder: embedder.embed_query("more", soon()),
-        lambda embedder: embedder.embed_documents(["more"]),
-    ],
-    ids=["questions", "documents"],
-)
-async def test_full_queue_rejects_with_a_retry_delay(
-    ask: Callable[[BatchedEmbedder], Awaitable[object]],
-) -> None:
+@pytest.mark.parametrize("ask", [asks("more"), embeds("more")], ids=["questions", "documents"])
+async def test_full_queue_rejects_with_a_retry_delay(ask: Call) -> None:
     encoder = GatedEncoder()
-    limits = BatchLimits(waiting_queries=1, waiting_documents=1)
-    async with BatchedEmbedder(encoder, limits) as embedder:
-        first = await begin(embedder.embed_query("first", soon()))
-        await encoder.entered()
+    async with held(encoder, BatchLimits(waiting_queries=1, waiting_documents=1)) as embedder:
         waiting = await begin(ask(embedder))
 
         with pytest.raises(OverloadedError) as refused:
             await ask(embedder)
         encoder.release(2)
-        await asyncio.gather(first, waiting)
+        await waiting
 
     assert refused.value.retry_after_s > 0
 
@@ -244,17 +210,23 @@ async def test_oversized_call_enters_an_empty_queue() -> None:
     assert len(rows) == 3
 
 
+async def failures(
+    encoder: TextEncoder,
+    kind: type[Exception],
+    *calls: Call,
+    limits: BatchLimits | None = ONE_WINDOW,
+) -> list[bool]:
+    """Which of the calls fail so."""
+    async with BatchedEmbedder(encoder, limits) as embedder:
+        outcomes = await asyncio.gather(*(call(embedder) for call in calls), return_exceptions=True)
+    return [isinstance(outcome, kind) for outcome in outcomes]
+
+
 async def test_error_fails_only_its_batch() -> None:
     texts = ("before", "poison", "after")
-    async with BatchedEmbedder(PoisonedEncoder(), ONE_WINDOW) as embedder:
-        outcomes = await asyncio.gather(
-            *(embedder.embed_query(text, soon()) for text in texts),
-            *(embedder.embed_documents([text, "more"]) for text in texts),
-            return_exceptions=True,
-        )
+    calls = [*map(asks, texts), *(embeds(text, "more") for text in texts)]
 
-    failed = [isinstance(outcome, RuntimeError) for outcome in outcomes]
-    assert failed == 2 * [False, True, False]
+    assert await failures(PoisonedEncoder(), RuntimeError, *calls) == 2 * [False, True, False]
 
 
 class Unsound(FakeEncoder):
@@ -274,14 +246,10 @@ class Unsound(FakeEncoder):
 @pytest.mark.parametrize("made", [0.0, np.nan, np.inf])
 async def test_unsound_vector_fails_only_its_text(made: float) -> None:
     texts = ("before", "poison", "after")
-    async with BatchedEmbedder(Unsound(made)) as embedder:
-        outcomes = await asyncio.gather(
-            *(embedder.embed_query(text, soon()) for text in texts),
-            *(embedder.embed_documents([text]) for text in texts),
-            return_exceptions=True,
-        )
+    calls = [*map(asks, texts), *map(embeds, texts)]
 
-    unsound = [isinstance(outcome, UnsoundVectorError) for outcome in outcomes]
+    unsound = await failures(Unsound(made), UnsoundVectorError, *calls, limits=None)
+
     assert unsound == 2 * [False, True, False]
 
 
@@ -305,10 +273,9 @@ class NoTokens(FakeEncoder):
 )
 async def test_a_broken_encoder_leaves_nobody_waiting(encoder: TextEncoder) -> None:
     async with BatchedEmbedder(encoder) as embedder:
-        with pytest.raises(ValueError, match=r"no tokens|shorter"):
-            await embedder.embed_query("question", soon())
-        with pytest.raises(ValueError, match=r"no tokens|shorter"):
-            await embedder.embed_documents(["document"])
+        for call in (asks("question"), embeds("document")):
+            with pytest.raises(ValueError, match=r"no tokens|shorter"):
+                await call(embedder)
 
 
 async def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
@@ -374,17 +341,18 @@ async def test_a_cpu_tokenizes_between_its_batches() -> None:
     assert {*encoder.tokenized_by.values()} == encoder.encoded_by
 
 
-async def test_text_split_ahead_is_encoded_equally() -> None:
+@pytest.mark.parametrize("is_accelerator", [False, True])
+async def test_documents_return_in_order_with_window_rows(is_accelerator: bool) -> None:
     texts = [f"one two three {'four ' * number}" for number in range(30)]
     limits = BatchLimits(bulk_characters=40, bulk_tokens=8)
-    alone = FakeEncoder(window=4)
-    async with BatchedEmbedder(FakeEncoder(window=4, is_accelerator=True), limits) as embedder:
+    encoder = FakeEncoder(window=4, is_accelerator=is_accelerator)
+    async with BatchedEmbedder(encoder, limits) as embedder:
         calls = [embedder.embed_documents(texts[start::3]) for start in range(3)]
         made = await asyncio.gather(*calls)
 
     for start, rows in enumerate(made):
         for text, windows in zip(texts[start::3], rows, strict=True):
-            expected = alone.encode(alone.tokenize_document(text))
+            expected = encoder.encode(encoder.tokenize_document(text))
             np.testing.assert_allclose(windows, expected, rtol=1e-6)
 
 

@@ -58,6 +58,19 @@ async def loaded(
         yield reranker
 
 
+@asynccontextmanager
+async def held(
+    encoder: GatedCrossEncoder, clock: Callable[[], float] = time.monotonic
+) -> AsyncIterator[QueuedReranker]:
+    """One whose model is held with the text "first", and goes on at the end."""
+    async with loaded(encoder, clock) as reranker:
+        first = await begin(reranker.rerank("goa", ["first"], Deadline.after(99, clock)))
+        await encoder.gate.entered()
+        yield reranker
+        encoder.gate.release(100)
+        await first
+
+
 # ---------------------------------------------------------------- answering
 
 
@@ -97,16 +110,6 @@ async def test_no_texts_need_no_model() -> None:
 # ---------------------------------------------------------------- loading
 
 
-async def test_model_is_loaded_at_start() -> None:
-    loads = ScriptedLoad(FakeCrossEncoder())
-    async with QueuedReranker(loads) as reranker:
-        await loads.gate.entered()
-        loads.gate.release()
-        await settled(reranker)
-
-        assert await why_not(reranker) == ""
-
-
 async def test_calls_during_loading_are_rejected_at_once() -> None:
     loads = ScriptedLoad(FakeCrossEncoder())
     async with QueuedReranker(loads) as reranker:
@@ -115,6 +118,7 @@ async def test_calls_during_loading_are_rejected_at_once() -> None:
         assert [await why_not(reranker) for _ in range(3)] == [LOADING] * 3
         loads.gate.release()
         await settled(reranker)
+        assert await why_not(reranker) == ""
         assert loads.times == 1
 
 
@@ -189,46 +193,44 @@ async def test_a_call_that_fails_fails_no_other() -> None:
 async def test_a_call_beyond_the_queue_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.pipeline.inference.reranker.MAX_WAITING", 2)
     encoder = GatedCrossEncoder()
-    async with loaded(encoder) as reranker:
-        running = await begin(reranker.rerank("goa", ["goa"], soon()))
-        await encoder.gate.entered()
+    async with held(encoder) as reranker:
         waiting = [await begin(reranker.rerank("goa", ["goa"], soon())) for _ in range(2)]
 
         with pytest.raises(OverloadedError, match="reranker's queue"):
             await reranker.rerank("goa", ["goa"], soon())
         encoder.gate.release(3)
-        assert await asyncio.gather(running, *waiting) == [[1.0]] * 3
+        assert await asyncio.gather(*waiting) == [[1.0]] * 2
 
 
 async def test_cancelled_call_frees_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.pipeline.inference.reranker.MAX_WAITING", 1)
     encoder = GatedCrossEncoder()
-    async with loaded(encoder) as reranker:
-        running = await begin(reranker.rerank("goa", ["first"], soon()))
-        await encoder.gate.entered()
+    async with held(encoder) as reranker:
         with pytest.raises(TimeoutError):
             await reranker.rerank("goa", ["late"], Deadline.after(0.01))
         await cancel(await begin(reranker.rerank("goa", ["unwanted"], soon())))
         last = await begin(reranker.rerank("goa", ["last"], soon()))
         encoder.gate.release(2)
-        await asyncio.gather(running, last)
+        await last
 
     assert encoder.batches == [["first"], ["last"]]
 
 
-async def test_expired_call_is_dropped_before_it_runs() -> None:
-    now = 0.0
-    encoder = GatedCrossEncoder()
-    async with loaded(encoder) as reranker:
-        running = await begin(reranker.rerank("goa", ["first"], soon()))
-        await encoder.gate.entered()
-        late = await begin(reranker.rerank("goa", ["late"], Deadline.after(30, lambda: now)))
-        now = 31.0
+@pytest.mark.parametrize(
+    ("waited_s", "error"), [(16, TimeoutError), (11, TooSlowError)], ids=["expired", "too slow"]
+)
+async def test_call_that_waited_too_long_never_runs(
+    waited_s: float, error: type[Exception]
+) -> None:
+    clock, encoder = SteppedClock(), GatedCrossEncoder()
+    async with held(encoder, clock) as reranker:
+        # Nothing is known of the latency yet, so it is let in.
+        waiting = await begin(reranker.rerank("goa", ["later"], Deadline.after(15, clock)))
+        clock.now += waited_s
         encoder.gate.release()
-        await running
 
-        with pytest.raises(TimeoutError):
-            await late
+        with pytest.raises(error):
+            await waiting
     assert encoder.batches == [["first"]]
 
 
@@ -280,8 +282,7 @@ async def test_late_call_is_rejected_with_its_predicted_time() -> None:
 
 
 async def test_waiting_calls_count_towards_the_predicted_time() -> None:
-    clock = SteppedClock()
-    encoder = GatedCrossEncoder()
+    clock, encoder = SteppedClock(), GatedCrossEncoder()
     async with loaded(encoder, clock=clock) as reranker:
         first = await begin(reranker.rerank("goa", ["sailed"], Deadline.after(30, clock)))
         await encoder.gate.entered()
@@ -298,23 +299,6 @@ async def test_waiting_calls_count_towards_the_predicted_time() -> None:
         await asyncio.gather(running, before)
 
     assert encoder.batches == [["sailed"], ["running"], ["sailed"]]
-
-
-async def test_call_that_waited_too_long_is_rejected() -> None:
-    clock = SteppedClock()
-    encoder = GatedCrossEncoder()
-    async with loaded(encoder, clock=clock) as reranker:
-        running = await begin(reranker.rerank("goa", ["running"], Deadline.after(99, clock)))
-        await encoder.gate.entered()
-        # Nothing is known of the latency_model yet, so it is let in.
-        waiting = await begin(reranker.rerank("goa", ["sailed"], Deadline.after(15, clock)))
-        clock.now += 11
-        encoder.gate.release()
-        await running
-
-        with pytest.raises(TooSlowError):
-            await waiting
-    assert encoder.batches == [["running"]]
 
 
 async def test_a_slow_spell_is_not_remembered_for_ever() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Item
+from serving.domain.items.records import Item, ItemId, TenantName
+from serving.domain.questions.query import Query
+from serving.domain.ranking.profile import Profile
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
@@ -22,7 +24,21 @@ from serving.ports.words import NameResolver
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import FixedConsistency, FixedDates, FixedIndex, RecordingAccess
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import TENANT
+from tests.support.builders import TENANT, query
+
+
+class ReadStore(InMemoryStore):
+    """Notes which rows each call reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[Sequence[ItemId]] = []
+
+    async def load(
+        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
+    ) -> dict[ItemId, Item]:
+        self.reads.append(items)
+        return await super().load(tenant, items, deadline)
 
 
 async def store_of(*items: Item) -> InMemoryStore:
@@ -69,6 +85,21 @@ def retriever(
 ) -> Retriever:
     access = access or RecordingAccess()
     return Retriever(steps(store, legs, access=access, **parts), access, admission)
+
+
+async def answered(
+    stored: InMemoryStore | Sequence[Item],
+    legs: Mapping[str, Leg],
+    profile: Profile,
+    asked: Query | None = None,
+    *,
+    deadline: Deadline | None = None,
+    **parts: Any,
+) -> Retrieval:
+    """What these legs find in a store, or in a new one of these items."""
+    store = stored if isinstance(stored, InMemoryStore) else await store_of(*stored)
+    answering = retriever(store, legs, **parts)
+    return await answering.retrieve(asked or query("?"), profile, deadline or soon())
 
 
 def hit_ids(answer: Retrieval) -> list[str]:

@@ -30,9 +30,9 @@ from serving.pipeline.retrieval.admission import (
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.ordering import Stage
 from tests.fakes.pipeline import FixedLeg
-from tests.support.builders import TENANT, query, segment
+from tests.support.builders import TENANT, segment
 from tests.support.stepped_clock import SteppedClock
-from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, states, store_of
+from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, states
 
 PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
 FULL = Profile(
@@ -57,10 +57,7 @@ class Busy:
         self.clock = SteppedClock()
         self.pending = 0
         self.admission = Admission(
-            max_concurrency,
-            sheddable=SHEDDABLE,
-            pending=lambda: self.pending,
-            clock=self.clock,
+            max_concurrency, sheddable=SHEDDABLE, pending=lambda: self.pending, clock=self.clock
         )
 
     def learn(
@@ -85,6 +82,13 @@ class Busy:
     def within(self, seconds: float) -> Deadline:
         return Deadline.after(seconds, self.clock)
 
+    def retry_after_s(self, budget_s: float) -> float:
+        """What a query that is refused is to wait."""
+        admitted = self.admission.admitted(TENANT, PLAIN, self.within(budget_s))
+        with pytest.raises(OverloadedError) as refused, admitted:
+            pass
+        return refused.value.retry_after_s
+
     def admit(
         self, stack: ExitStack, profile: Profile, budget_s: float, tenant: TenantName = TENANT
     ) -> frozenset[str] | None:
@@ -95,20 +99,33 @@ class Busy:
         except OverloadedError:
             return None
 
-    def flood(self, stack: ExitStack, tenant: TenantName = TENANT) -> int:
+    def flood(self, stack: ExitStack, tenant: TenantName = TENANT, budget_s: float = 0.3) -> int:
         """The number of a tenant's queries that are admitted at once, and stay."""
         admitted = 0
-        while self.admit(stack, PLAIN, 0.3, tenant) is not None:
+        while self.admit(stack, PLAIN, budget_s, tenant) is not None:
             admitted += 1
         return admitted
 
-    def admitted(self, profile: Profile, budget_s: float) -> list[frozenset[str]]:
-        """What is shed of each query, of as many at once as are admitted."""
-        found: list[frozenset[str]] = []
+    def limit(self, budget_s: float = 0.3) -> int:
+        """The number of queries that are admitted at once."""
         with ExitStack() as stack:
-            while (shed := self.admit(stack, profile, budget_s)) is not None:
-                found.append(shed)
-        return found
+            return self.flood(stack, budget_s=budget_s)
+
+
+@pytest.fixture
+def busy() -> Busy:
+    """One that has seen queries."""
+    busy = Busy()
+    busy.learn()
+    return busy
+
+
+@pytest.fixture
+def shedding() -> Busy:
+    """One that has seen queries with work that it may shed."""
+    busy = Busy()
+    busy.learn(profile=FULL)
+    return busy
 
 
 @pytest.mark.parametrize("others", [0, 100], ids=["idle", "busy"])
@@ -128,38 +145,27 @@ def test_least_budget_is_admitted_on_an_idle_service() -> None:
         assert busy.admit(stack, PLAIN, MIN_ANSWER_S) == frozenset()
 
 
-def test_required_legs_are_not_shed() -> None:
-    busy = Busy()
-    busy.learn(profile=FULL)
-
+def test_required_legs_are_not_shed(shedding: Busy) -> None:
     with ExitStack() as stack:
-        while busy.admit(stack, FULL, 0.3) in (frozenset(), frozenset({RERANK})):
+        while shedding.admit(stack, FULL, 0.3) in (frozenset(), frozenset({RERANK})):
             pass
 
+        required = frozenset({"related"})
         with pytest.raises(OverloadedError):
             stack.enter_context(
-                busy.admission.admitted(TENANT, FULL, busy.within(0.3), frozenset({"related"}))
+                shedding.admission.admitted(TENANT, FULL, shedding.within(0.3), required)
             )
-        assert busy.admit(stack, FULL, 0.3) == ALL_SHED
+        assert shedding.admit(stack, FULL, 0.3) == ALL_SHED
 
 
 @pytest.mark.parametrize("budget_s", [0.1, 0.3, 1.0])
-def test_limit_is_what_fits_into_the_budget(budget_s: float) -> None:
-    busy = Busy()
-    busy.learn()
-
-    limit = len(busy.admitted(PLAIN, budget_s))
-
-    assert 0.5 * budget_s <= limit * SERVICE_TIME_S <= budget_s
+def test_limit_is_what_fits_into_the_budget(busy: Busy, budget_s: float) -> None:
+    assert 0.5 * budget_s <= busy.limit(budget_s) * SERVICE_TIME_S <= budget_s
 
 
-def test_long_budget_is_admitted_unlike_a_short() -> None:
-    busy = Busy()
-    busy.learn()
-
+def test_long_budget_is_admitted_unlike_a_short(busy: Busy) -> None:
     with ExitStack() as stack:
-        while busy.admit(stack, PLAIN, 0.1) is not None:
-            pass
+        busy.flood(stack, budget_s=0.1)
 
         assert busy.admit(stack, PLAIN, 1.0) is not None
 
@@ -169,7 +175,7 @@ def test_limit_follows_the_service_time() -> None:
     limits = []
     for service_time_s in (0.01, 0.03, 0.01):
         busy.learn(service_time_s)
-        limits.append(len(busy.admitted(PLAIN, 0.31)))
+        limits.append(busy.limit(0.31))
 
     assert limits[1] < limits[0] / 2
     assert limits[2] == limits[0]
@@ -179,34 +185,25 @@ def test_idle_service_admits_the_minimum_concurrency() -> None:
     busy = Busy()
     busy.learn(5.0)
 
-    assert len(busy.admitted(PLAIN, MIN_ANSWER_S)) == MIN_CONCURRENCY
+    assert busy.limit(MIN_ANSWER_S) == MIN_CONCURRENCY
 
 
-def test_pending_calls_end_the_minimum_concurrency() -> None:
-    busy = Busy()
-    busy.learn()
-
+def test_pending_calls_end_the_minimum_concurrency(busy: Busy) -> None:
     busy.pending = MIN_CONCURRENCY
 
-    assert busy.admitted(PLAIN, SERVICE_TIME_S) == []
+    assert busy.limit(SERVICE_TIME_S) == 0
 
 
-def test_pending_calls_count_as_in_flight() -> None:
-    limits = []
-    for pending in (0, 5):
-        busy = Busy()
-        busy.learn()
-        busy.pending = pending
-        limits.append(len(busy.admitted(PLAIN, 0.3)))
+def test_pending_calls_count_as_in_flight(busy: Busy) -> None:
+    before = busy.limit()
 
-    assert limits[1] == limits[0] - 5
+    busy.pending = 5
+
+    assert busy.limit() == before - 5
 
 
-def test_reserve_is_kept_however_many_calls_are_pending() -> None:
-    busy = Busy()
-    busy.learn()
+def test_reserve_is_kept_however_many_calls_are_pending(busy: Busy) -> None:
     tenants = [TenantName(name) for name in "abcd"]
-
     busy.pending = 1000
 
     with ExitStack() as stack:
@@ -217,10 +214,7 @@ def test_reserve_is_kept_however_many_calls_are_pending() -> None:
     assert admitted == [frozenset(), None, frozenset(), None]
 
 
-def test_reserve_is_for_tenants_with_nothing_in_flight() -> None:
-    busy = Busy()
-    busy.learn()
-
+def test_reserve_is_for_tenants_with_nothing_in_flight(busy: Busy) -> None:
     busy.pending = 1000
 
     with ExitStack() as stack:
@@ -230,72 +224,51 @@ def test_reserve_is_for_tenants_with_nothing_in_flight() -> None:
         assert busy.admit(stack, PLAIN, 0.3, TENANT) is not None
 
 
-def test_rejection_with_pending_calls_delays_the_retry() -> None:
-    busy = Busy()
-    busy.learn()
-
+def test_rejection_with_pending_calls_delays_the_retry(busy: Busy) -> None:
     busy.pending = 50
-    with (
-        pytest.raises(OverloadedError) as refused,
-        busy.admission.admitted(TENANT, PLAIN, busy.within(SERVICE_TIME_S)),
-    ):
-        pass
 
-    assert refused.value.retry_after_s >= 40 * SERVICE_TIME_S
+    assert busy.retry_after_s(SERVICE_TIME_S) >= 40 * SERVICE_TIME_S
 
 
-def test_single_slow_query_does_not_close_the_service() -> None:
-    busy = Busy()
-    busy.learn()
-    before = len(busy.admitted(PLAIN, 0.3))
+def test_refusal_says_when_to_retry(busy: Busy) -> None:
+    with ExitStack() as stack:
+        busy.flood(stack, budget_s=0.1)
+
+        assert MIN_RETRY_S <= busy.retry_after_s(0.1) <= 0.1
+
+
+def test_single_slow_query_does_not_close_the_service(busy: Busy) -> None:
+    before = busy.limit()
 
     busy.learn(1.0, queries=1)
 
-    assert len(busy.admitted(PLAIN, 0.3)) > before / 2
+    assert busy.limit() > before / 2
 
 
 def test_slow_work_is_tried_again_after_a_while() -> None:
     busy = Busy()
     busy.learn(0.1)
     with ExitStack() as stack:
-        while busy.admit(stack, PLAIN, 0.3) is not None:
-            pass
+        busy.flood(stack)
 
         busy.clock.now += 5
 
         assert busy.admit(stack, PLAIN, 0.3) is not None
 
 
-def test_pause_of_an_hour_keeps_a_limit() -> None:
-    busy = Busy()
-    busy.learn()
-
+def test_pause_of_an_hour_keeps_a_limit(busy: Busy) -> None:
     busy.clock.now += 3600
 
-    assert len(busy.admitted(PLAIN, 0.1)) <= 4 * 0.1 / SERVICE_TIME_S
+    assert busy.limit(0.1) <= 4 * 0.1 / SERVICE_TIME_S
 
 
 @pytest.mark.parametrize("pending", [0, 100])
 def test_maximum_concurrency_bounds_long_budgets(pending: int) -> None:
     busy = Busy(max_concurrency=7)
     busy.learn()
-
     busy.pending = pending
 
-    assert len(busy.admitted(PLAIN, 3600)) == 7
-
-
-def test_refusal_says_when_to_retry() -> None:
-    busy = Busy()
-    busy.learn()
-
-    with ExitStack() as stack:
-        while busy.admit(stack, PLAIN, 0.1) is not None:
-            pass
-        with pytest.raises(OverloadedError) as refused:
-            stack.enter_context(busy.admission.admitted(TENANT, PLAIN, busy.within(0.1)))
-
-    assert MIN_RETRY_S <= refused.value.retry_after_s <= 0.1
+    assert busy.limit(3600) == 7
 
 
 @pytest.mark.parametrize(
@@ -309,28 +282,25 @@ def test_refusal_says_when_to_retry() -> None:
     ids=["late", "cancelled late", "withdrawn", "failed"],
 )
 def test_late_queries_count_as_load(
-    end: Callable[[], BaseException], seconds: float, counts: bool
+    busy: Busy, end: Callable[[], BaseException], seconds: float, counts: bool
 ) -> None:
-    busy = Busy()
-    busy.learn()
-    before = len(busy.admitted(PLAIN, 0.3))
+    before = busy.limit()
     busy.learn()
 
     for _ in range(100):
         with suppress(BaseException):
             busy.fail(seconds, end())
 
-    assert (len(busy.admitted(PLAIN, 0.3)) < before) is counts
+    assert (busy.limit() < before) is counts
 
 
-def test_two_tenants_share_the_limit() -> None:
-    alone, shared = Busy(), Busy()
-    alone.learn()
+def test_two_tenants_share_the_limit(busy: Busy) -> None:
+    shared = Busy()
     shared.learn(tenant=OTHER)
     shared.learn()
+    limit = busy.limit()
 
     with ExitStack() as stack:
-        limit = alone.flood(stack)
         assert shared.flood(stack) == limit // 2
         assert shared.flood(stack, OTHER) == limit // 2
 
@@ -355,33 +325,25 @@ def test_silent_tenant_loses_its_share() -> None:
         assert busy.flood(stack) >= 20
 
 
-def test_reranking_is_shed_before_legs() -> None:
-    busy = Busy()
-    busy.learn(profile=FULL)
-
-    shed = busy.admitted(FULL, 0.3)
-
-    assert list(dict.fromkeys(shed)) == [
-        frozenset(),
-        {RERANK},
-        ALL_SHED,
-    ]
-
-
-async def test_shed_work_is_labelled_and_words_answer() -> None:
-    busy = Busy()
-    busy.learn(profile=FULL)
-    graph = FixedLeg("a")
-    answering = retriever(
-        await store_of(segment("a")),
-        {"lexical": FixedLeg("a"), "graph": graph, "related": graph},
-        admission=busy.admission,
-    )
+def test_reranking_is_shed_before_legs(shedding: Busy) -> None:
+    shed = []
     with ExitStack() as stack:
-        while busy.admit(stack, FULL, 0.3) != ALL_SHED:
+        while (each := shedding.admit(stack, FULL, 0.3)) is not None:
+            shed.append(each)
+
+    assert list(dict.fromkeys(shed)) == [frozenset(), {RERANK}, ALL_SHED]
+
+
+async def test_shed_work_is_labelled_and_words_answer(shedding: Busy) -> None:
+    graph = FixedLeg("a")
+    legs = {"lexical": FixedLeg("a"), "graph": graph, "related": graph}
+    with ExitStack() as stack:
+        while shedding.admit(stack, FULL, 0.3) != ALL_SHED:
             pass
 
-        answer = await answering.retrieve(query("?"), FULL, busy.within(0.3))
+        answer = await answered(
+            [segment("a")], legs, FULL, deadline=shedding.within(0.3), admission=shedding.admission
+        )
 
     assert hit_ids(answer) == ["a"]
     assert states(answer) == {

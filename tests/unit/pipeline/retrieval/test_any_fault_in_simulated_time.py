@@ -75,6 +75,8 @@ class Fault:
         return LegState.FAILED if self.how is How.RAISES else LegState(self.how.value)
 
 
+ANSWERS = Fault(How.ANSWERS, 0.005)
+
 # Not a multiple of a millisecond, as the time of the legs is: it is clear which comes first.
 SECONDS = st.integers(0, 400).map(lambda number: number / 1e3 + 0.0003)
 FAULTS = st.builds(Fault, st.sampled_from(How), SECONDS)
@@ -236,41 +238,36 @@ def _is_labelled(report: LegReport) -> bool:
     return (report.state is LegState.OK) is (report.reason == "")
 
 
-@pytest.mark.parametrize("name", LEGS)
-def test_hung_leg_costs_three_queries_their_share(name: str) -> None:
-    budget_s, answers_s = 0.1, 0.005
-    legs = {
-        leg: FaultyLeg([Fault(How.HANGS if leg == name else How.ANSWERS, answers_s)])
-        for leg in LEGS
-    }
+def ten_queries(legs: Mapping[str, FaultyLeg], store_s: float = 0.0) -> list[Outcome]:
+    """What comes of ten questions of 0.1 s, one after the other, behind breakers."""
 
     async def ten() -> list[Outcome]:
         clock = asyncio.get_running_loop().time
         breakers = {each: Breaker(each, clock=clock) for each in BREAKERS}
-        answering = await faulty(legs, 0, breakers=breakers)
-        return [await ask(answering, TimedQuery(clock(), budget_s)) for _ in range(10)]
+        answering = await faulty(legs, store_s, breakers=breakers)
+        return [await ask(answering, TimedQuery(clock(), 0.1)) for _ in range(10)]
 
-    outcomes = run_in_virtual_time(ten())
+    return run_in_virtual_time(ten())
+
+
+@pytest.mark.parametrize("name", LEGS)
+def test_hung_leg_costs_three_queries_their_share(name: str) -> None:
+    legs = {leg: FaultyLeg([ANSWERS]) for leg in LEGS}
+    legs[name] = FaultyLeg([Fault(How.HANGS, NEVER_S)])
+
+    outcomes = ten_queries(legs)
 
     assert all(outcome.answer is not None and outcome.answer.hits for outcome in outcomes)
-    slow = [outcome.seconds > 2 * answers_s for outcome in outcomes]
+    slow = [outcome.seconds > 2 * ANSWERS.after_s for outcome in outcomes]
     assert slow == [True] * FAILURES + [False] * (10 - FAILURES)
     assert len(legs[name].time_s) == FAILURES
 
 
 def test_hung_store_costs_three_queries_their_budget() -> None:
-    budget_s, answers_s = 0.1, 0.005
     # That there are facts is known without asking the store.
-    legs = {leg: FaultyLegOverFacts([Fault(How.ANSWERS, answers_s)]) for leg in LEGS}
+    outcomes = ten_queries({leg: FaultyLegOverFacts([ANSWERS]) for leg in LEGS}, NEVER_S)
 
-    async def ten() -> list[Outcome]:
-        clock = asyncio.get_running_loop().time
-        breakers = {each: Breaker(each, clock=clock) for each in BREAKERS}
-        answering = await faulty(legs, NEVER_S, breakers=breakers)
-        return [await ask(answering, TimedQuery(clock(), budget_s)) for _ in range(10)]
-
-    first, then = (outcomes := run_in_virtual_time(ten()))[:FAILURES], outcomes[FAILURES:]
-
+    first, then = outcomes[:FAILURES], outcomes[FAILURES:]
     assert {type(outcome.error) for outcome in first} == {BudgetExhaustedError}
     assert {type(outcome.error) for outcome in then} == {StoreUnavailableError}
-    assert all(outcome.seconds <= 2 * answers_s for outcome in then)
+    assert all(outcome.seconds <= 2 * ANSWERS.after_s for outcome in then)

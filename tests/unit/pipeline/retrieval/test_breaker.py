@@ -61,15 +61,19 @@ class Dependency:
         deadline = Deadline.after(within_s, self.clock)
         await self.breaker.ask(question or object(), deadline, made)
 
-    async def hang(self, *, question: object = None, within_s: float = PATIENCE_S) -> None:
-        """A call that is not answered in time."""
-        with suppress(TimeoutError):
-            await self.call(TimeoutError(), question=question, takes_s=within_s, within_s=within_s)
+    async def hang(
+        self, times: int = 1, *, question: object = None, within_s: float = PATIENCE_S
+    ) -> None:
+        """Calls that are not answered in time."""
+        for _ in range(times):
+            with suppress(TimeoutError):
+                await self.call(
+                    TimeoutError(), question=question, takes_s=within_s, within_s=within_s
+                )
 
     async def open(self) -> None:
         """Fails until it is not asked, and waits until it is probed."""
-        for _ in range(FAILURES):
-            await self.hang()
+        await self.hang(FAILURES)
         self.clock.now += FIRST_PAUSE_S
 
     async def probe(self, end: BaseException | None = None) -> None:
@@ -111,8 +115,8 @@ async def test_hung_dependency_costs_three_queries() -> None:
 
 async def test_the_calls_of_one_question_count_once() -> None:
     asked, question = Dependency(), object()
-    for _ in range(2 * FAILURES):
-        await asked.hang(question=question)
+
+    await asked.hang(2 * FAILURES, question=question)
 
     assert await asked.is_asked()
 
@@ -120,22 +124,33 @@ async def test_the_calls_of_one_question_count_once() -> None:
 async def test_an_answer_in_between_keeps_it_closed() -> None:
     asked = Dependency()
     for _ in range(3):
-        await asked.hang()
-        await asked.hang()
+        await asked.hang(FAILURES - 1)
         await asked.call()
 
     assert await asked.is_asked()
     assert not asked.states
 
 
-async def test_slow_first_answer_hides_no_hang() -> None:
+@pytest.mark.parametrize(
+    ("answers", "takes_s", "hangs", "within_s", "opens"),
+    [
+        (1, 1.5, FAILURES, PATIENCE_S, True),  # as Neo4j, which plans its first statements
+        (50, 0.9, FAILURES, 0.8, True),
+        (50, 0.060, 2 * FAILURES, 0.050, False),
+        (0, 0, 2 * FAILURES, 0.010, False),
+    ],
+    ids=["slow at first", "slow", "slower than the budget", "little time"],
+)
+async def test_only_hangs_for_the_usual_time_open_it(
+    answers: int, takes_s: float, hangs: int, within_s: float, opens: bool
+) -> None:
     asked = Dependency()
-    await asked.call(takes_s=1.5, within_s=2)  # as Neo4j, which plans its first statements
+    for _ in range(answers):
+        await asked.call(takes_s=takes_s, within_s=2)
 
-    for _ in range(FAILURES):
-        await asked.hang()
+    await asked.hang(hangs, within_s=within_s)
 
-    assert not await asked.is_asked()
+    assert await asked.is_asked() is not opens
 
 
 async def test_errors_count_as_no_answer_does() -> None:
@@ -176,34 +191,6 @@ async def test_cancellation_at_the_deadline_counts_as_failure() -> None:
     assert not await asked.is_asked()
 
 
-async def test_callers_with_little_time_do_not_open_it() -> None:
-    asked = Dependency()
-    for _ in range(2 * FAILURES):
-        await asked.hang(within_s=0.010)
-
-    assert await asked.is_asked()
-
-
-async def test_dependency_slower_than_the_budget_stays_closed() -> None:
-    asked = Dependency()
-    for _ in range(50):
-        await asked.call(takes_s=0.060, within_s=0.5)
-    for _ in range(2 * FAILURES):
-        await asked.hang(within_s=0.050)
-
-    assert await asked.is_asked()
-
-
-async def test_slow_dependency_opens_the_breaker_when_hung() -> None:
-    asked = Dependency()
-    for _ in range(50):
-        await asked.call(takes_s=0.9, within_s=2)
-    for _ in range(FAILURES):
-        await asked.hang(within_s=0.8)
-
-    assert not await asked.is_asked()
-
-
 async def test_answered_probe_closes_the_breaker() -> None:
     asked = Dependency()
     await asked.open()
@@ -211,6 +198,7 @@ async def test_answered_probe_closes_the_breaker() -> None:
     await asked.probe()
 
     assert asked.states == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
+    await asked.hang()  # it takes three failures again
     await asked.call()
 
 
@@ -240,16 +228,6 @@ async def test_probe_that_tells_nothing_admits_the_next() -> None:
     assert asked.states[-1] is BreakerState.CLOSED
 
 
-async def test_after_an_answer_it_takes_three_failures_again() -> None:
-    asked = Dependency()
-    await asked.open()
-    await asked.probe()
-
-    await asked.hang()
-
-    assert await asked.is_asked()
-
-
 async def test_no_caller_waits_for_a_probe() -> None:
     asked, answered = Dependency(), asyncio.Event()
     await asked.open()
@@ -270,21 +248,29 @@ async def test_no_caller_waits_for_a_probe() -> None:
     await asked.breaker.ask(object(), Deadline.after(PATIENCE_S, asked.clock), call)
 
 
+TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
+
+
 async def test_failing_postgres_fails_every_request() -> None:
-    profile = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
-    answering = retriever(
-        await store_of(),
-        {"lexical": BrokenLeg(StoreUnavailableError("refused")), "graph": FixedLeg()},
-        breakers={"words": Breaker("words")},
-    )
+    legs = {"lexical": BrokenLeg(StoreUnavailableError("refused")), "graph": FixedLeg()}
+    answering = retriever(await store_of(), legs, breakers={"words": Breaker("words")})
 
     for _ in range(FAILURES + 4):
         with pytest.raises(StoreUnavailableError):
-            await answering.retrieve(query("?"), profile, soon())
+            await answering.retrieve(query("?"), TWO_LEGS, soon())
+
+
+class CountedBrokenLeg(BrokenLeg):
+    """Counts how often it was asked."""
+
+    asked = 0
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        self.asked += 1
+        return await super().find(request)
 
 
 async def test_leg_of_an_open_breaker_is_reported_failed() -> None:
-    profile = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
     graph = CountedBrokenLeg(GONE)
     answering = retriever(
         await store_of(segment("a")),
@@ -292,21 +278,9 @@ async def test_leg_of_an_open_breaker_is_reported_failed() -> None:
         breakers={name: Breaker(name) for name in ("words", "index", "graph")},
     )
     for _ in range(FAILURES + 4):
-        answer = await answering.retrieve(query("?"), profile, soon())
+        answer = await answering.retrieve(query("?"), TWO_LEGS, soon())
 
     assert graph.asked == FAILURES
     assert hit_ids(answer) == ["a"]
     assert states(answer) == {"lexical": LegState.OK, "graph": LegState.FAILED}
     assert "graph: breaker open" in answer.reports[1].reason
-
-
-class CountedBrokenLeg(BrokenLeg):
-    """Counts how often it was asked."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.asked = 0
-
-    async def find(self, request: LegRequest) -> LegAnswer:
-        self.asked += 1
-        return await super().find(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -19,7 +19,7 @@ from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import BrokenLeg, FixedConsistency, FixedLeg
 from tests.support.builders import ids, query, segment
-from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
+from tests.unit.pipeline.retrieval.retrieving import answered
 
 BOTH = Walk(seeds_from=("lexical", "dense"), mentions=True)
 QUESTION = query("?")
@@ -60,8 +60,7 @@ async def walked(
     legs = {"lexical": lexical, "dense": dense, "graph": GraphLeg(graph, FixedConsistency())}
     specs = tuple(LegSpec(name=name) for name in ("lexical", "dense"))
     profile = Profile(name="seeded", legs=(*specs, LegSpec(name="graph", walk=walk, floor=floor)))
-    store = await store_of(*(segment(id_) for id_ in "abcd"))
-    answer = await retriever(store, legs).retrieve(asked, profile, soon())
+    answer = await answered([segment(id_) for id_ in "abcd"], legs, profile, asked)
     return graph, answer.reports[2]
 
 
@@ -87,20 +86,31 @@ async def test_walk_without_one_of_its_legs_is_partial() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("walk", "state", "seeds"),
-    [
-        (BOTH, LegState.OK, [[]]),  # from the names in the question
-        (Walk(seeds_from=("lexical", "dense")), LegState.SKIPPED, []),
-    ],
-    ids=["with names", "from segments alone"],
-)
-async def test_walk_without_all_of_its_legs(
-    walk: Walk, state: LegState, seeds: list[list[ItemId]]
-) -> None:
-    graph, report = await walked(OFF, OFF, walk=walk)
+FROM_DENSE = Walk(seeds_from=("dense",))
 
-    assert (report.state, graph.seeds) == (state, seeds)
+
+@pytest.mark.parametrize(
+    ("walk", "dense", "state", "reason"),
+    [
+        (
+            replace(FROM_DENSE, mentions=True),
+            OFF,
+            LegState.OK,
+            "",
+        ),  # from the names in the question
+        (FROM_DENSE, FixedLeg(), LegState.OK, ""),
+        (FROM_DENSE, OFF, LegState.SKIPPED, "dense: its weight is 0"),
+        (FROM_DENSE, DOWN, LegState.SKIPPED, "dense: index: is down"),
+    ],
+    ids=["names", "nothing found", "skipped", "down"],
+)
+async def test_walk_without_seeds_is_no_empty_walk(
+    walk: Walk, dense: Leg, state: LegState, reason: str
+) -> None:
+    graph, report = await walked(FixedLeg("a"), dense, walk=walk)
+
+    assert (report.state, graph.seeds) == (state, [] if reason else [[]])
+    assert report.reason == (f"no entity to start from; {reason}" if reason else "")
 
 
 async def test_seeds_of_the_request_replace_names_and_mentions() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from serving.domain.errors import StoreUnavailableError, TriviumError
@@ -14,16 +16,20 @@ from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import FixedLeg, FixedNames
 from tests.support.builders import query, segment
 from tests.unit.pipeline.retrieval.retrieving import (
+    answered,
     hit_ids,
-    retriever,
     some_space,
     soon,
     steps,
     store_of,
 )
 
-PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
 CORRECTING = Profile(name="correcting", legs=(LegSpec(name="lexical"),), resolve_names=True)
+WHERE = query("Where is Melony?")
+
+
+def names() -> FixedNames:
+    return FixedNames(Melony="Melanie")
 
 
 class ListeningLeg(FixedLeg):
@@ -37,15 +43,13 @@ class ListeningLeg(FixedLeg):
 
 
 async def test_meant_name_follows_each_misheard_word() -> None:
-    names = FixedNames(Melony="Melanie")
+    asked, known = query("Was Melony's Melonyade melony's, or Melony?"), names()
 
-    read, corrections = await correct_names(
-        query("Was Melony's Melonyade melony's, or Melony?"), names, soon()
-    )
+    read, corrections = await correct_names(asked, known, soon())
 
     assert read.text == "Was Melony Melanie's Melonyade melony's, or Melony Melanie?"
     assert corrections == (NameCorrection("Melony", "Melanie"),)
-    assert names.asked == [["was", "Melony", "Melonyade"]]
+    assert known.asked == [["was", "Melony", "Melonyade"]]
 
 
 @pytest.mark.parametrize(
@@ -53,53 +57,39 @@ async def test_meant_name_follows_each_misheard_word() -> None:
     [
         ("How high was the bill?", "How high was the bill?"),
         ("Do we need ham, Ann?", "Do we need ham, Ann?"),
-        ("Do we need ham?", "Do we need ham?"),
         ("Where is Bill?", "Where is Bill Bella?"),
-        (
-            "where is bill",
-            "where is bill Bella",
-        ),  # a transcript without capitals says nothing of it
+        # A transcript without capitals says nothing of it.
+        ("where is bill", "where is bill Bella"),
         ("Bill is where?", "Bill Bella is where?"),
         (" Ham is where?", " Ham Hamburg is where?"),
     ],
 )
 async def test_words_written_small_are_no_names(text: str, read: str) -> None:
-    names = FixedNames(Bill="Bella", bill="Bella", ham="Hamburg")
+    known = FixedNames(Bill="Bella", bill="Bella", ham="Hamburg")
 
-    corrected, _ = await correct_names(query(text), names, soon())
+    corrected, _ = await correct_names(query(text), known, soon())
 
     assert corrected.text == read
 
 
 async def test_a_question_without_words_asks_nobody() -> None:
-    names = FixedNames()
+    known = FixedNames()
 
-    assert await correct_names(query("42?"), names, soon()) == (query("42?"), ())
-    assert names.asked == []
+    assert await correct_names(query("42?"), known, soon()) == (query("42?"), ())
+    assert known.asked == []
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("away"), TimeoutError()])
 async def test_unresolvable_question_stays_unchanged(error: TriviumError | TimeoutError) -> None:
-    asked = query("Where is Melony?")
-
-    assert await correct_names(asked, FixedNames(error), soon()) == (asked, ())
+    assert await correct_names(WHERE, FixedNames(error), soon()) == (WHERE, ())
 
 
 async def test_legs_and_signals_receive_the_corrected_question() -> None:
-    store = await store_of(
-        segment("a", "one", speaker="Noam"), segment("b", "two", speaker="Melanie")
-    )
+    stored = [segment("a", "one", speaker="Noam"), segment("b", "two", speaker="Melanie")]
     leg = ListeningLeg("a b")
-    names = FixedNames(Melony="Melanie")
-    profile = Profile(
-        name="correcting",
-        legs=(LegSpec(name="lexical"),),
-        signals=(SignalSpec(name="speaker", weight=10),),
-        resolve_names=True,
-    )
-    asked = query("Where is Melony?")
+    profile = replace(CORRECTING, signals=(SignalSpec(name="speaker", weight=10),))
 
-    answer = await retriever(store, {"lexical": leg}, names=names).retrieve(asked, profile, soon())
+    answer = await answered(stored, {"lexical": leg}, profile, WHERE, names=names())
 
     assert leg.text == "Where is Melony Melanie?"
     assert hit_ids(answer) == ["b", "a"]
@@ -107,22 +97,20 @@ async def test_legs_and_signals_receive_the_corrected_question() -> None:
 
 
 async def test_profile_without_correction_keeps_the_question() -> None:
-    store = await store_of(segment("a", "one"))
-    leg = ListeningLeg("a")
-    names = FixedNames(Melony="Melanie")
-    legs = retriever(store, {"lexical": leg}, names=names)
+    leg, known = ListeningLeg("a"), names()
+    profile = replace(CORRECTING, resolve_names=False)
 
-    answer = await legs.retrieve(query("Where is Melony?"), PLAIN, soon())
+    answer = await answered([segment("a")], {"lexical": leg}, profile, WHERE, names=known)
 
-    assert (leg.text, answer.name_corrections, names.asked) == ("Where is Melony?", (), [])
+    assert (leg.text, answer.name_corrections, known.asked) == ("Where is Melony?", (), [])
 
 
 async def test_explained_legs_receive_the_corrected_question() -> None:
     store = await store_of(segment("a", "one"))
     leg = ListeningLeg("a")
-    answering = steps(store, {"lexical": leg}, names=FixedNames(Melony="Melanie"))
+    answering = steps(store, {"lexical": leg}, names=names())
     explainer = AbsenceExplainer(answering, store, some_space(), InMemoryGraph())
 
-    await explainer.explain(query("Where is Melony?"), CORRECTING, segment_id("a"), soon())
+    await explainer.explain(WHERE, CORRECTING, segment_id("a"), soon())
 
     assert leg.text == "Where is Melony Melanie?"

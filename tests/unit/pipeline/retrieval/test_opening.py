@@ -7,7 +7,7 @@ from serving.domain.items.records import Item
 from serving.pipeline.retrieval.legs import HoldingLeg, ImportantLeg, TemporalLeg
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, days, fact, query, segment
-from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
+from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, store_of
 
 OPENING = ProfileBook.load()["opening"]
 
@@ -20,8 +20,7 @@ async def shown(*items: Item) -> set[str]:
         "important": ImportantLeg(timeline),
         "holding": HoldingLeg(timeline),
     }
-    answer = await retriever(store, legs).retrieve(query(""), OPENING, soon())
-    return {hit.item.id for hit in answer.hits}
+    return set(hit_ids(await answered(store, legs, OPENING, query(""))))
 
 
 def said(count: int) -> list[Item]:

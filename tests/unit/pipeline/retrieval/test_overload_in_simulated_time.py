@@ -55,18 +55,22 @@ class Service:
     async def ask(self, budget_s: float, seen: Seen, tenant: TenantName) -> None:
         try:
             async with asyncio.timeout(budget_s):
-                await self._work(self._arriving_turns)
-                # As in the service, which does not know how long a call waited until now.
-                deadline = Deadline.after(budget_s, self._clock)
+                deadline = await self._arrival(budget_s)
+                arrived_s = self._clock()
                 with self._admission.admitted(tenant, PLAIN, deadline):
                     await self._work(TURNS)
         except OverloadedError:
-            assert deadline.remaining() > budget_s - TURN_S, "a refusal is at once"
+            assert self._clock() == arrived_s, "a refusal is at once"
             seen.refused += 1
         except TimeoutError:
             seen.late += 1
         else:
             seen.in_time += 1
+
+    async def _arrival(self, budget_s: float) -> Deadline:
+        """Waits for it; as the service, this does not know how long a call waited until then."""
+        await self._work(self._arriving_turns)
+        return Deadline.after(budget_s, self._clock)
 
     async def _work(self, turns: int) -> None:
         for _ in range(turns):
@@ -96,36 +100,29 @@ class OneAtATime(Service):
         self._pending = 0
         self._admission = Admission(clock=self._clock, pending=lambda: self._pending)
 
-    async def ask(self, budget_s: float, seen: Seen, tenant: TenantName) -> None:
+    async def _arrival(self, budget_s: float) -> Deadline:
         deadline = Deadline.after(budget_s, self._clock)
-        try:
-            async with asyncio.timeout(budget_s):
-                await self._handed_over()
-                with self._admission.admitted(tenant, PLAIN, deadline):
-                    await self._work(TURNS)
-        except OverloadedError:
-            seen.refused += 1
-        except TimeoutError:
-            seen.late += 1
-        else:
-            seen.in_time += 1
-
-    async def _handed_over(self) -> None:
         self._pending += 1
         try:
             async with self._hand_over:
                 await self._work(self._arriving_turns)
         finally:
             self._pending -= 1
+        return deadline
 
 
-async def loaded(share: float, budget_s: float) -> Seen:
-    return await Service().load(share * CAPACITY_PER_S, budget_s)
+async def loaded(
+    share: float, budget_s: float, *, before: float = 0, kind: type[Service] = Service, **given: int
+) -> Seen:
+    """A load by its share of the capacity, after another on the same service."""
+    service = kind(**given)
+    await service.load(before * CAPACITY_PER_S, budget_s)
+    return await service.load(share * CAPACITY_PER_S, budget_s)
 
 
-@pytest.mark.parametrize("budget_s", [0.05, 0.1, 0.3])
-def test_load_below_capacity_is_never_refused(budget_s: float) -> None:
-    seen = run_in_virtual_time(loaded(0.5, budget_s))
+@pytest.mark.parametrize(("before", "budget_s"), [(0, 0.05), (0, 0.1), (0, 0.3), (3, 0.1)])
+def test_load_below_capacity_is_never_refused(before: float, budget_s: float) -> None:
+    seen = run_in_virtual_time(loaded(0.5, budget_s, before=before))
 
     assert (seen.refused, seen.late) == (0, 0)
 
@@ -146,14 +143,9 @@ def test_overload_keeps_goodput_at_capacity(share: float, budget_s: float) -> No
 def test_wait_before_admission_keeps_goodput(
     kind: type[Service], late: float, share: float, budget_s: float
 ) -> None:
-    rate_per_s = share * CAPACITY_PER_S
+    seen = run_in_virtual_time(loaded(share, budget_s, kind=kind, arriving_turns=1))
 
-    async def arriving() -> Seen:
-        return await kind(arriving_turns=1).load(rate_per_s, budget_s)
-
-    seen = run_in_virtual_time(arriving())
-
-    left_for_answers = 1 - rate_per_s * TURN_S
+    left_for_answers = 1 - share * CAPACITY_PER_S * TURN_S
     assert seen.goodput_per_s >= 0.9 * CAPACITY_PER_S * left_for_answers
     assert seen.late <= late * seen.in_time
 
@@ -178,33 +170,8 @@ def test_immediate_retries_leave_some_goodput() -> None:
     assert seen.goodput_per_s >= 0.5 * IDLE_TENANT_RESERVE * CAPACITY_PER_S
 
 
-async def _overloaded_and_then(share: float) -> Seen:
-    service = Service()
-    await service.load(3 * CAPACITY_PER_S, 0.1)
-    return await service.load(share * CAPACITY_PER_S, 0.1)
-
-
-def test_load_after_an_overload_is_never_refused() -> None:
-    seen = run_in_virtual_time(_overloaded_and_then(0.5))
-
-    assert (seen.refused, seen.late) == (0, 0)
-
-
-async def _floods(short_s: float, long_s: float) -> tuple[Seen, Seen]:
-    service = Service()
-    return await asyncio.gather(
-        service.load(2 * CAPACITY_PER_S, short_s), service.load(2 * CAPACITY_PER_S, long_s)
-    )
-
-
-def test_long_budgets_are_preferred_to_short_ones() -> None:
-    short, long = run_in_virtual_time(_floods(0.1, 0.3))
-
-    assert short.goodput_per_s + long.goodput_per_s >= 0.9 * CAPACITY_PER_S
-    assert short.goodput_per_s < long.goodput_per_s
-
-
-async def _during_a_flood(service: Service, share: float, budget_s: float = 0.1) -> Seen:
+async def _during_a_flood(share: float, budget_s: float, kind: type[Service], turns: int) -> Seen:
+    service = kind(turns)
     quiet, _ = await asyncio.gather(
         service.load(0.2 * CAPACITY_PER_S, budget_s, TenantName("quiet")),
         service.load(share * CAPACITY_PER_S, budget_s, TenantName("flooding")),
@@ -214,10 +181,7 @@ async def _during_a_flood(service: Service, share: float, budget_s: float = 0.1)
 
 @pytest.mark.parametrize("share", [2, pytest.param(10, marks=pytest.mark.release)])
 def test_quiet_tenant_during_a_flood_is_answered(share: float) -> None:
-    async def with_others() -> Seen:
-        return await _during_a_flood(Service(), share)
-
-    quiet = run_in_virtual_time(with_others())
+    quiet = run_in_virtual_time(_during_a_flood(share, 0.1, Service, 0))
 
     assert (quiet.refused, quiet.late) == (0, 0)
 
@@ -225,10 +189,7 @@ def test_quiet_tenant_during_a_flood_is_answered(share: float) -> None:
 @pytest.mark.parametrize("budget_s", [0.1, 0.3])
 @pytest.mark.parametrize("share", [2, 3])
 def test_quiet_tenant_is_answered_with_pending_calls(share: float, budget_s: float) -> None:
-    async def with_others() -> Seen:
-        return await _during_a_flood(OneAtATime(arriving_turns=1), share, budget_s)
-
-    quiet = run_in_virtual_time(with_others())
+    quiet = run_in_virtual_time(_during_a_flood(share, budget_s, OneAtATime, 1))
 
     assert quiet.late == 0
     assert quiet.refused <= 0.05 * quiet.in_time

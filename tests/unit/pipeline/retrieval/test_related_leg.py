@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
-from serving.domain.items.records import Item, ItemId, TenantName, segment_id
+from serving.domain.items.records import ItemId, segment_id
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
@@ -12,7 +14,7 @@ from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import RelatedLeg
-from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
+from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.legs.related import duplicates_of
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.ports.graph import GraphChanges
@@ -20,9 +22,8 @@ from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import BrokenLeg, FixedConsistency, FixedLeg
-from tests.fakes.store import InMemoryStore
-from tests.support.builders import TENANT, query, segment
-from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, states, store_of
+from tests.support.builders import TENANT, segment
+from tests.unit.pipeline.retrieval.retrieving import ReadStore, answered, hit_ids, states
 
 SEGMENTS = (
     segment("film", "A piano is left on a beach.", entities=("The Piano", "Jane Campion")),
@@ -34,9 +35,20 @@ SEGMENTS = (
 
 async def graph_of_all() -> InMemoryGraph:
     graph = InMemoryGraph()
-    segments = [(TenantName(TENANT), each) for each in SEGMENTS]
-    await graph.apply(GraphChanges(segments=segments))
+    await graph.apply(GraphChanges(segments=[(TENANT, each) for each in SEGMENTS]))
     return graph
+
+
+def leading_on(**expansion: Any) -> Profile:
+    """Words and meaning, and a leg that leads on from what they found."""
+    return Profile(
+        name="two steps",
+        legs=(
+            LegSpec(name="lexical"),
+            LegSpec(name="dense"),
+            LegSpec(name="related", expansion=Expansion(**expansion)),
+        ),
+    )
 
 
 async def ask(
@@ -47,24 +59,12 @@ async def ask(
     found_by: tuple[str, ...] = ("lexical", "dense"),
 ) -> Retrieval:
     """Asks two legs that find what they are told, or break, and the one that leads on."""
-    consistency = FixedConsistency()
     legs: dict[str, Leg] = {
         "lexical": FixedLeg(lexical),
         "dense": BrokenLeg(RuntimeError("a bug")) if dense is None else FixedLeg(dense),
-        "related": RelatedLeg(await graph_of_all(), consistency),
+        "related": RelatedLeg(await graph_of_all(), FixedConsistency()),
     }
-    expansion = Expansion(found_by=found_by, seeds=seeds)
-    profile = Profile(
-        name="two steps",
-        legs=(
-            LegSpec(name="lexical"),
-            LegSpec(name="dense"),
-            LegSpec(name="related", expansion=expansion),
-        ),
-    )
-    store = await store_of(*SEGMENTS)
-    answering = retriever(store, legs, consistency=consistency)
-    return await answering.retrieve(query("Where was the director born?"), profile, soon())
+    return await answered(SEGMENTS, legs, leading_on(found_by=found_by, seeds=seeds))
 
 
 async def test_related_leg_finds_segments_sharing_names() -> None:
@@ -113,33 +113,15 @@ class NoGraph(InMemoryGraph):
         raise DependencyError("graph", "Neo4j cannot be reached")
 
 
-class CountingStore(InMemoryStore):
-    """A store that remembers which rows were read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loaded: list[str] = []
-
-    async def load(
-        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
-    ) -> dict[ItemId, Item]:
-        self.loaded += [item.id for item in items]
-        return await super().load(tenant, items, deadline)
-
-
 async def test_unsharded_index_replaces_the_graph() -> None:
-    engine, store = InMemoryIndex(), CountingStore()
+    engine, store = InMemoryIndex(), ReadStore()
     embedded = [each for each in SEGMENTS if each.id != "other-life"]
     engine.apply([segment_row(each, unit(1)) for each in embedded], [])
     space = VectorSpace.here(FakeEmbedder(), EngineIndex(engine))
     await store.write(Batch(TENANT, SEGMENTS))
-    profile = Profile(
-        name="two steps",
+    profile = replace(
+        leading_on(found_by=("lexical",)),
         limit=1,
-        legs=(
-            LegSpec(name="lexical"),
-            LegSpec(name="related", expansion=Expansion(found_by=("lexical",))),
-        ),
         signals=(SignalSpec(name="speaker", weight=1.0), SignalSpec(name="recency", weight=1.0)),
     )
     legs: dict[str, Leg] = {
@@ -147,12 +129,13 @@ async def test_unsharded_index_replaces_the_graph() -> None:
         "related": RelatedLeg(NoGraph(), FixedConsistency()),
     }
 
-    answer = await retriever(store, legs, space=space).retrieve(query("?"), profile, soon())
+    answer = await answered(store, legs, profile, space=space)
 
     assert states(answer)["related"] is LegState.OK
     assert hit_ids(answer) == ["film"]
-    assert store.loaded[0] == "other-life", "it has no vector, so signals need its row"
-    assert "other-film" not in store.loaded, "it has one, and is not shown"
+    loaded = [item.id for read in store.reads for item in read]
+    assert loaded[0] == "other-life", "it has no vector, so signals need its row"
+    assert "other-film" not in loaded, "it has one, and is not shown"
 
 
 def test_equal_scores_in_every_leg_mean_duplicate() -> None:
@@ -168,27 +151,8 @@ def test_equal_scores_in_every_leg_mean_duplicate() -> None:
         assert {item.id for item in duplicates_of([segment_id(seed)], found)} == doubles
 
 
-class EqualLeg(Leg):
-    """A leg that finds two segments with the same score."""
-
-    async def find(self, request: LegRequest) -> LegAnswer:
-        return LegAnswer([Candidate(segment_id(id_), 1.0) for id_ in ("film", "life")])
-
-
 async def test_duplicate_of_a_seed_is_not_related() -> None:
-    legs: dict[str, Leg] = {
-        "lexical": EqualLeg(),
-        "related": RelatedLeg(await graph_of_all(), FixedConsistency()),
-    }
-    expansion = Expansion(found_by=("lexical",), seeds=1)
-    profile = Profile(
-        name="two steps",
-        legs=(LegSpec(name="lexical"), LegSpec(name="related", expansion=expansion)),
-    )
-
-    answer = await retriever(await store_of(*SEGMENTS), legs).retrieve(
-        query("Where was the director born?"), profile, soon()
-    )
+    answer = await ask(lexical="film=life", dense="", seeds=1, found_by=("lexical",))
 
     found_by = {hit.item.id: [term.leg for term in hit.ledger.leg_terms] for hit in answer.hits}
     assert found_by == {"film": ["lexical"], "life": ["lexical"]}

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,13 +12,12 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import (
     AllLegsFailedError,
-    BudgetExhaustedError,
     DependencyError,
     NotReadyError,
     RequiredLegsError,
     StoreUnavailableError,
 )
-from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, TenantName, fact_id, segment_id
 from serving.domain.questions.period import Period
 from serving.domain.questions.query import Filter, Query
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
@@ -48,17 +46,28 @@ from tests.fakes.pipeline import (
 )
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, query, scope, segment
-from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, states, store_of
+from tests.unit.pipeline.retrieval.retrieving import (
+    ReadStore,
+    answered,
+    hit_ids,
+    retriever,
+    soon,
+    states,
+    store_of,
+)
 
 TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
+TIMED = replace(TWO_LEGS, signals=(SignalSpec(name="time", weight=1.0),))
+SOME_TIME = Period(NOON - days(3), NOON - days(1))
 TOKEN = ConsistencyToken.of("in-memory", [7])
+FACTS = Profile(name="f", legs=(LegSpec(name="facts"),))
 
 
 async def test_fused_hits_name_their_legs() -> None:
-    store = await store_of(segment("a", "one"), segment("b", "two"), segment("c", "three"))
+    stored = [segment("a", "one"), segment("b", "two"), segment("c", "three")]
     legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("c b")}
 
-    answer = await retriever(store, legs).retrieve(query("?"), TWO_LEGS, soon())
+    answer = await answered(stored, legs, TWO_LEGS)
 
     assert hit_ids(answer) == ["b", "a", "c"]
     assert [term.leg for term in answer.hits[0].ledger.leg_terms] == ["lexical", "dense"]
@@ -71,56 +80,25 @@ async def test_fused_hits_name_their_legs() -> None:
         (BrokenLeg(RuntimeError("secret")), LegState.FAILED, "internal error"),
         (BrokenLeg(TimeoutError()), LegState.TIMED_OUT, "the budget ran out"),
         (BrokenLeg(LegSkippedError("nothing to ask")), LegState.SKIPPED, "nothing to ask"),
-        (
-            BrokenLeg(NotReadyError("index", "re-embedding 3 %")),
-            LegState.SKIPPED,
-            "re-embedding 3 %",
-        ),
+        (BrokenLeg(NotReadyError("index", "filling 3 %")), LegState.SKIPPED, "filling 3 %"),
     ],
 )
 async def test_failed_leg_is_reported_and_others_are_used(
     leg: Leg, state: LegState, reason: str
 ) -> None:
-    store = await store_of(segment("a"))
-    legs = {"lexical": FixedLeg("a"), "dense": leg}
-
-    answer = await retriever(store, legs).retrieve(query("?"), TWO_LEGS, soon())
+    answer = await answered([segment("a")], {"lexical": FixedLeg("a"), "dense": leg}, TWO_LEGS)
 
     assert hit_ids(answer) == ["a"]
     assert (answer.reports[1].state, answer.reports[1].reason) == (state, reason)
 
 
-async def test_hung_leg_is_cancelled_at_the_deadline() -> None:
-    store = await store_of(segment("a"))
-    hanging = HangingLeg()
-    legs: dict[str, Leg] = {"lexical": FixedLeg("a"), "dense": hanging}
-
-    answer = await retriever(store, legs).retrieve(query("?"), TWO_LEGS, Deadline.after(0.05))
-
-    assert hanging.cancelled
-    assert states(answer)["dense"] is LegState.TIMED_OUT
-
-
 async def test_all_legs_failing_is_an_error_with_each_reason() -> None:
     broken = BrokenLeg(DependencyError("x", "gone"))
-    legs = {"lexical": broken, "dense": broken}
 
     with pytest.raises(AllLegsFailedError) as failed:
-        await retriever(await store_of(), legs).retrieve(query("?"), TWO_LEGS, soon())
+        await answered([], {"lexical": broken, "dense": broken}, TWO_LEGS)
 
     assert failed.value.reasons == {"lexical": "x: gone", "dense": "x: gone"}
-
-
-async def test_timeout_of_all_legs_is_an_empty_answer() -> None:
-    hanging = HangingLeg()
-    legs = {"lexical": hanging, "dense": hanging}
-
-    answer = await retriever(await store_of(), legs).retrieve(
-        query("?"), TWO_LEGS, Deadline.after(0.05)
-    )
-
-    assert not answer.hits
-    assert set(states(answer).values()) == {LegState.TIMED_OUT}
 
 
 async def test_unreachable_postgres_fails_the_request() -> None:
@@ -128,77 +106,56 @@ async def test_unreachable_postgres_fails_the_request() -> None:
     store.available = False
 
     with pytest.raises(StoreUnavailableError):
-        await retriever(store, {"lexical": FixedLeg("a")}).retrieve(query("?"), TWO_LEGS, soon())
+        await answered(store, {"lexical": FixedLeg("a")}, TWO_LEGS)
 
 
 async def test_leg_failing_for_postgres_fails_the_request() -> None:
-    legs: dict[str, Leg] = {
-        "lexical": BrokenLeg(StoreUnavailableError("gone")),
-        "dense": FixedLeg(),
-    }
+    lexical = BrokenLeg(StoreUnavailableError("gone"))
 
     with pytest.raises(StoreUnavailableError):
-        await retriever(await store_of(), legs).retrieve(query("?"), TWO_LEGS, soon())
-
-
-class HangingStore(InMemoryStore):
-    async def load(
-        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
-    ) -> dict[ItemId, Item]:
-        await asyncio.Event().wait()
-        raise AssertionError("nobody sets this event")
-
-
-async def test_late_rows_exhaust_the_budget() -> None:
-    with pytest.raises(BudgetExhaustedError):
-        await retriever(HangingStore(), {"lexical": FixedLeg("a")}).retrieve(
-            query("?"), TWO_LEGS, Deadline.after(0.05)
-        )
+        await answered([], {"lexical": lexical, "dense": FixedLeg()}, TWO_LEGS)
 
 
 async def test_a_stale_leg_is_used_and_reported() -> None:
-    store = await store_of(segment("a"))
     legs = {"dense": FixedLeg("a", stale=True)}
 
-    answer = await retriever(store, legs).retrieve(query("?", token=TOKEN), TWO_LEGS, soon())
+    answer = await answered([segment("a")], legs, TWO_LEGS, query("?", token=TOKEN))
 
     assert hit_ids(answer) == ["a"]
     assert states(answer)["dense"] is LegState.STALE
 
 
-async def test_rows_dead_lettered_are_counted_per_leg() -> None:
-    consistency = FixedConsistency(dead_letters={"embedding": 2})
+async def test_dead_or_pending_rows_are_counted_per_leg() -> None:
+    consistency = FixedConsistency(dead_letters={"embedding": 2}, pending={"embedding": 7})
     legs = {"lexical": FixedLeg(), "dense": FixedLeg()}
+    asked = query("?", token=TOKEN)
 
-    answer = await retriever(await store_of(), legs, consistency=consistency).retrieve(
-        query("?", token=TOKEN), TWO_LEGS, soon()
-    )
+    answer = await answered([], legs, TWO_LEGS, asked, consistency=consistency)
 
-    assert [report.dead_letter_count for report in answer.reports] == [0, 2]
+    lacks = [(report.dead_letter_count, report.pending) for report in answer.reports]
+    assert lacks == [(0, 0), (2, 7)]
 
 
 async def test_a_leg_of_weight_zero_is_not_asked() -> None:
     dense = FixedLeg("a")
     profile = replace(TWO_LEGS, legs=(LegSpec(name="lexical"), LegSpec(name="dense", weight=0)))
 
-    answer = await retriever(await store_of(), {"lexical": FixedLeg(), "dense": dense}).retrieve(
-        query("?"), profile, soon()
-    )
+    answer = await answered([], {"lexical": FixedLeg(), "dense": dense}, profile)
 
     assert not dense.requests
     assert states(answer)["dense"] is LegState.SKIPPED
 
 
 async def test_erased_or_hidden_rows_are_not_shown() -> None:
-    store = await store_of(
+    stored = [
         segment("fits", "one", speaker="Mel"),
         segment("later", "two", speaker="Mel", event_time=NOON + days(5)),
         segment("other", "three", speaker="Tom"),
-    )
+    ]
     legs = {"dense": FixedLeg("later gone other fits")}
-    narrow = scope(filter_=Filter(speakers=("mel",)))
+    narrow = query("?", scope=scope(filter_=Filter(speakers=("mel",))))
 
-    answer = await retriever(store, legs).retrieve(query("?", scope=narrow), TWO_LEGS, soon())
+    answer = await answered(stored, legs, TWO_LEGS, narrow)
 
     assert hit_ids(answer) == ["fits"]
     assert answer.vanished == 3
@@ -212,11 +169,10 @@ async def test_only_what_had_been_recorded_is_shown() -> None:
         fact("new", "Mel", "lives in", "Oslo", valid_from=NOON - days(5), closes=("old",)),
     )
     legs = {"facts": FixedLeg([segment_id("said"), fact_id("new"), fact_id("old")])}
-    profile = Profile(name="f", legs=(LegSpec(name="facts"),))
 
     async def shown(known_at: datetime | None) -> list[str]:
         asked = query("?", scope=scope(known_at=known_at))
-        return hit_ids(await retriever(store, legs).retrieve(asked, profile, soon()))
+        return hit_ids(await answered(store, legs, FACTS, asked))
 
     assert await shown(None) == ["said", "new"]
     assert await shown(NOON - days(1)) == ["old"]
@@ -224,34 +180,31 @@ async def test_only_what_had_been_recorded_is_shown() -> None:
 
 
 async def test_a_fact_is_shown_only_while_it_holds() -> None:
-    store = await store_of(
-        fact("now", "Mel", "lives in", "Rome", valid_from=NOON - days(1)),
+    stored = [
         fact("over", "Mel", "lives in", "Oslo", valid_to=NOON),
+        fact("now", "Mel", "lives in", "Rome", valid_from=NOON - days(1)),
         fact("wrong", "Mel", "lives in", "Bern", retracted_at=NOON),
-    )
-    legs = {"facts": FixedLeg([fact_id("over"), fact_id("now"), fact_id("wrong")])}
+    ]
 
-    answer = await retriever(store, legs).retrieve(
-        query("?"), Profile(name="f", legs=(LegSpec(name="facts"),)), soon()
-    )
+    answer = await answered(stored, {"facts": FixedLeg([each.item for each in stored])}, FACTS)
 
     assert hit_ids(answer) == ["now"]
 
 
 async def test_segments_near_a_named_time_come_first() -> None:
     store = await store_of(
-        segment("march", "We sailed", event_time=NOON - days(90)),
-        segment("june", "We sailed again", event_time=NOON),
-        segment("july", "We sailed once more", event_time=NOON + days(30)),
+        *(
+            segment(month, f"We sailed in {month}", event_time=NOON + days(after))
+            for month, after in (("march", -90), ("june", 0), ("july", 30))
+        )
     )
-    dates = FixedDates(Period(NOON - days(3), NOON - days(1)))
-    timed = replace(TWO_LEGS, signals=(SignalSpec(name="time", weight=1.0),))
+    dates = FixedDates(SOME_TIME)
     service = retriever(store, {"dense": FixedLeg("march july june")}, dates=dates)
     asked = query("Who sailed in June?", scope=scope(as_of=NOON + days(60)))
 
     plain = await service.retrieve(asked, TWO_LEGS, soon())
     before = list(dates.asked)
-    answer = await service.retrieve(asked, timed, soon())
+    answer = await service.retrieve(asked, TIMED, soon())
 
     assert hit_ids(plain) == ["march", "july", "june"]
     assert before == []
@@ -266,49 +219,34 @@ async def test_segments_near_a_named_time_come_first() -> None:
 async def test_question_without_time_zone_has_its_tenants(asked: tzinfo | None, zone: str) -> None:
     store = InMemoryStore()
     await store.write(Batch(TENANT, [segment("a")], time_zone=ZoneInfo("Asia/Kolkata")))
-    dates = FixedDates(Period(NOON - days(3), NOON - days(1)))
-    timed = replace(TWO_LEGS, signals=(SignalSpec(name="time", weight=1.0),))
-    service = retriever(store, {"dense": FixedLeg("a")}, dates=dates)
+    dates = FixedDates(SOME_TIME)
+    asks = query("Who sailed?", time_zone=asked)
 
-    answer = await service.retrieve(query("Who sailed?", time_zone=asked), timed, soon())
+    answer = await answered(store, {"dense": FixedLeg("a")}, TIMED, asks, dates=dates)
 
     assert [str(at.tzinfo) for _, at in dates.asked] == [zone]
     assert str(answer.time_zone) == zone
 
 
-async def _with_repeats() -> InMemoryStore:
-    return await store_of(
-        *(
-            segment(f"w{n}", "The wifi password is sunflower-22.", event_time=NOON + days(n / 24))
-            for n in range(5)
-        ),
-        segment("other", "The guest wifi is open."),
-        segment("bo", "The wifi password is sunflower-22.", speaker="Bo"),
-    )
+async def test_time_zone_of_an_unknown_tenant_is_utc() -> None:
+    answer = await answered(InMemoryStore(), {"dense": FixedLeg()}, TWO_LEGS)
+
+    assert answer.time_zone is UTC
 
 
 async def test_repeats_are_folded_into_the_newest() -> None:
-    found = {"dense": FixedLeg("w1 w4 bo w0 other")}
+    password = "The wifi password is sunflower-22."
+    stored = [
+        *(segment(f"w{n}", password, event_time=NOON + days(n / 24)) for n in range(5)),
+        segment("other", "The guest wifi is open."),
+        segment("bo", password, speaker="Bo"),
+    ]
 
-    answer = await retriever(await _with_repeats(), found).retrieve(query("?"), TWO_LEGS, soon())
+    answer = await answered(stored, {"dense": FixedLeg("w1 w4 bo w0 other")}, TWO_LEGS)
 
     assert hit_ids(answer) == ["w4", "bo", "other"]
     assert [each.id for each in answer.hits[0].folded] == ["w1", "w0"]
     assert answer.folded == 2
-
-
-class ReadStore(InMemoryStore):
-    """Notes which rows each call reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads: list[Sequence[ItemId]] = []
-
-    async def load(
-        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
-    ) -> dict[ItemId, Item]:
-        self.reads.append(items)
-        return await super().load(tenant, items, deadline)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +258,7 @@ async def test_tied_and_shown_rows_are_read_once(second: str, folded: int) -> No
     await store.write(batch_of(*(segment(id_, text) for id_, text in said.items())))
     legs = {"lexical": FixedLeg("a=b c"), "dense": FixedLeg("c d")}
 
-    answer = await retriever(store, legs).retrieve(query("?"), TWO_LEGS, soon())
+    answer = await answered(store, legs, TWO_LEGS)
 
     assert answer.folded == folded
     assert [sorted(each.id for each in read) for read in store.reads] == [["a", "b", "c", "d"]]
@@ -328,44 +266,28 @@ async def test_tied_and_shown_rows_are_read_once(second: str, folded: int) -> No
 
 async def test_the_limit_is_filled_although_the_first_rows_are_gone() -> None:
     names = [f"s{place:02}" for place in range(20)]
-    store = await store_of(*(segment(name, f"words {name}") for name in names[15:]))
-    profile = replace(TWO_LEGS, limit=3)
+    stored = [segment(name, f"words {name}") for name in names[15:]]
+    legs = {"dense": FixedLeg(" ".join(names))}
 
-    answer = await retriever(store, {"dense": FixedLeg(" ".join(names))}).retrieve(
-        query("?"), profile, soon()
-    )
+    answer = await answered(stored, legs, replace(TWO_LEGS, limit=3))
 
     assert hit_ids(answer) == ["s15", "s16", "s17"]
 
 
 async def test_decay_and_importance_enter_score_and_ledger() -> None:
-    store = await store_of(
+    stored = [
         segment("old", "one", event_time=NOON - days(59), importance=1.0),
         segment("new", "two", event_time=NOON + days(1), importance=0.0),
-    )
-    profile = replace(
-        TWO_LEGS, decay=Decay(), importance=Importance(style=ImportanceStyle.MULTIPLY)
-    )
+    ]
+    multiplied = Importance(style=ImportanceStyle.MULTIPLY)
+    profile = replace(TWO_LEGS, decay=Decay(), importance=multiplied)
 
-    answer = await retriever(store, {"dense": FixedLeg("old new")}).retrieve(
-        query("?"), profile, soon()
-    )
+    answer = await answered(stored, {"dense": FixedLeg("old new")}, profile)
 
     scores = {hit.item.id: hit.score for hit in answer.hits}
     assert hit_ids(answer) == ["new", "old"]
     assert math.isclose(scores["old"], 1 / 61 * 1.0 * 0.25, abs_tol=1e-9)
     assert math.isclose(scores["new"], 1 / 62 * 0.7, abs_tol=1e-9)
-
-
-async def test_a_leg_says_how_many_rows_its_projection_lacks() -> None:
-    store = await store_of(segment("a"))
-    behind = FixedConsistency(pending={"embedding": 7})
-
-    answer = await retriever(
-        store, {"lexical": FixedLeg("a"), "dense": FixedLeg("a")}, consistency=behind
-    ).retrieve(query("?"), TWO_LEGS, soon())
-
-    assert {report.leg: report.pending for report in answer.reports} == {"lexical": 0, "dense": 7}
 
 
 async def test_a_preview_is_not_counted_as_an_access() -> None:
@@ -381,36 +303,29 @@ async def test_a_preview_is_not_counted_as_an_access() -> None:
 
 
 async def test_seeds_that_represent_no_entity_are_reported() -> None:
-    store = await store_of(segment("fuse", entity="fuse"), segment("turn"))
-    asked = replace(query("?"), seeds=("fuse", "turn", "nobody"))
+    stored = [segment("fuse", entity="fuse"), segment("turn")]
+    asked = query("?", seeds=("fuse", "turn", "nobody"))
 
-    answer = await retriever(store, {"dense": FixedLeg("turn")}).retrieve(asked, TWO_LEGS, soon())
+    answer = await answered(stored, {"dense": FixedLeg("turn")}, TWO_LEGS, asked)
 
     assert answer.unknown_seeds == ("turn", "nobody")
 
 
 async def test_shown_hits_are_counted_as_accessed() -> None:
     access = RecordingAccess()
-    store = await store_of(segment("a"))
 
-    await retriever(store, {"dense": FixedLeg("a gone")}, access=access).retrieve(
-        query("?"), TWO_LEGS, soon()
-    )
+    await answered([segment("a")], {"dense": FixedLeg("a gone")}, TWO_LEGS, access=access)
 
     assert access.recorded == ids("a")
 
 
 async def test_question_is_embedded_once_if_needed() -> None:
-    store = await store_of(segment("a"))
-
-    answer = await retriever(store, {"lexical": FixedLeg("a")}).retrieve(
-        query("?"), TWO_LEGS, soon()
-    )
+    answer = await answered([segment("a")], {"lexical": FixedLeg("a")}, TWO_LEGS)
 
     assert timedelta(seconds=answer.timings.embedding_s) == timedelta(0)
 
 
-class PlacedEmbedder(FakeEmbedder):
+class NotingEmbedder(FakeEmbedder):
     """Notes what it embeds."""
 
     def __init__(self) -> None:
@@ -427,15 +342,12 @@ class PlacedEmbedder(FakeEmbedder):
     [(False, ["Who is Mel? And where?"]), (True, ["Who is Mel?", "And where?"])],
 )
 async def test_profile_may_embed_every_question_of_a_text(split: bool, embedded: list[str]) -> None:
-    embedder = PlacedEmbedder()
-    service = retriever(
-        await store_of(),
-        {"dense": DenseLeg(RecordingAccess())},
-        space=VectorSpace.of(embedder, FixedIndex()),
-    )
+    embedder = NotingEmbedder()
+    space = VectorSpace.of(embedder, FixedIndex())
     profile = Profile(name="split", legs=(LegSpec(name="dense"),), split_questions=split)
+    asked = query("Who is Mel? And where?")
 
-    await service.retrieve(query("Who is Mel? And where?"), profile, soon())
+    await answered([], {"dense": DenseLeg(RecordingAccess())}, profile, asked, space=space)
 
     assert embedder.asked == embedded
 
@@ -450,18 +362,13 @@ async def test_profile_may_embed_every_question_of_a_text(split: bool, embedded:
     ],
 )
 async def test_an_answer_without_a_required_leg_is_none(dense: Leg, why: str) -> None:
-    answering = retriever(
-        await store_of(segment("a")),
-        {"lexical": FixedLeg("a"), "dense": dense},
-        consistency=FixedConsistency(),
-    )
+    answering = retriever(await store_of(segment("a")), {"lexical": FixedLeg("a"), "dense": dense})
     required = query("?", required=frozenset({"dense"}), token=TOKEN)
+    other = query("?", required=frozenset({"lexical"}))
 
     with pytest.raises(RequiredLegsError) as caught:
         await answering.retrieve(required, TWO_LEGS, Deadline.after(0.05))
-    without = await answering.retrieve(
-        query("?", required=frozenset({"lexical"})), TWO_LEGS, Deadline.after(0.05)
-    )
+    without = await answering.retrieve(other, TWO_LEGS, Deadline.after(0.05))
 
     assert list(caught.value.metadata) == ["dense"]
     assert why in caught.value.metadata["dense"]
@@ -475,15 +382,14 @@ class LegOverFacts(FixedLeg):
 
 
 WITH_GRAPH = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph", floor=0.2)))
+OVER_FACTS = {"lexical": FixedLeg("a"), "graph": LegOverFacts("a")}
 
 
 async def test_without_facts_legs_over_facts_are_skipped() -> None:
     leg = LegOverFacts("b")
-    answering = retriever(
-        await store_of(segment("a"), segment("b")), {"lexical": FixedLeg("a"), "graph": leg}
-    )
+    legs = {"lexical": FixedLeg("a"), "graph": leg}
 
-    answer = await answering.retrieve(query("?"), WITH_GRAPH, soon())
+    answer = await answered([segment("a"), segment("b")], legs, WITH_GRAPH)
 
     assert states(answer) == {"lexical": LegState.OK, "graph": LegState.SKIPPED}
     assert answer.reports[1].reason == NOTHING_TO_LOOK_UP
@@ -497,20 +403,16 @@ async def test_without_facts_legs_over_facts_are_skipped() -> None:
     ids=["required", "seeds"],
 )
 async def test_required_leg_or_given_seed_is_never_skipped(asked: Query) -> None:
-    leg = LegOverFacts("b")
-    answering = retriever(
-        await store_of(segment("a", entity="Ann"), segment("b")),
-        {"lexical": FixedLeg("a"), "graph": leg},
-    )
+    stored = [segment("a", entity="Ann"), segment("b")]
 
-    answer = await answering.retrieve(asked, WITH_GRAPH, soon())
+    answer = await answered(stored, OVER_FACTS, WITH_GRAPH, asked)
 
     assert states(answer)["graph"] is LegState.OK
 
 
 async def test_the_first_fact_ends_the_skipping() -> None:
     store = await store_of(segment("a"))
-    answering = retriever(store, {"lexical": FixedLeg("a"), "graph": LegOverFacts("a")})
+    answering = retriever(store, OVER_FACTS)
     before = await answering.retrieve(query("?"), WITH_GRAPH, soon())
 
     await store.write(batch_of(fact("f", "Ann", "sails", "Goa")))
@@ -532,9 +434,8 @@ class StoreThatCannotTell(InMemoryStore):
 async def test_unknown_presence_of_facts_searches_them() -> None:
     store = StoreThatCannotTell()
     await store.write(batch_of(segment("a")))
-    answering = retriever(store, {"lexical": FixedLeg("a"), "graph": LegOverFacts("a")})
 
-    answer = await answering.retrieve(query("?"), WITH_GRAPH, soon())
+    answer = await answered(store, OVER_FACTS, WITH_GRAPH)
 
     assert states(answer)["graph"] is LegState.OK
 
@@ -556,9 +457,8 @@ class YieldingLeg(FixedLeg):
 async def test_legs_over_known_facts_begin_with_the_others() -> None:
     over_facts = LegOverFacts("a")
     first = YieldingLeg(over_facts)
-    store = await store_of(segment("a"), fact("f", "Ann", "sails", "Goa"))
-    answering = retriever(store, {"lexical": first, "graph": over_facts})
+    stored: list[Item] = [segment("a"), fact("f", "Ann", "sails", "Goa")]
 
-    await answering.retrieve(query("?"), WITH_GRAPH, soon())
+    await answered(stored, {"lexical": first, "graph": over_facts}, WITH_GRAPH)
 
     assert first.others_begun == 1

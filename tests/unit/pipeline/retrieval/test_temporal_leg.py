@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from dataclasses import replace
 
 import pytest
 
-from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError
 from serving.domain.items.records import Segment, segment_id
@@ -24,7 +23,7 @@ from tests.fakes.pipeline import FixedDates, FixedIndex, FixedLeg
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, days, query, scope, segment
-from tests.unit.pipeline.retrieval.retrieving import hit_ids, retriever, soon, store_of
+from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, store_of
 
 SAID = [
     segment("a", "one", event_time=NOON - days(3)),
@@ -60,19 +59,27 @@ async def asked(
     *periods: Period,
     named_times: bool = True,
     alone: bool = False,
+    earliest_first: bool = False,
     depth: int = 10,
+    words: str = "",
     filter_: Filter = NO_FILTER,
     index: FixedIndex | None = None,
     deadline: Deadline | None = None,
 ) -> list[str]:
+    """What a question finds that names these times, and has words that find these."""
     store = await store_of(*SAID)
-    leg = TemporalLeg(InMemoryTimeline(store))
-    spec = LegSpec(name="temporal", named_times=named_times, depth=depth)
-    profile = Profile(name="times", legs=(spec,))
-    dates = FixedDates(*periods, alone=alone)
-    space = VectorSpace.of(FakeEmbedder(), index or FixedIndex())
-    answer = await retriever(store, {"temporal": leg}, dates=dates, space=space).retrieve(
-        query("?", scope=scope(filter_=filter_, as_of=NOON)), profile, deadline or soon()
+    specs = (
+        LegSpec(name="lexical", weight=0.1),
+        LegSpec(name="temporal", named_times=named_times, depth=depth),
+    )
+    answer = await answered(
+        store,
+        {"lexical": FixedLeg(words), "temporal": TemporalLeg(InMemoryTimeline(store))},
+        Profile(name="times", legs=specs),
+        query("?", scope=scope(filter_=filter_, as_of=NOON)),
+        dates=FixedDates(*periods, alone=alone, earliest_first=earliest_first),
+        space=VectorSpace.of(FakeEmbedder(), index or FixedIndex()),
+        deadline=deadline,
     )
     return hit_ids(answer)
 
@@ -131,13 +138,43 @@ async def test_a_question_without_a_time_finds_nothing_by_it() -> None:
 
 @pytest.mark.parametrize(("alone", "found"), [(True, ["c", "b"]), (False, ["c", "b", "a"])])
 async def test_only_time_named_is_the_answer(alone: bool, found: list[str]) -> None:
-    dates = FixedDates(period(-2.5, -0.5), alone=alone)
+    assert await asked(period(-2.5, -0.5), alone=alone, words="a c") == found
 
-    assert await asked_with_words("a c", dates) == found
+
+async def test_empty_time_leaves_the_answer_to_words() -> None:
+    assert await asked(period(-9.5, -8.5), alone=True, words="a c") == ["a", "c"]
+
+
+async def test_earliest_are_first_when_asked_for() -> None:
+    found = await asked(period(-99, 99), alone=True, earliest_first=True, words="d")
+
+    assert found == ["a", "b", "c", "d"]
+
+
+async def test_without_the_option_the_latest_of_all_are_found() -> None:
+    assert await asked(named_times=False) == ["d", "c", "b", "a"]
+
+
+TIMES = Profile(
+    name="times",
+    legs=(LegSpec(name="temporal", named_times=True),),
+    signals=(SignalSpec(name="time", weight=1.0),),
+)
+
+
+async def test_dates_of_a_question_are_read_once() -> None:
+    dates, store = FixedDates(period(-2.5, -0.5)), await store_of(*SAID)
+    asks = query("?", scope=scope(as_of=NOON))
+
+    legs = {"temporal": TemporalLeg(InMemoryTimeline(store))}
+    await answered(store, legs, TIMES, asks, dates=dates)
+
+    assert dates.asked == [("?", NOON)]
 
 
 async def test_said_about_a_time_is_every_fourth() -> None:
     at = NOON + days(1)
+    asks = query("?", scope=scope(as_of=NOON + days(9)))
     said = [segment(f"said{n}", f"{n}", event_time=at + days(0.1 * n)) for n in range(5)]
     about = [
         segment(f"about{n}", f"plan {n}", mentions_from=at, mentions_to=at + days(1),
@@ -145,69 +182,10 @@ async def test_said_about_a_time_is_every_fourth() -> None:
         for n in range(2)
     ]  # fmt: skip
     store = await store_of(*said, *about)
-    leg = TemporalLeg(InMemoryTimeline(store))
-    profile = Profile(name="times", legs=(LegSpec(name="temporal", named_times=True),))
+    legs = {"temporal": TemporalLeg(InMemoryTimeline(store))}
+    profile = replace(TIMES, signals=())
 
-    answer = await retriever(store, {"temporal": leg}, dates=FixedDates(period(1, 2))).retrieve(
-        query("?", scope=scope(as_of=NOON + days(9))), profile, soon()
-    )
+    answer = await answered(store, legs, profile, asks, dates=FixedDates(period(1, 2)))
 
     assert hit_ids(answer) == ["said4", "said3", "said2", "about1", "said1", "said0", "about0"]
     assert answer.hits[3].ledger.leg_terms[0].path == "said about it"
-
-
-async def test_empty_time_leaves_the_answer_to_words() -> None:
-    dates = FixedDates(period(-9.5, -8.5), alone=True)
-
-    assert await asked_with_words("a c", dates) == ["a", "c"]
-
-
-async def asked_with_words(words: str, dates: FixedDates) -> list[str]:
-    store = await store_of(*SAID)
-    legs = {"lexical": FixedLeg(words), "temporal": TemporalLeg(InMemoryTimeline(store))}
-    specs = (LegSpec(name="lexical", weight=0.1), LegSpec(name="temporal", named_times=True))
-    answer = await retriever(store, legs, dates=dates).retrieve(
-        query("?", scope=scope(as_of=NOON)), Profile(name="times", legs=specs), soon()
-    )
-    return hit_ids(answer)
-
-
-async def test_earliest_are_first_when_asked_for() -> None:
-    dates = FixedDates(period(-99, 99), alone=True, earliest_first=True)
-
-    assert await asked_with_words("d", dates) == ["a", "b", "c", "d"]
-
-
-async def test_dates_of_a_question_are_read_once() -> None:
-    dates = FixedDates(period(-2.5, -0.5))
-    profile = Profile(
-        name="times",
-        legs=(LegSpec(name="temporal", named_times=True),),
-        signals=(SignalSpec(name="time", weight=1.0),),
-    )
-    store = await store_of(*SAID)
-    legs = {"temporal": TemporalLeg(InMemoryTimeline(store))}
-    await retriever(store, legs, dates=dates).retrieve(
-        query("?", scope=scope(as_of=NOON)), profile, soon()
-    )
-    assert dates.asked == [("?", NOON)]
-
-
-async def test_without_the_option_the_latest_of_all_are_found() -> None:
-    assert await asked(named_times=False) == ["d", "c", "b", "a"]
-
-
-@pytest.mark.parametrize(
-    ("question", "day"),
-    [
-        ("What happened on 19 March?", (2026, 3, 19)),
-        ("what did we say yesterday?", (2026, 3, 23)),
-        ("what was changed today?", (2026, 3, 24)),
-    ],
-)
-def test_the_time_of_a_question_is_in_its_text(question: str, day: tuple[int, int, int]) -> None:
-    asked_at = datetime(2026, 3, 24, 15, tzinfo=NOON.tzinfo)
-    (named,) = EnglishDates().times(question, asked_at).periods
-
-    assert (named.begins.year, named.begins.month, named.begins.day) == day
-    assert named.ends - named.begins == days(1)

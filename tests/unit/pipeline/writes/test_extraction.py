@@ -20,7 +20,7 @@ from serving.pipeline.writes.extraction import (
 )
 from serving.pipeline.writes.projector import LAST_BACK_OFF_S, Projector
 from serving.ports.change_log import Change
-from serving.ports.memory_store import ExtractionProgress, Outcome, UnreadTurn
+from serving.ports.memory_store import Outcome, UnreadTurn
 from serving.ports.text_analysis import (
     Conversation,
     Proposal,
@@ -94,12 +94,6 @@ class Memory:
     async def waiting(self, after: int, limit: int) -> list[Change]:
         return [change for change in self.changes() if change.key > after][:limit]
 
-    async def progress(self) -> ExtractionProgress:
-        raise NotImplementedError
-
-    async def read_failed_again(self) -> int:
-        raise NotImplementedError
-
 
 @dataclass
 class DeadLetters:
@@ -130,7 +124,7 @@ class Extraction:
         return ExtractionWork(
             self.log,  # type: ignore[arg-type]  # the rest of the log is the projector's
             self.store,
-            self.turns,
+            self.turns,  # type: ignore[arg-type]  # nor are the commands' calls of it
             self.extractor,
             now=lambda: A_DAY_LATER,
             limits=self.limits,
@@ -165,14 +159,19 @@ def giving(*facts: ProposedFact) -> Answer:
     return lambda _: Proposal(facts=facts, sent_tokens=30, received_tokens=7)
 
 
-def extracting(answer: Answer, *turns: Segment, **given: object) -> Extraction:
-    return Extraction(Memory(list(turns), **given), ScriptedExtractor(answer))  # type: ignore[arg-type]
+def extracting(answer: Answer, *turns: Segment, **given: Any) -> Extraction:
+    return Extraction(Memory(list(turns), **given), ScriptedExtractor(answer))
+
+
+async def extracted(answer: Answer, *turns: Segment, **given: Any) -> Extraction:
+    """What became of these turns."""
+    extraction = extracting(answer, *turns, **given)
+    await extraction.run()
+    return extraction
 
 
 async def test_proposed_fact_is_stored_with_evidence_and_time() -> None:
-    extraction = extracting(giving(proposal("a", single_valued=True)), turn("a"))
-
-    await extraction.run()
+    extraction = await extracted(giving(proposal("a", single_valued=True)), turn("a"))
 
     stored = extraction.only_fact
     assert (stored.subject, stored.relation, stored.object) == ("Ann", "lives in", "Paris")
@@ -185,9 +184,8 @@ async def test_proposed_fact_is_stored_with_evidence_and_time() -> None:
 
 
 async def test_a_fact_holds_when_it_says_so() -> None:
-    until = NOON - days(1)
-    since = NOON - days(9)
-    extraction = extracting(
+    since, until = NOON - days(9), NOON - days(1)
+    extraction = await extracted(
         giving(
             proposal("a", valid_from=since, valid_to=until),
             proposal("a", object="Rome", valid_to=until),
@@ -195,40 +193,29 @@ async def test_a_fact_holds_when_it_says_so() -> None:
         turn("a"),
     )
 
-    await extraction.run()
-
     held = {
         each.object: (each.valid_from, each.valid_to) for each in extraction.turns.facts.values()
     }
     assert held == {"Paris": (since, until), "Rome": (None, until)}
 
 
-@pytest.mark.parametrize("hidden", ["turns", "before", "facts"])
-async def test_sensitive_turns_are_not_sent(hidden: str) -> None:
+async def test_sensitive_turns_are_not_sent() -> None:
     secret = turn("secret", "My PIN is 1234.", sensitive=True)
-    extraction = extracting(
-        giving(),
-        turn("a"),
-        *([secret] if hidden == "turns" else []),
-        earlier=(turn("earlier"), secret) if hidden == "before" else (turn("earlier"),),
-        known=(
-            fact("known", "Ann", "likes", "tea"),
-            *([fact("f", "Ann", "PIN", "1234", sensitive=True)] if hidden == "facts" else []),
-        ),
-    )
+    pin = fact("f", "Ann", "PIN", "1234", sensitive=True)
+    earlier, known = turn("earlier"), fact("known", "Ann", "likes", "tea")
 
-    await extraction.run()
+    extraction = await extracted(
+        giving(), turn("a"), secret, earlier=(earlier, secret), known=(known, pin)
+    )
 
     (asked,) = extraction.extractor.asked
     assert [each.id for each in asked.turns] == ["a"]
-    assert [each.id for each in asked.before] == ["earlier"]
-    assert [each.id for each in asked.facts] == ["known"]
+    assert asked.before == (earlier,)
+    assert asked.facts == (known,)
 
 
 async def test_a_session_of_sensitive_turns_asks_nothing() -> None:
-    extraction = extracting(giving(), turn("a", sensitive=True))
-
-    await extraction.run()
+    extraction = await extracted(giving(), turn("a", sensitive=True))
 
     assert extraction.extractor.asked == []
     assert extraction.turns.saved == []
@@ -252,45 +239,36 @@ async def test_a_session_of_sensitive_turns_asks_nothing() -> None:
     ],
 )
 async def test_fact_failing_a_check_is_not_stored(changes: dict[str, object], reason: str) -> None:
-    extraction = extracting(
+    extraction = await extracted(
         giving(proposal("a", **changes), proposal("a")), turn("a"), earlier=(turn("earlier"),)
     )
-
-    await extraction.run()
 
     assert extraction.only_fact.evidence == ("a",)
     assert extraction.reports[0].facts == {f"refused_{reason}": 1, "created": 1}
 
 
 async def test_earlier_turns_are_evidence_with_an_unread_turn() -> None:
-    extraction = extracting(giving(proposal("earlier", "a")), turn("a"), earlier=(turn("earlier"),))
-
-    await extraction.run()
+    extraction = await extracted(
+        giving(proposal("earlier", "a")), turn("a"), earlier=(turn("earlier"),)
+    )
 
     assert extraction.only_fact.evidence == ("earlier", "a")
 
 
-async def test_a_known_fact_that_was_shown_can_be_closed() -> None:
-    extraction = extracting(
-        giving(proposal("a", closes=("f", "f"))),
-        turn("a"),
-        known=(fact("f", "Ann", "lives in", "Rome"),),
-    )
-
-    await extraction.run()
-
-    assert extraction.only_fact.closes == ("f",)
+OWN = extracted_id(TENANT, proposal("a"))
 
 
-async def test_a_fact_does_not_close_itself() -> None:
-    own = extracted_id(TENANT, proposal("a"))
-    extraction = extracting(
-        giving(proposal("a", closes=(own,))), turn("a"), known=(fact(own, "Ann", "is", "in Paris"),)
-    )
+@pytest.mark.parametrize(
+    ("closes", "closed"), [(("f", "f"), ("f",)), ((OWN,), ())], ids=["another", "itself"]
+)
+async def test_another_fact_that_was_shown_can_be_closed(
+    closes: tuple[str, ...], closed: tuple[str, ...]
+) -> None:
+    shown = fact(closes[0], "Ann", "lives in", "Rome")
 
-    await extraction.run()
+    extraction = await extracted(giving(proposal("a", closes=closes)), turn("a"), known=(shown,))
 
-    assert extraction.only_fact.closes == ()
+    assert extraction.only_fact.closes == closed
 
 
 async def test_equal_facts_have_equal_ids() -> None:
@@ -309,9 +287,7 @@ async def test_equal_facts_have_equal_ids() -> None:
 
 
 async def test_a_fact_that_is_proposed_twice_is_stored_once() -> None:
-    extraction = extracting(giving(proposal("a"), proposal("a", subject="ann")), turn("a"))
-
-    await extraction.run()
+    extraction = await extracted(giving(proposal("a"), proposal("a", subject="ann")), turn("a"))
 
     assert len(extraction.turns.facts) == 1
     assert extraction.reports[0].facts == {"repeated": 1, "created": 1}
@@ -345,11 +321,9 @@ async def test_turns_without_usable_answer_are_dead_lettered() -> None:
             raise UnusableAnswerError("prose", sent_tokens=30, received_tokens=7)
         return Proposal(facts=(proposal("c"),))
 
-    extraction = extracting(
+    extraction = await extracted(
         answer, turn("a", session="bad"), turn("b", session="bad"), turn("c", session="good")
     )
-
-    await extraction.run()
 
     assert extraction.log.reasons == dict.fromkeys("ab", "unusable answer: prose")
     assert extraction.turns.saved == [["c"]]

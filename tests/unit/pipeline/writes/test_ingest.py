@@ -11,7 +11,7 @@ import pytest
 from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
-from serving.domain.items.records import Item, Segment, TenantName, segment_id
+from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.write_slots import WriteSlots
@@ -32,36 +32,33 @@ class EveryWord:
         return tuple(word for word in segment.text.split() if word[0].isupper())
 
 
-async def test_a_segment_without_entities_is_given_them() -> None:
-    store = InMemoryStore()
-    said = segment("a", "Mel sails to Goa")
-
-    await Ingestor(store, EveryWord()).ingest(batch_of(said))
-
-    assert (await stored(store, "a")).entities == ("Mel", "Goa")
+def reading(store: InMemoryStore) -> Ingestor:
+    return Ingestor(store, EveryWord(), dates=EnglishDates())
 
 
-async def test_given_entities_are_left_as_they_are() -> None:
+@pytest.mark.parametrize(("given", "kept"), [((), ("Mel", "Goa")), (("Tom",), ("Tom",))])
+async def test_segment_without_entities_alone_is_given_them(
+    given: tuple[str, ...], kept: tuple[str, ...]
+) -> None:
     store = InMemoryStore()
 
-    await Ingestor(store, EveryWord()).ingest(batch_of(segment("a", "Mel", entities=("Tom",))))
+    await reading(store).ingest(batch_of(segment("a", "Mel sails to Goa", entities=given)))
 
-    assert (await stored(store, "a")).entities == ("Tom",)
+    assert (await stored(store, "a")).entities == kept
 
 
-async def test_found_entities_are_no_part_of_the_content() -> None:
-    store = InMemoryStore()
-    ingestor = Ingestor(store, EveryWord())
-    await ingestor.ingest(batch_of(segment("a", "Mel sails")))
+async def test_found_names_and_times_are_no_content() -> None:
+    ingestor = reading(InMemoryStore())
+    batch = batch_of(segment("a", "Mel sails tomorrow."))
+    await ingestor.ingest(batch)
 
-    again = await ingestor.ingest(batch_of(segment("a", "Mel sails")))
+    again = await ingestor.ingest(replace(batch, time_zone=ZoneInfo("Asia/Kolkata")))
 
     assert again.outcomes == ["unchanged"]
 
 
 async def test_times_that_a_turn_names_are_stored() -> None:
     store = InMemoryStore()
-    ingestor = Ingestor(store, EveryWord(), dates=EnglishDates())
     turns = [
         segment("day", "The dentist is tomorrow."),
         segment("stretch", "We are away from Friday to Sunday, and on Monday I work."),
@@ -69,7 +66,7 @@ async def test_times_that_a_turn_names_are_stored() -> None:
         segment("none", "I like tea."),
     ]
 
-    await ingestor.ingest(Batch(TENANT, turns, time_zone=ZoneInfo("Asia/Kolkata")))
+    await reading(store).ingest(Batch(TENANT, turns, time_zone=ZoneInfo("Asia/Kolkata")))
 
     assert [await mention(store, turn.id) for turn in turns] == [
         "2026-03-01T18:30..2026-03-02T18:30",
@@ -81,23 +78,11 @@ async def test_times_that_a_turn_names_are_stored() -> None:
 
 async def test_times_are_those_of_the_tenants_zone() -> None:
     store = InMemoryStore()
-    ingestor = Ingestor(store, EveryWord(), dates=EnglishDates())
-    await ingestor.ingest(Batch(TENANT, [segment("a")], time_zone=ZoneInfo("Asia/Kolkata")))
+    await store.write(Batch(TENANT, [segment("a")], time_zone=ZoneInfo("Asia/Kolkata")))
 
-    await ingestor.ingest(Batch(TENANT, [segment("b", "The dentist is tomorrow.")]))
+    await reading(store).ingest(batch_of(segment("b", "The dentist is tomorrow.")))
 
     assert await mention(store, "b") == "2026-03-01T18:30..2026-03-02T18:30"
-
-
-async def test_mention_is_no_part_of_the_content() -> None:
-    store = InMemoryStore()
-    ingestor = Ingestor(store, EveryWord(), dates=EnglishDates())
-    batch = batch_of(segment("a", "The dentist is tomorrow."))
-    await ingestor.ingest(batch)
-
-    again = await ingestor.ingest(replace(batch, time_zone=ZoneInfo("Asia/Kolkata")))
-
-    assert again.outcomes == ["unchanged"]
 
 
 async def mention(store: InMemoryStore, id_: str) -> str:
@@ -109,20 +94,15 @@ async def mention(store: InMemoryStore, id_: str) -> str:
 
 async def test_of_several_items_with_one_id_the_last_counts() -> None:
     store = InMemoryStore()
-    items: list[Item] = [
-        segment("a", "first"),
-        fact("a", "Mel", "likes", "Tom"),
-        segment("a", "last"),
-    ]
+    items = segment("a", "first"), fact("a", "Mel", "likes", "Tom"), segment("a", "last")
 
-    result = await Ingestor(store, EveryWord()).ingest(Batch(TENANT, items))
+    result = await reading(store).ingest(batch_of(*items))
 
     assert result.outcomes == ["unchanged", "created", "created"]
     assert (await stored(store, "a")).text == "last"
 
 
 async def stored(store: InMemoryStore, id_: str) -> Segment:
-
     rows = await store.load(TENANT, [segment_id(id_)], Deadline.after(1))
     row = rows[segment_id(id_)]
     assert isinstance(row, Segment)

@@ -15,7 +15,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import StoreUnavailableError
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.writes import stats
-from serving.pipeline.writes.stats import UNKNOWN_COUNT, Observer
+from serving.pipeline.writes.stats import UNKNOWN_COUNT, Observer, Overview
 from serving.ports.memory_store import TenantCounts
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import FixedIndex
@@ -35,36 +35,43 @@ def returns(value: object) -> Any:
     return answer
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
+
+
+async def overview(observed: Observer) -> Overview:
+    async with asyncio.timeout(10):
+        return await observed.overview(TENANT)
+
+
 def observer(
-    embedder: Any,
-    index: Any,
-    count_entities: Any,
+    *,
+    embedder: Any = None,
+    index: Any = None,
+    count_entities: Any = None,
     breakers: Sequence[Breaker] = (),
     tenant_counts: Any = None,
     status: Any = None,
 ) -> Observer:
+    """Of parts that are well unless others are given."""
     fakes: Any = SimpleNamespace
     return Observer(
         about=fakes(),
         catalog=fakes(tenant_counts=tenant_counts or returns(COUNTS), dead_letters=returns([])),
         log=fakes(status=status or returns([])),
-        space=VectorSpace.of(embedder, index),
-        graph=fakes(count_entities=count_entities),
+        space=VectorSpace.of(embedder or FakeEmbedder(), index or FixedIndex()),
+        graph=fakes(count_entities=count_entities or returns(7)),
         breakers=breakers,
     )
 
 
-async def test_lost_parts_are_named_and_the_others_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
-    embedder, index = FakeEmbedder(), FixedIndex()
-    lost: Any = SimpleNamespace(model=hangs, embed_query=hangs, embed_documents=hangs)
-    lost_index: Any = SimpleNamespace(status=hangs)
+async def test_lost_parts_are_named_and_the_others_reported() -> None:
+    lost = SimpleNamespace(model=hangs, embed_query=hangs, embed_documents=hangs)
+    index = SimpleNamespace(status=hangs)
 
-    async with asyncio.timeout(10):
-        found = await observer(lost, lost_index, hangs).overview(TENANT)
-    well = await observer(embedder, index, returns(7)).overview(TENANT)
+    found = await overview(observer(embedder=lost, index=index, count_entities=hangs))
+    well = await overview(observer())
 
     assert found.tenant == COUNTS
     assert (found.index.ready, found.entities) == (False, UNKNOWN_COUNT)
@@ -76,16 +83,11 @@ async def test_lost_parts_are_named_and_the_others_reported(
     assert (well.entities, well.degraded) == (7, [])
 
 
-async def test_slow_or_lost_database_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
-
+async def test_slow_or_lost_database_is_named() -> None:
     async def lost(*_: object) -> Any:
         raise StoreUnavailableError("connection refused")
 
-    observed = observer(FakeEmbedder(), FixedIndex(), returns(7), tenant_counts=hangs, status=lost)
-
-    async with asyncio.timeout(10):
-        found = await observed.overview(TENANT)
+    found = await overview(observer(tenant_counts=hangs, status=lost))
 
     assert (found.tenant, found.projections, found.entities) == (None, [], 7)
     assert found.degraded == [
@@ -94,8 +96,7 @@ async def test_slow_or_lost_database_is_named(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-async def test_late_counts_are_those_of_the_next_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
+async def test_late_counts_are_those_of_the_next_caller() -> None:
     counted, calls = asyncio.Event(), 0
 
     async def slow(*_: object) -> TenantCounts:
@@ -104,7 +105,7 @@ async def test_late_counts_are_those_of_the_next_caller(monkeypatch: pytest.Monk
         await counted.wait()
         return COUNTS
 
-    observed = observer(FakeEmbedder(), FixedIndex(), returns(7), tenant_counts=slow)
+    observed = observer(tenant_counts=slow)
 
     first = await observed.overview(TENANT)
     counted.set()
@@ -125,9 +126,7 @@ async def test_a_dependency_that_is_not_asked_is_named() -> None:
         with suppress(TimeoutError):
             await not_asked.ask(question, Deadline.after(1), late)
 
-    found = await observer(FakeEmbedder(), FixedIndex(), returns(7), [asked, not_asked]).overview(
-        TENANT
-    )
+    found = await overview(observer(breakers=[asked, not_asked]))
 
     assert found.degraded == [f"graph: {not_asked.trouble}"]
 
@@ -135,9 +134,8 @@ async def test_a_dependency_that_is_not_asked_is_named() -> None:
 async def test_the_vectors_of_a_lost_embedder_are_still_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
     embedder = FakeEmbedder()
-    observed = observer(embedder, FixedIndex(), returns(7))
+    observed = observer(embedder=embedder)
     known = (await observed.overview(TENANT)).model
 
     monkeypatch.setattr(embedder, "model", hangs)
