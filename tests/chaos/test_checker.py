@@ -36,12 +36,7 @@ WRITTEN, UPDATED, ERASED = write(1, 0, 1), write(2, 2, 3), write(None, 4, 5)
 
 def test_a_history_that_is_right_has_no_finding() -> None:
     read = Read(
-        started=3.5,
-        ended=3.6,
-        hits=(Held(ITEM, 2),),
-        after=UPDATED,
-        asked=ITEM,
-        complete=True,
+        started=3.5, ended=3.6, hits=(Held(ITEM, 2),), after=UPDATED, asked=ITEM, complete=True
     )
 
     assert check([WRITTEN, UPDATED], [read], stores(2)) == []

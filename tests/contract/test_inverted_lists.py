@@ -140,14 +140,6 @@ def test_missing_results_are_minus_one(lists: HostLists, k: int) -> None:
     assert (slots[slots < 0] == -1).all()
 
 
-def test_results_of_a_former_search_are_not_repeated(lists: HostLists) -> None:
-    lists.search(QUERIES, 20, N_LISTS, None)
-
-    slots = lists.search(QUERIES, 20, N_LISTS, lists.allow(among(SLOTS[:1])))
-
-    assert found(slots) == [{int(SLOTS[0])}] * 5
-
-
 def test_a_later_search_leaves_an_answer_unchanged(lists: HostLists) -> None:
     slots = lists.search(QUERIES, 10, N_LISTS, None)
 

@@ -16,14 +16,7 @@ import pytest
 from serving.desk.ray_environment import LOOPBACK as LOCAL
 from tests.e2e.test_operations import until_shown
 from tests.e2e.test_reranking import when_loaded
-from tests.fixtures.cluster import (
-    DEPLOY,
-    PROJECT,
-    Cluster,
-    Encryption,
-    in_environment,
-    inherited,
-)
+from tests.fixtures.cluster import DEPLOY, PROJECT, Cluster, Encryption, in_environment, inherited
 from tests.support.haproxy import tls_proxy
 from tests.support.processes import listeners, tree_of
 from tests.support.waiting import until

@@ -47,9 +47,7 @@ def lose(node: psutil.Process) -> None:
         each.kill()
 
 
-def test_lost_node_loses_no_accepted_write(
-    nodes: tuple[Cluster, list[psutil.Process]],
-) -> None:
+def test_lost_node_loses_no_accepted_write(nodes: tuple[Cluster, list[psutil.Process]]) -> None:
     cluster, others = nodes
     serve = {"placement": "split", "replicas": 2}
     cluster.deploy("split", serve=serve, index={"shards": 2})

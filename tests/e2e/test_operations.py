@@ -173,26 +173,15 @@ def test_weights_change_live_without_a_restart(service: Service) -> None:
     assert memory.stats().service.started_at == started
 
 
-@pytest.mark.parametrize(
-    ("profiles", "said"),
-    [
-        ({"default": {"rank_constant": 0}}, "profile 'default': rank_constant"),
-        ({"mine": {"extends": ["default"]}}, "profile 'mine': extends: no profile is called"),
-        ({"mine": ["default"]}, "profile 'mine': must be a mapping of fields"),
-    ],
-    ids=["out of range", "a list for a name", "a list for a profile"],
-)
-def test_bad_profile_is_rejected_and_previous_ones_stay(
-    service: Service, profiles: dict[str, Any], said: str
-) -> None:
+def test_bad_profile_is_rejected_and_previous_ones_stay(service: Service) -> None:
     memory = service.client(tenant=f"live-{uuid.uuid4().hex[:8]}")
 
     def refused() -> str:
         return " ".join(memory.stats().service.degraded)
 
     started = memory.stats().service.started_at
-    deploy(service, {"profiles": profiles})
-    until(lambda: said in refused())
+    deploy(service, {"profiles": {"default": {"rank_constant": 0}}})
+    until(lambda: "profile 'default': rank_constant" in refused())
     definition = next(each for each in memory.list_profiles() if each.name == "default").definition
     deploy(service, {"profiles": {}})
     until(lambda: not refused())

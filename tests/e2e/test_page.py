@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_sample import sample_items
 from tests.fixtures.service import Service
 from tests.support.tracked_files import ROOT
-from trivium import Fact, Segment
-from trivium.files.reading import read_items
-from trivium.files.records import Problem
+from trivium import Fact, Item, Segment
 
 BROWSER_TESTS = ROOT / "tests" / "browser"
-SAMPLE = ROOT / "clients" / "python" / "examples" / "sample"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 TENANT = "the-page"
 SECRET = "The code of the safe is 4711"
@@ -32,15 +29,10 @@ pytestmark = [
 ]
 
 
-def no_problem(problem: Problem) -> None:
-    raise AssertionError(str(problem))
-
-
-def items() -> list[Segment | Fact]:
+def items() -> list[Item]:
     """The sample, and what the tests of the browser look for besides."""
-    files: list[Path] = [SAMPLE / "conversation.jsonl", SAMPLE / "facts.jsonl"]
     return [
-        *(found.item for found in read_items([str(path) for path in files], no_problem)),
+        *sample_items(),
         Segment(id="safe", text=SECRET, session="of-the-safe", sensitive=True),
         Fact(id="safe-fact", subject="Safe", relation="opens by", object=SECRET, sensitive=True),
         Segment(id="gone", text="This will be forgotten.", session="to-forget"),

@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from bench.speed.ingest import only
 from tests.fixtures.service import Service
-from trivium import Client, LegOverride, Retrieval
-from trivium.cli.app import trivium
+from trivium import Client, Item, LegOverride, Retrieval
 from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
 
@@ -23,13 +21,16 @@ def no_problem(problem: Problem) -> None:
     raise AssertionError(str(problem))
 
 
+def sample_items() -> list[Item]:
+    files = [str(SAMPLE / name) for name in ("conversation.jsonl", "facts.jsonl")]
+    return [found.item for found in read_items(files, no_problem)]
+
+
 @pytest.fixture(scope="module")
 def sample(service: Service) -> tuple[Client, str]:
     """A client of a tenant that holds the sample, and the token of its writes."""
     memory = service.client(tenant="the-sample")
-    files = [SAMPLE / "conversation.jsonl", SAMPLE / "facts.jsonl"]
-    items = [found.item for found in read_items([str(path) for path in files], no_problem)]
-    return memory, memory.ingest_stream(items).consistency_token
+    return memory, memory.ingest_stream(sample_items()).consistency_token
 
 
 def asked_deep(sample: tuple[Client, str], question: str, leg: str) -> list[str]:
@@ -95,34 +96,3 @@ def test_unanswerable_question_finds_nothing_by_meaning(sample: tuple[Client, st
     for question in read_questions(str(SAMPLE / "unanswerable.jsonl"), no_problem):
         answer = memory.retrieve(question.text, consistency_token=token)
         assert not answer.hits, (question.text, [hit.id for hit in answer.hits])
-
-
-def test_an_export_is_stored_again_as_it_was(
-    service: Service, sample: tuple[Client, str], tmp_path: Path
-) -> None:
-    memory, _ = sample
-    stored = memory.stats().tenant
-    assert stored is not None
-    exported, again = tmp_path / "exported", tmp_path / "again"
-    names = ("segments.jsonl", "facts.jsonl")
-
-    _command(service, memory.tenant, "export", str(exported))
-    for state in ("created_count", "unchanged_count"):
-        counts = [
-            json.loads(_command(service, "the-copy", "ingest", "--json", str(exported / name)))
-            for name in names
-        ]
-        found = [each["stored"][0]["result"][state] for each in counts]
-        assert found == [stored.segment_count, stored.fact_count]
-    _command(service, "the-copy", "export", str(again))
-
-    for name in names:
-        assert (again / name).read_text() == (exported / name).read_text()
-
-
-def _command(service: Service, tenant: str, *words: str) -> str:
-    """The output of `trivium`."""
-    options = ["--address", service.address, "--tenant", tenant]
-    done = CliRunner().invoke(trivium, [*options, *words])
-    assert done.exit_code == 0, done.output
-    return done.stdout

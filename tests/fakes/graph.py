@@ -16,6 +16,7 @@ from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.pipeline.retrieval.ordering import visible
 from serving.ports.graph import GraphChanges
+from tests.support.visibility import is_shown
 
 HOP_DECAY = 0.5
 MAX_MENTIONS = 50
@@ -198,7 +199,7 @@ class _Memory:
         for start in starts:
             for first in self._steps(start):
                 for position in (first, *self._further(first)):
-                    if self._passes(position.over[-1]):
+                    if self._shows(position.over[-1]):
                         yield _Gain(position.over[-1].item, position.activation, position.path)
 
     def by_distance(self, starts: Sequence[_Position], yields: Yields) -> Iterator[_Gain]:
@@ -215,7 +216,7 @@ class _Memory:
         """What a walk by distance brings."""
         if yields is Yields.EVIDENCE:
             yield from self._reached(position)
-        elif self._passes(position.over[-1]):
+        elif self._shows(position.over[-1]):
             yield _Gain(position.over[-1].item, position.activation, position.path)
 
     def _nearness(self, position: _Position) -> float:
@@ -273,9 +274,12 @@ class _Memory:
             if name_key(segment.entity) == position.at and self._found_from(position, segment):
                 yield _Gain(segment.item, position.activation, position.path)
 
+    def _shows(self, fact: Fact) -> bool:
+        return is_shown(fact, self._scope, self._segments)
+
     def _found_from(self, position: _Position, segment: Segment) -> bool:
         its_own = bool(position.seed) and name_key(segment.entity) == position.seed
-        return self._visible(segment) and not its_own and segment.id != position.owner
+        return visible(segment, self._scope) and not its_own and segment.id != position.owner
 
     def _followed(self, fact: Fact, at: str) -> bool:
         wanted = not self._relations or fact.relation.lower() in self._relations
@@ -286,25 +290,6 @@ class _Memory:
             WalkDirection.BACKWARD: at == object_,
         }
         return wanted and along[self._direction] and fact.holds(self._scope.clocks)
-
-    def _visible(self, segment: Segment) -> bool:
-        accepted = self._scope.segment_filter.accepts(segment)
-        return segment.event_time <= self._scope.as_of and accepted
-
-    def _passes(self, fact: Fact) -> bool:
-        filter_ = self._scope.filter
-        if not filter_.event_time.overlaps(fact.valid_from, fact.held_until(self._scope.clocks)):
-            return False
-        if fact.id in filter_.none_of.fact_ids:
-            return False
-        evidence = [self._segments[id_] for id_ in fact.evidence if id_ in self._segments]
-        if not evidence:
-            return not filter_.of_evidence.selects
-        timeless = self._scope.segment_filter.of_evidence
-        return not filter_.of_evidence.restricts or any(
-            segment.event_time <= self._scope.as_of and timeless.accepts(segment)
-            for segment in evidence
-        )
 
 
 def _ends(fact: Fact) -> tuple[str, str]:
@@ -344,14 +329,7 @@ def _nearest(gains: Iterator[_Gain]) -> list[Candidate]:
         sorted(group, key=lambda gain: (-gain.amount, gain.seed, gain.path))
         for group in _by_item(gains)
     ]
-    ordered = sorted(
-        nearest,
-        key=lambda group: (
-            -group[0].amount,
-            group[0].seed,
-            group[0].item,
-        ),
-    )
+    ordered = sorted(nearest, key=lambda group: (-group[0].amount, group[0].seed, group[0].item))
     return [_candidate(group, group[0].amount) for group in ordered]
 
 

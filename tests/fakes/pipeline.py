@@ -168,16 +168,14 @@ class FixedConsistency:
     def __init__(
         self,
         *,
-        seen: bool = True,
         dead_letters: Mapping[Projection, int] | None = None,
         pending: Mapping[Projection, int] | None = None,
     ) -> None:
-        self._seen = seen
         self._pending = pending or {}
         self._dead_letters = dead_letters or {}
 
     async def graph_has_seen(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        return self._seen
+        return True
 
     async def dead_letter_counts(self, token: ConsistencyToken) -> Mapping[Projection, int]:
         return self._dead_letters

@@ -19,13 +19,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from serving.desk.embedded_postgres import (
-    EmbeddedPostgres,
-    PostgresStartError,
-    find_binaries,
-)
+from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError, find_binaries
 from serving.desk.embedded_postgres.account import ACCOUNT
 from tests.fixtures.postgres import QUICK, pid_of
+from tests.support.processes import is_alive, tree_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.postgres
@@ -60,12 +57,7 @@ def socket_directory_of(dsn: str) -> Path:
 
 
 def runs(pid: int) -> bool:
-    """Whether the process is alive and not a zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+    return any(map(is_alive, tree_of(pid)))
 
 
 def replace_pid(root: Path, pid: int) -> None:
@@ -75,10 +67,12 @@ def replace_pid(root: Path, pid: int) -> None:
         file.write_text("\n".join([str(pid), *lines[1:], ""]))
 
 
-def test_server_keeps_its_data_and_leaves_nothing(root: Path) -> None:
+def test_private_server_keeps_data_and_leaves_nothing(root: Path) -> None:
     with EmbeddedPostgres(root, settings=QUICK) as dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("CREATE TABLE kept (x int)")
+            assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
+        assert stat.S_IMODE((root / "run").stat().st_mode) == 0o700
         pid = pid_of(root)
 
     assert not runs(pid)
@@ -86,12 +80,6 @@ def test_server_keeps_its_data_and_leaves_nothing(root: Path) -> None:
     assert list((root / "run").iterdir()) == []
     with EmbeddedPostgres(root) as dsn, psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
-
-
-def test_server_listens_on_its_socket_only(root: Path) -> None:
-    with EmbeddedPostgres(root, settings=QUICK) as dsn, psycopg.connect(dsn) as connection:
-        assert connection.execute("SHOW listen_addresses").fetchone() == ("",)
-        assert stat.S_IMODE((root / "run").stat().st_mode) == 0o700
 
 
 def test_a_second_start_joins_and_the_last_stop_stops(root: Path) -> None:
@@ -105,18 +93,6 @@ def test_a_second_start_joins_and_the_last_stop_stops(root: Path) -> None:
     second.stop()
     assert not runs(pid)
     first.stop()
-
-
-def test_killed_server_is_started_again(root: Path) -> None:
-    server = EmbeddedPostgres(root)
-    dsn = server.start()
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("CREATE TABLE kept (x int)")
-        os.kill(pid_of(root), signal.SIGKILL)
-    server.stop()
-
-    with EmbeddedPostgres(root) as again, psycopg.connect(again) as connection:
-        assert connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("folder", [".", "x" * 120], ids=["a socket below it", "a short socket"])
@@ -191,31 +167,23 @@ def test_a_starter_that_still_lives_keeps_its_server(root: Path) -> None:
     assert not runs(pid)
 
 
-def test_a_long_path_gets_a_short_socket_which_is_removed(root: Path) -> None:
+@pytest.mark.parametrize("killed", [False, True])
+def test_short_socket_of_a_long_path_is_removed(root: Path, killed: bool) -> None:
     long_root = root / ("x" * 120)
     root.mkdir(mode=0o755)
     server = EmbeddedPostgres(long_root, settings=QUICK)
-
     dsn = server.start()
-
     directory = socket_directory_of(dsn)
     assert answers(dsn)
     assert len(str(directory)) < 100
+
+    if killed:
+        os.kill(pid_of(long_root), signal.SIGKILL)
+        with EmbeddedPostgres(long_root):
+            assert not directory.exists()
     server.stop()
+
     assert not directory.exists()
-
-
-def test_a_short_socket_of_a_killed_server_is_removed_too(root: Path) -> None:
-    long_root = root / ("x" * 120)
-    root.mkdir(mode=0o755)
-    server = EmbeddedPostgres(long_root, settings=QUICK)
-    directory = socket_directory_of(server.start())
-    os.kill(pid_of(long_root), signal.SIGKILL)
-
-    with EmbeddedPostgres(long_root):
-        assert not directory.exists()
-
-    server.stop()
 
 
 def test_data_of_another_major_version_is_rejected(root: Path) -> None:

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from serving.rpc.identity.rules import RULES
 from tests.security.edge import METADATA, METHODS, TARGETS, Edge, Inputs
-from tests.security.hostile import TEXTS
 from tests.support.processes import inherited_environment
 from trivium.v1.catalog_service_pb2 import GetSegmentsRequest
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest
@@ -53,10 +52,6 @@ def test_no_hostile_credentials_are_accepted() -> None:
 @given(target=st.sampled_from(TARGETS), encoded=st.binary(max_size=200))
 def test_any_bytes_are_accepted_or_rejected(target: str, encoded: bytes) -> None:
     assert EDGE.receive(target, encoded) in {ACCEPTED, REJECTED, MALFORMED, *DENIED}
-
-
-def test_the_texts_are_hostile() -> None:
-    assert any("\0" in text for text in TEXTS)
 
 
 def deep(levels: int) -> Struct:

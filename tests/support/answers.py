@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from google.rpc import status_pb2
 
-from trivium import Hit, Ledger, LegState, Retrieval
+from trivium import Hit, ImportanceTerm, Ledger, LegState, Retrieval
 
 MAX_HEADER_BYTES = 8192
 """Clients of gRPC may refuse more of metadata, and report RESOURCE_EXHAUSTED."""
@@ -44,6 +44,12 @@ def aged(hit: Hit) -> float:
     decay = ledger(hit).decay
     assert decay is not None
     return decay.multiplier
+
+
+def importance(hit: Hit) -> ImportanceTerm:
+    term = ledger(hit).importance
+    assert term is not None
+    return term
 
 
 def states(answer: Retrieval) -> dict[str, LegState]:

@@ -116,12 +116,12 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    """Writes the table into the page."""
+def text() -> str:
+    """The page with its table."""
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
-    PAGE.write_text(f"{before}{BEGIN}{table()}{END}{after}", encoding="utf-8")
+    return f"{before}{BEGIN}{table()}{END}{after}"
 
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(text(), encoding="utf-8")

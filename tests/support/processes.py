@@ -25,6 +25,15 @@ def tree_of(pid: int) -> list[psutil.Process]:
     return []
 
 
+def command_lines(pid: int) -> list[str]:
+    """Those of a process and all that came of it."""
+    lines = []
+    for process in tree_of(pid):
+        with contextlib.suppress(psutil.Error):
+            lines.append(" ".join(process.cmdline()))
+    return lines
+
+
 def is_alive(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)

@@ -41,7 +41,7 @@ Schema = Mapping[str, Any]
 SCHEMA: Schema = Settings.model_json_schema()
 
 
-def page() -> str:
+def text() -> str:
     """The whole page."""
     written = "<!-- Written by `make docs` from serving/config/settings.py: edit that file. -->\n"
     head = f"# Configuration\n\n{written}\n{_wrapped(INTRODUCTION)}\n"
@@ -118,4 +118,4 @@ def _either(words: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(text(), encoding="utf-8")

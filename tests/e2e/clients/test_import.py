@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.clients.importers.importing import EXPORTS
-from tests.e2e.test_service import states
 from tests.fixtures.service import Service
+from tests.support.answers import states
 from trivium import Retrieval
 from trivium_importers.command import trivium_import
 

@@ -9,8 +9,10 @@ import psutil
 import pytest
 
 from serving.desk.ray_environment import REPLICA_PORTS
-from tests.e2e.test_service import CONVERSATION, FACTS, states
+from tests.e2e.test_service import CONVERSATION, FACTS
+from tests.fixtures.local_service import answered
 from tests.fixtures.service import Service
+from tests.support.answers import states
 from trivium import AsyncClient, BriefingOptions, Transcript
 from trivium.values import LegState
 
@@ -23,12 +25,7 @@ async def token(service: Service) -> str:
     """That of a write which every leg has seen."""
     async with AsyncClient(service.address, tenant="recall", timeout=30) as client:
         token = (await client.ingest([*CONVERSATION, *FACTS])).consistency_token
-        async with asyncio.timeout(120):
-            while (
-                LegState.STALE
-                in states(await client.retrieve(QUESTION, consistency_token=token)).values()
-            ):
-                pass
+        await answered(client, QUESTION, token)
     return token
 
 
@@ -70,14 +67,14 @@ async def test_answers_come_while_somebody_still_speaks(service: Service, token:
         for number, text in enumerate([*PARTIALS, QUESTION], start=1):
             yield Transcript(text, final=number > len(PARTIALS))
             while number <= len(PARTIALS) and number not in numbers:
-                await answered.wait()
-                answered.clear()
+                await heard.wait()
+                heard.clear()
 
-    answered = asyncio.Event()
+    heard = asyncio.Event()
     async with AsyncClient(service.address, tenant="recall") as client:
         async for answer in client.retrieve_stream(speaking(), timeout=30):
             numbers.append(answer.transcript_number)
-            answered.set()
+            heard.set()
 
     assert numbers == [1, 2, 3, 4]
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import psutil
 import pytest
 from click.testing import CliRunner
 from psycopg.conninfo import make_conninfo
@@ -23,7 +22,7 @@ from tests.fakes.simulation.openai_api import (
 )
 from tests.fixtures.postgres import fresh_database
 from tests.fixtures.service import PASSWORD, Service, started_service
-from tests.support.processes import tree_of
+from tests.support.processes import command_lines
 from tests.support.waiting import until
 from trivium import Client, Segment
 from trivium.errors import AuthenticationError, UnavailableError
@@ -67,15 +66,6 @@ class GuardedDesk:
                 return False
             return True
 
-    def command_lines(self) -> list[str]:
-        lines = []
-        for process in tree_of(self.service.process.pid):
-            try:
-                lines.append(" ".join(process.cmdline()))
-            except psutil.Error:
-                continue
-        return lines
-
 
 @pytest.fixture(scope="module")
 def desk(postgres_server: str) -> Iterator[GuardedDesk]:
@@ -84,10 +74,7 @@ def desk(postgres_server: str) -> Iterator[GuardedDesk]:
         serving_in_a_thread(CompletionsServer()) as extractor,
     ):
         dsn = make_conninfo(address, password=PASSWORD)
-        of_this_run = {
-            "TRIVIUM_POSTGRES__DSN": dsn,
-            "TRIVIUM_EXTRACTION__API__URL": extractor.url,
-        }
+        of_this_run = {"TRIVIUM_POSTGRES__DSN": dsn, "TRIVIUM_EXTRACTION__API__URL": extractor.url}
         with started_service("single", **SETTINGS, **of_this_run) as service:
             yield GuardedDesk(service, extractor, dsn)
 
@@ -106,7 +93,7 @@ def test_no_command_line_shows_a_password_or_a_key(desk: GuardedDesk) -> None:
     key = desk.keys("create", "--tenant", "acme", "--role", "admin")
     until(lambda: desk.answers(key))
 
-    lines = desk.command_lines()
+    lines = command_lines(desk.service.process.pid)
 
     assert any("ServeReplica" in line for line in lines), "the replica is not looked at"
     hidden = (PASSWORD, API_KEY, key.split("_", maxsplit=2)[2], desk.service.token)

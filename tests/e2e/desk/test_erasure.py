@@ -94,12 +94,3 @@ def test_files_hold_no_item_before_or_after_erasure(
     memory.retrieve(f"What about {mark}?", consistency_token=receipt.consistency_token)
     assert [hit.id for hit in memory.retrieve("boat").hits] == ["other"]
     assert files_with(mark, service) == []
-
-
-def test_item_turned_sensitive_is_found_by_words(memory: Client, mark: str) -> None:
-    hidden = Segment(id=f"id-{mark}", text=f"text {mark}", sensitive=True)
-
-    token = memory.ingest([hidden]).consistency_token
-
-    answer = memory.retrieve(f"What about {mark}?", consistency_token=token)
-    assert [{*hit.legs} - {"lexical", "temporal"} for hit in answer.hits] == [set()]

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.fixtures.service import PASSWORD, Service
-from tests.support.processes import tree_of
+from tests.support.processes import command_lines, tree_of
 
 OUTSIDER = 54_321
 """An account that runs nothing; not `nobody`, which runs PostgreSQL for root."""
@@ -84,12 +84,7 @@ def test_the_folders_of_the_desk_are_for_their_owners_alone(service: Service) ->
 
 @pytest.mark.placement
 def test_no_command_line_shows_a_secret(service: Service) -> None:
-    lines = []
-    for process in tree_of(service.process.pid):
-        try:
-            lines.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
+    lines = command_lines(service.process.pid)
 
     assert lines
     assert not [line for line in lines if service.token in line or PASSWORD in line]

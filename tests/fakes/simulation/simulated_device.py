@@ -28,12 +28,7 @@ class SimulatedEncoder:
     """
 
     def __init__(
-        self,
-        clock: SteppedClock,
-        *,
-        batch_s: float,
-        token_s: float,
-        token_budget: int = 16_384,
+        self, clock: SteppedClock, *, batch_s: float, token_s: float, token_budget: int = 16_384
     ) -> None:
         self.ran: list[Ran] = []
         self._clock = clock

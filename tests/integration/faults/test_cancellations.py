@@ -14,6 +14,7 @@ import pytest
 
 from serving.config.settings import load_settings
 from tests.fixtures.local_service import local_service
+from tests.fixtures.neo4j import leaves_sockets
 from tests.support.waiting import until_async
 from trivium import Fact, Segment
 from trivium.aio import AsyncClient
@@ -32,10 +33,7 @@ SAID = [
 KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", evidence=("t10",))
 
 
-@pytest.mark.usefixtures("sockets_collected")
-@pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
-)
+@leaves_sockets
 async def test_random_cancellations_leave_the_pools_whole(
     postgres_dsn: str, neo4j_uri: str, pytestconfig: pytest.Config
 ) -> None:

@@ -67,12 +67,10 @@ async def test_half_sent_headers_are_ended_behind_tls(
 ) -> None:
     config = tmp_path / "haproxy.cfg"
     config.write_text(in_a_hurry(TLS_CONFIG.read_text()))
-    authority = encryption.tls().ca
-    assert authority is not None
-    tls = ssl.create_default_context(cafile=authority)
+    tls = ssl.create_default_context(cafile=encryption.ca_file)
     tls.check_hostname = False
     tls.set_alpn_protocols(["h2"])
-    trusted = grpc.ssl_channel_credentials(authority.read_bytes())
+    trusted = grpc.ssl_channel_credentials(encryption.ca_file.read_bytes())
 
     with tls_proxy(encryption.pem_file, f"{LOOPBACK}:{free_ports(1)}", config) as address:
         async with grpc.aio.secure_channel(address, trusted) as idle:
@@ -88,7 +86,7 @@ async def test_address_cannot_hold_all_connections(tmp_path: Path, encryption: E
 
     with tls_proxy(encryption.pem_file, f"{LOOPBACK}:{free_ports(1)}", config) as address:
         port = int(address.rpartition(":")[2])
-        tls = ssl.create_default_context(cafile=encryption.tls().ca)
+        tls = ssl.create_default_context(cafile=encryption.ca_file)
         held: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
         async def one_is_held() -> bool:

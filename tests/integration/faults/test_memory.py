@@ -18,6 +18,7 @@ import pytest
 
 from bench.speed.faults.relay import Endpoint, Relay
 from tests.fixtures.local_service import TENANT, local_address
+from tests.fixtures.neo4j import leaves_sockets
 from trivium import Segment
 from trivium.aio import AsyncClient
 from trivium.errors import TriviumError
@@ -41,10 +42,7 @@ LONG = 20_000
 blocks were .4 % more in one run of 200,000 requests, and 3.4 % in another."""
 
 
-@pytest.mark.usefixtures("sockets_collected")
-@pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
-)
+@leaves_sockets
 async def test_requests_leave_no_memory_behind(
     postgres_dsn: str, neo4j_uri: str, pytestconfig: pytest.Config
 ) -> None:

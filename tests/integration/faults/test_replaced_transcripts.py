@@ -9,38 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 
 import neo4j
-import numpy as np
 import psycopg
 import pytest
 
 from bench.harness.sample import multiplied_sample
 from serving.adapters.neo4j.walks import FIND_SEGMENTS
 from serving.domain.budget import Deadline
-from serving.domain.soundness import sound_rows
 from serving.pipeline.inference.embedder import BatchedEmbedder
-from serving.ports.embedding import (
-    Device,
-    EmbeddingModel,
-    TokenIds,
-    Vector,
-    VectorLike,
-    Vectors,
-)
+from serving.ports.embedding import TokenIds, VectorLike, Vectors
+from tests.fakes.meaning import FakeEncoder
 from tests.fixtures.local_service import answered, local_address
+from tests.fixtures.neo4j import leaves_sockets
 from trivium.aio import AsyncClient
 from trivium.values import Transcript
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
 
 REPLACED = 5
-DIMENSION = 384
 WITHIN_S = 10.0
 SEARCH_S = 25.0
 """The time budget of a search; none is used up."""
@@ -55,34 +46,17 @@ SELECT pid, query_start FROM pg_stat_activity
 TRANSACTIONS = "SHOW TRANSACTIONS YIELD transactionId, currentQuery WHERE currentQuery = $walk"
 
 
-class HeldEncoder:
-    """An encoder of random vectors, which may be held for as long as it is wanted."""
+class HeldEncoder(FakeEncoder):
+    """Encodes, and may be held for as long as it is wanted."""
 
     def __init__(self) -> None:
+        super().__init__(window=64)
         self.free = threading.Event()
         self.free.set()
 
-    def model(self) -> EmbeddingModel:
-        return EmbeddingModel("held", DIMENSION)
-
-    def device(self) -> Device:
-        return Device(is_accelerator=False, token_budget=4096)
-
-    def tokenize_query(self, text: str) -> TokenIds:
-        return [zlib.crc32(word.encode()) for word in text.split()]
-
-    def tokenize_document(self, text: str) -> list[TokenIds]:
-        return [self.tokenize_query(text)]
-
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         self.free.wait()
-        rows = [
-            np.random.default_rng(list(window)).standard_normal(DIMENSION) for window in windows
-        ]
-        return np.stack([(row / np.linalg.norm(row)).astype(np.float32) for row in rows])
-
-    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
-        return sound_rows(self.encode(windows))
+        return super().encode(windows)
 
 
 class WatchedEmbedder(BatchedEmbedder):
@@ -174,10 +148,8 @@ async def searches_held(
             await in_hand
 
 
-@pytest.mark.usefixtures("sockets_collected", "neo4j_graph")
-@pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
-)
+@pytest.mark.usefixtures("neo4j_graph")
+@leaves_sockets
 async def test_the_search_for_a_replaced_transcript_ends_in_every_store(
     postgres_dsn: str, neo4j_uri: str
 ) -> None:

@@ -17,7 +17,7 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.migration import migrate
 from serving.domain.errors import DependencyError, StoreUnavailableError
-from tests.support.certificates import Authority
+from tests.fixtures.cluster import Encryption
 
 SSL_REQUEST_BYTES = 8
 """What a client of PostgreSQL sends first if it wants TLS."""
@@ -26,36 +26,18 @@ Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect: TypeAlias = Callable[[], Awaitable[Streams]]
 
 
-class Certificate:
-    """A certificate for the name `localhost`, and its authority, in files."""
-
-    def __init__(self, folder: Path) -> None:
-        authority = Authority()
-        issued = authority.issue("localhost")
-        self.authority = folder / "authority.pem"
-        self.authority.write_bytes(authority.pem)
-        self.other_authority = folder / "other.pem"
-        self.other_authority.write_bytes(Authority().pem)
-        both = folder / "both.pem"
-        both.write_bytes(issued.certificate + issued.key)
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(both)
-
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Certificate:
-    return Certificate(tmp_path)
-
-
 @contextlib.asynccontextmanager
-async def encrypted(connect: Connect, context: ssl.SSLContext, first: int) -> AsyncIterator[int]:
+async def encrypted(connect: Connect, certificate: Path, first: int) -> AsyncIterator[int]:
     """Does TLS before a store, which the embedded ones do not; yields the port.
 
     Args:
         connect: Connects to the store.
-        context: With the certificate.
+        certificate: A file that has the key too.
         first: The bytes of a request for TLS, which is granted.
     """
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
 
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -85,7 +67,7 @@ async def encrypted(connect: Connect, context: ssl.SSLContext, first: int) -> As
 
 @pytest.mark.postgres
 async def test_a_connection_string_demands_the_certificate_of_postgresql(
-    postgres_dsn: str, certificate: Certificate
+    postgres_dsn: str, encryption: Encryption
 ) -> None:
     usual = conninfo_to_dict(postgres_dsn)
     socket = f"{usual['host']}/.s.PGSQL.{usual.get('port', 5432)}"
@@ -93,16 +75,16 @@ async def test_a_connection_string_demands_the_certificate_of_postgresql(
     async def connect() -> Streams:
         return await asyncio.open_unix_connection(socket)
 
-    async with encrypted(connect, certificate.context, SSL_REQUEST_BYTES) as port:
+    async with encrypted(connect, encryption.pem_file, SSL_REQUEST_BYTES) as port:
 
         def dsn(host: str, authority: Path) -> str:
             verified = {"sslmode": "verify-full", "sslrootcert": str(authority)}
             return make_conninfo(postgres_dsn, host=host, port=port, **verified)
 
-        await migrate(dsn("localhost", certificate.authority))
+        await migrate(dsn("localhost", encryption.ca_file))
         for refused in (
-            dsn("localhost", certificate.other_authority),
-            dsn("127.0.0.1", certificate.authority),
+            dsn("localhost", encryption.ca_of_nodes),
+            dsn("127.0.0.1", encryption.ca_file),
         ):
             with pytest.raises(StoreUnavailableError):
                 await migrate(refused)
@@ -110,18 +92,18 @@ async def test_a_connection_string_demands_the_certificate_of_postgresql(
 
 @pytest.mark.neo4j
 async def test_a_uri_demands_the_certificate_of_neo4j(
-    neo4j_uri: str, certificate: Certificate, monkeypatch: pytest.MonkeyPatch
+    neo4j_uri: str, encryption: Encryption, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = urlsplit(neo4j_uri)
 
     async def connect() -> Streams:
         return await asyncio.open_connection(address.hostname, address.port)
 
-    async with encrypted(connect, certificate.context, 0) as port:
+    async with encrypted(connect, encryption.pem_file, 0) as port:
         for host, authority, accepted in (
-            ("localhost", certificate.authority, True),
-            ("localhost", certificate.other_authority, False),
-            ("127.0.0.1", certificate.authority, False),
+            ("localhost", encryption.ca_file, True),
+            ("localhost", encryption.ca_of_nodes, False),
+            ("127.0.0.1", encryption.ca_file, False),
         ):
             monkeypatch.setenv("SSL_CERT_FILE", str(authority))
             graph = Neo4jGraph(Neo4jSettings(uri=f"bolt+s://{host}:{port}"))

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,20 +16,16 @@ from click.testing import CliRunner
 from psycopg.rows import dict_row
 
 from tests.fixtures.local_service import answered, local_address
+from tests.integration.history.moves import day, lives_in, of_nora
 from trivium import AsyncClient, Fact, Item, Segment
 from trivium.cli.app import trivium
 from trivium.values import ItemState
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
 
-BEGUN = datetime(2024, 1, 1, 8, 30, 0, 123_456, tzinfo=UTC)
 ORIGINAL, COPY = "the original", "the copy"
 FILES = ("segments", "facts")
 QUESTION = "Where does Nora live?"
-
-
-def day(count: float) -> datetime:
-    return BEGUN + timedelta(days=count)
 
 
 TURN = Segment(
@@ -56,52 +52,19 @@ GONE = Segment(id="gone", text="Nora lives by the sea.", event_time=day(2), enti
 UNDATED = Segment(id="undated", text="Nora lives alone.", entities=("Nora",))
 BARE = Segment(id="bare", text="We met Nora in York.", speaker="Idris", event_time=day(3))
 
-LEEDS = Fact(
-    id="leeds",
-    subject="Nora",
-    relation="lives in",
-    object="Leeds",
-    valid_from=day(0),
-    recorded_at=day(1),
-    single_valued=True,
-    evidence=("t1",),
-)
-YORK = replace(LEEDS, id="york", object="York", valid_from=day(100), recorded_at=day(110))
-GOA = replace(YORK, id="goa", object="Goa", valid_from=day(200), recorded_at=day(210), weight=0.25)
+GOA = lives_in("Goa", 200, 210, weight=0.25, evidence=("t1",))
 FACTS = (
-    LEEDS,
-    YORK,
+    lives_in("Leeds", 0, 1, evidence=("t1",)),
+    lives_in("York", 100, 110, evidence=("t1",)),
     replace(GOA, retracted_at=day(220), sentence="Nora lives in Goa = \u2028 “sun”."),
-    Fact(
-        id="ended",
-        subject="Nora",
-        relation="works at",
-        object="Acme",
-        valid_from=day(0),
-        valid_to=day(50),
-        recorded_at=day(0),
-    ),
-    Fact(
-        id="quit",
-        subject="Nora",
-        relation="quit",
-        object="Acme",
-        recorded_at=day(40),
-        closes=("ended", "not there"),
-    ),
-    Fact(id="observed", subject="Nora", relation="observation", object="sings", recorded_at=day(1)),
+    of_nora("ended", "works at", "Acme", valid_from=day(0), valid_to=day(50), recorded_at=day(0)),
+    of_nora("quit", "quit", "Acme", recorded_at=day(40), closes=("ended", "not there")),
+    of_nora("observed", "observation", "sings", recorded_at=day(1)),
     Fact(id="named", subject="t1", relation="mentions", object="Goa", recorded_at=day(1)),
-    Fact(
-        id="hidden",
-        subject="Nora",
-        relation="uses",
-        object="1234",
-        recorded_at=day(2),
-        evidence=("secret",),
-    ),
-    Fact(id="less", subject="Nora", relation="has", object="a view", evidence=("gone", "t1")),
-    Fact(id="undated", subject="Nora", relation="likes", object="Goa"),
-    Fact(id="erased", subject="Nora", relation="swims", object="daily", evidence=("gone",)),
+    of_nora("hidden", "uses", "1234", recorded_at=day(2), evidence=("secret",)),
+    of_nora("less", "has", "a view", evidence=("gone", "t1")),
+    of_nora("undated", "likes", "Goa"),
+    of_nora("erased", "swims", "daily", evidence=("gone",)),
 )
 EARLY: list[Item] = [TURN, ODD, SENSITIVE, GONE, GOA]
 LATER: list[Item] = [UNDATED, BARE, *FACTS]

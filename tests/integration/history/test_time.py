@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.local_service import local_service
+from tests.integration.history.moves import day, lives_in
 from trivium import Fact, Segment
 from trivium.aio import AsyncClient
 from trivium.files.reading import read_items
@@ -20,23 +21,9 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[3]
 ASKED = "Where does Nora live?"
-BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def day(count: float) -> datetime:
-    return BEGUN + timedelta(days=count)
-
-
-LEEDS = Fact(
-    id="leeds",
-    subject="Nora",
-    relation="lives in",
-    object="Leeds",
-    valid_from=day(0),
-    recorded_at=day(1),
-    single_valued=True,
-)
-YORK = replace(LEEDS, id="york", object="York", valid_from=day(100), recorded_at=day(110))
+LEEDS, YORK = lives_in("Leeds", 0, 1), lives_in("York", 100, 110)
 MOVED = replace(
     YORK, id="moved", relation="moved to", single_valued=False, closes=("leeds",), evidence=("t1",)
 )
@@ -50,10 +37,7 @@ async def memory(postgres_dsn: str, neo4j_uri: str) -> AsyncIterator[AsyncClient
 
 
 async def facts_shown(
-    memory: AsyncClient,
-    token: str,
-    as_of: datetime | None = None,
-    known_at: datetime | None = None,
+    memory: AsyncClient, token: str, as_of: datetime | None = None, known_at: datetime | None = None
 ) -> list[str]:
     """The ids of the facts of the answer, best first."""
     answer = await memory.retrieve(

@@ -12,11 +12,7 @@ from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.telemetry import NoRecorder
 from tests.fakes.meaning import FAKE_MODEL
-from tests.fakes.simulation.openai_api import (
-    EmbeddingsServer,
-    answering,
-    serving,
-)
+from tests.fakes.simulation.openai_api import EmbeddingsServer, answering, serving
 from tests.fixtures.local_service import local_service
 from tests.support.answers import states
 from tests.support.waiting import until_async

@@ -29,6 +29,15 @@ from serving.gpu.networks.precision import Precision
 from serving.ports.embedding import TokenIds, Vectors
 from serving.telemetry import NoRecorder
 from tests.fixtures.encoder import INSTRUCTION
+from tests.support.checkpoints import (
+    Spoil,
+    config,
+    lacking,
+    rewrite,
+    rewriting,
+    with_garbage_for_weights,
+    with_weights,
+)
 from tests.support.tiny_tokenizers import END_OF_TEXT
 
 CLOSE = 1e-5
@@ -43,6 +52,7 @@ RAGGED = (
     "memory retrieval over many years of talk is hard , but a b c 1 2 3 !",
 )
 EQUALLY_LONG = ("a b c", "b c a", "c a b", "a a a")
+POOLING, TOKENIZER = "1_Pooling/config.json", "tokenizer_config.json"
 OVER_LONG = "we sailed to goa with the family and then went home . " * 30
 
 
@@ -143,7 +153,7 @@ def test_shorter_vector_is_the_normalized_head(
 def test_the_side_on_which_the_tokenizer_pads_does_not_matter(
     encoder: Qwen3Encoder, folder: Path, side: str
 ) -> None:
-    rewrite(folder / "tokenizer_config.json", padding_side=side)
+    rewrite(folder / TOKENIZER, padding_side=side)
     other = Qwen3Encoder(open_checkpoint(str(folder)))
 
     made = other.encode(first_windows(other, RAGGED))
@@ -205,48 +215,18 @@ def test_overflow_in_a_batch_is_an_error(folder: Path) -> None:
 # ---------------------------------------------------------------- what is refused
 
 
-def rewrite(path: Path, **changes: object) -> None:
-    written: dict[str, Any] = json.loads(path.read_text())
-    path.write_text(json.dumps({**written, **changes}))
-
-
-def with_weights(folder: Path, changed: Callable[[str, Tensor], Tensor | None]) -> None:
-    """Rewrites each tensor with `changed`; None removes it."""
-    file = folder / "model.safetensors"
-    rows = {name: changed(name, row) for name, row in load_file(file).items()}
-    kept = {name: row.contiguous() for name, row in rows.items() if row is not None}
-    save_file(kept, file, metadata={"format": "pt"})
-
-
-def without_a_tensor(folder: Path) -> None:
-    with_weights(folder, lambda name, row: None if name == "layers.1.mlp.up_proj.weight" else row)
-
-
 def with_a_tensor_of_another_shape(folder: Path) -> None:
     with_weights(folder, lambda name, row: row[:-1] if name == "norm.weight" else row)
 
 
 def with_a_tensor_more(folder: Path) -> None:
-    file = folder / "model.safetensors"
-    rows = {**load_file(file), "layers.0.self_attn.q_proj.bias": torch.zeros(128)}
-    save_file(rows, file, metadata={"format": "pt"})
+    more = {"layers.0.self_attn.q_proj.bias": torch.zeros(128)}
+    with_weights(folder, lambda _, row: row, **more)
 
 
 def with_a_tensor_twice(folder: Path) -> None:
     rows = {"norm.weight": load_file(folder / "model.safetensors")["norm.weight"]}
     save_file(rows, folder / "more.safetensors")
-
-
-def with_garbage_for_weights(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"no tensors")
-
-
-def of_another_architecture(folder: Path) -> None:
-    rewrite(folder / "config.json", model_type="qwen2")
-
-
-def pooled_by_the_mean(folder: Path) -> None:
-    rewrite(folder / "1_Pooling" / "config.json", pooling_mode="mean")
 
 
 def with_a_dense_layer(folder: Path) -> None:
@@ -277,39 +257,29 @@ def with_a_token_more(folder: Path) -> None:
     rewrite_tokenizer(folder, lambda tokenizer: tokenizer.add_tokens(["<think>"]))
 
 
-def padding_with_another_token(folder: Path) -> None:
-    rewrite(folder / "tokenizer_config.json", pad_token="<|im_end|>")
-
-
-def padding_with_an_unknown_token(folder: Path) -> None:
-    rewrite(folder / "tokenizer_config.json", pad_token="[PAD]")
-
-
-def padding_with_nothing(folder: Path) -> None:
-    rewrite(folder / "tokenizer_config.json", pad_token=None)
-
-
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (without_a_tensor, "lacks tensor 'layers.1.mlp.up_proj.weight'"),
+        (lacking("layers.1.mlp.up_proj"), "lacks tensor 'layers.1.mlp.up_proj.weight'"),
         (with_a_tensor_of_another_shape, r"'norm.weight' is of shape \(63,\), expected \(64,\)"),
         (with_a_tensor_more, "has tensor 'layers.0.self_attn.q_proj.bias', which"),
         (with_a_tensor_twice, "more.safetensors has tensor 'norm.weight', as another"),
         (with_garbage_for_weights, "model.safetensors cannot be read"),
-        (of_another_architecture, "model_type is 'qwen2'"),
-        (pooled_by_the_mean, "does not pool its last token alone"),
+        (config(model_type="qwen2"), "model_type is 'qwen2'"),
+        (rewriting(POOLING, pooling_mode="mean"), "does not pool its last token alone"),
         (with_a_dense_layer, "does not pool its last token alone"),
         (without_an_end_token, r"ends no text with None, expected .*endoftext"),
-        (padding_with_another_token, r"ends no text with .*endoftext.*, expected .*im_end"),
-        (padding_with_an_unknown_token, r"does not know its padding token '\[PAD\]'"),
-        (padding_with_nothing, "names no pad_token"),
+        (
+            rewriting(TOKENIZER, pad_token="<|im_end|>"),
+            r"ends no text with .*endoftext.*, expected .*im_end",
+        ),
+        (rewriting(TOKENIZER, pad_token="[PAD]"), r"does not know its padding token '\[PAD\]'"),
+        (rewriting(TOKENIZER, pad_token=None), "names no pad_token"),
         (with_a_token_more, "the tokenizer has token 300, the network has 300 of them"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_checkpoint_that_would_give_wrong_vectors_is_refused(
-    folder: Path, spoil: Callable[[Path], None], why: str
+    folder: Path, spoil: Spoil, why: str
 ) -> None:
     spoil(folder)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from serving.adapters.reranker.checkpoint import LONGEST_WINDOW, Kind, open_checkpoint
 from serving.composition.models import open_reranker
@@ -21,11 +20,16 @@ from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder
 from serving.ports.reranking import CrossEncoder
 from tests.fakes.reranker import settled
 from tests.fixtures.reranker import LONGEST, LONGEST_WITH_PROMPT
+from tests.support.checkpoints import (
+    Spoil,
+    config,
+    lacking,
+    rewrite,
+    with_garbage_for_weights,
+    with_weights,
+)
 
 EMBEDDINGS = "model.embed_tokens.weight"
-
-Spoil = Callable[[Path], None]
-
 
 # ---------------------------------------------------------------- what is found
 
@@ -44,11 +48,6 @@ def qwen3(tiny_qwen3_reranker: Path, tmp_path: Path) -> Path:
 
 def logits_of(encoder: CrossEncoder, query: str, texts: Sequence[str]) -> list[float]:
     return encoder.score(encoder.tokenize(query, texts))
-
-
-def rewrite(path: Path, **changes: object) -> None:
-    written: dict[str, Any] = json.loads(path.read_text())
-    path.write_text(json.dumps({**written, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -95,10 +94,6 @@ def without(name: str) -> Spoil:
     return lambda folder: (folder / name).unlink()
 
 
-def with_config(**changes: object) -> Spoil:
-    return lambda folder: rewrite(folder / "config.json", **changes)
-
-
 def as_embedder(folder: Path) -> None:
     modules = [
         {"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling")
@@ -111,16 +106,12 @@ def as_embedder(folder: Path) -> None:
     [
         ("bert", without("model.safetensors"), "the checkpoint has no safetensors"),
         ("bert", without("config.json"), "the checkpoint has no config.json"),
-        (
-            "bert",
-            with_config(id2label={"0": "no", "1": "yes"}),
-            "2 outputs, but a reranker has one",
-        ),
-        ("bert", with_config(id2label=None), "2 outputs, but a reranker has one"),
-        ("bert", with_config(architectures=["BertModel"]), "no known reranker"),
-        ("bert", with_config(architectures=None), "no known reranker"),
-        ("bert", with_config(model_type="gpt2"), "type 'gpt2' .* is no known reranker"),
-        ("qwen3", with_config(architectures=["Qwen3Model"]), "no known reranker"),
+        ("bert", config(id2label={"0": "no", "1": "yes"}), "2 outputs, but a reranker has one"),
+        ("bert", config(id2label=None), "2 outputs, but a reranker has one"),
+        ("bert", config(architectures=["BertModel"]), "no known reranker"),
+        ("bert", config(architectures=None), "no known reranker"),
+        ("bert", config(model_type="gpt2"), "type 'gpt2' .* is no known reranker"),
+        ("qwen3", config(architectures=["Qwen3Model"]), "no known reranker"),
         ("qwen3", as_embedder, "no known reranker"),
     ],
 )
@@ -135,45 +126,27 @@ def test_folder_without_reranker_is_rejected(
     assert str(folder) not in str(caught.value)
 
 
-def without_weights_of_the_head(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    kept = {name: row for name, row in weights.items() if not name.startswith("classifier")}
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def without_a_tensor(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    del weights["model.layers.0.mlp.up_proj.weight"]
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def with_a_head_of_its_own_that_is_not_there(folder: Path) -> None:
-    rewrite(folder / "config.json", tie_word_embeddings=False)
-
-
 def with_fewer_embeddings_than_tokens(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    weights[EMBEDDINGS] = weights[EMBEDDINGS][:-1].contiguous()
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    rewrite(folder / "config.json", vocab_size=len(weights[EMBEDDINGS]))
-
-
-def with_garbage_for_weights(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"no tensors")
+    with_weights(folder, lambda name, row: row[:-1] if name == EMBEDDINGS else row)
+    rewrite(folder / "config.json", vocab_size=301)
 
 
 @pytest.mark.parametrize(
     ("model", "spoil", "why"),
     [
-        ("bert", without_weights_of_the_head, "the checkpoint lacks weights of the model"),
+        ("bert", lacking("classifier"), "the checkpoint lacks weights of the model"),
         ("bert", with_garbage_for_weights, "cannot be loaded on 'cpu'"),
         ("bert", without("tokenizer.json"), "no tokenizer.json that can be read"),
-        ("qwen3", with_config(max_position_embeddings=180), "too short for its prompt"),
-        ("qwen3", without_a_tensor, "lacks tensor 'model.layers.0.mlp.up_proj.weight'"),
-        ("qwen3", with_a_head_of_its_own_that_is_not_there, "lacks tensor 'lm_head.weight'"),
+        ("qwen3", config(max_position_embeddings=180), "too short for its prompt"),
+        (
+            "qwen3",
+            lacking("model.layers.0.mlp.up_proj"),
+            "lacks tensor 'model.layers.0.mlp.up_proj.weight'",
+        ),
+        ("qwen3", config(tie_word_embeddings=False), "lacks tensor 'lm_head.weight'"),
         ("qwen3", with_fewer_embeddings_than_tokens, "has token 301, the network has 301 of them"),
         ("qwen3", with_garbage_for_weights, "model.safetensors cannot be read"),
-        ("qwen3", with_config(hidden_act="relu"), "hidden_act is 'relu', which"),
+        ("qwen3", config(hidden_act="relu"), "hidden_act is 'relu', which"),
     ],
 )
 def test_unloadable_reranker_is_rejected(
@@ -190,9 +163,8 @@ def test_unloadable_reranker_is_rejected(
 
 def test_separate_head_is_read_if_present(qwen3: Path) -> None:
     tied = logits_of(TorchCrossEncoder(open_checkpoint(str(qwen3))), "who?", ["we", "goa"])
-    weights = load_file(qwen3 / "model.safetensors")
-    weights["lm_head.weight"] = -weights[EMBEDDINGS]
-    save_file(weights, qwen3 / "model.safetensors", metadata={"format": "pt"})
+    head = -load_file(qwen3 / "model.safetensors")[EMBEDDINGS]
+    with_weights(qwen3, lambda _, row: row, **{"lm_head.weight": head})
     rewrite(qwen3 / "config.json", tie_word_embeddings=False)
 
     untied = logits_of(TorchCrossEncoder(open_checkpoint(str(qwen3))), "who?", ["we", "goa"])
@@ -212,9 +184,7 @@ def test_bfloat16_logits_are_close_to_float32(request: pytest.FixtureRequest, ki
 
 
 def test_float16_overflow_is_rejected_at_start(qwen3: Path) -> None:
-    weights = load_file(qwen3 / "model.safetensors")
-    weights["model.layers.1.mlp.down_proj.weight"] *= 3e4
-    save_file(weights, qwen3 / "model.safetensors", metadata={"format": "pt"})
+    with_weights(qwen3, lambda name, row: row * 3e4 if "1.mlp.down_proj" in name else row)
     checkpoint = open_checkpoint(str(qwen3))
 
     with pytest.raises(DependencyError, match="the logits are not finite in float16"):

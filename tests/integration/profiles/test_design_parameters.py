@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.fixtures.shared_service import (
-    NOW,
     Remember,
     SharedService,
     ago,
     explained,
+    link,
+    note,
     without,
 )
 from tests.support.answers import by_id, counts, ids, ledger, ranks
@@ -49,24 +50,18 @@ QUESTION = "Zelda's harbour report"
 
 def berth(number: int) -> Segment:
     """A report that has the question's words, mentions its name, and stands for an object."""
-    return Segment(
-        id=f"b{number:03}",
-        text=f"harbour report of berth {number}",
+    return note(
+        f"b{number:03}",
+        f"harbour report of berth {number}",
+        number / 100,
         entities=("Zelda",),
         entity=f"berth {number}",
-        event_time=ago(number / 100),
     )
 
 
 def relation(number: int, subject: str, name: str) -> Fact:
     object_ = f"berth {number}"
-    return Fact(
-        id=f"{name} {number}",
-        subject=subject,
-        relation=name,
-        object=object_,
-        recorded_at=ago(9),
-    )
+    return link(f"{name} {number}", subject, name, object_, recorded_at=ago(9))
 
 
 # More than any design asks for: of words, of meaning, of what a name leads to, and of calls.
@@ -86,11 +81,7 @@ async def harbour(shared_service: SharedService) -> AsyncClient:
 
 
 async def asked(
-    memory: AsyncClient,
-    profile: str,
-    *,
-    limit: int = 0,
-    changes: Mapping[str, Any] | None = None,
+    memory: AsyncClient, profile: str, *, limit: int = 0, changes: Mapping[str, Any] | None = None
 ) -> Retrieval:
     return await explained(memory, profile, QUESTION, limit=limit, profile_overrides=changes or {})
 
@@ -133,13 +124,8 @@ async def test_lists_of_annie_are_multiples_of_the_limit(harbour: AsyncClient) -
 
 
 async def test_recollection_pools_200_recent_and_50_by_words(remembering: Remember) -> None:
-    recent = [
-        Segment(id=f"r{n:03}", text=f"routine note {n}", event_time=ago(n / 100))
-        for n in range(260)
-    ]
-    barometers = [
-        Segment(id=f"o{n:03}", text=f"barometer {n}", event_time=ago(400 + n)) for n in range(60)
-    ]
+    recent = [note(f"r{n:03}", f"routine note {n}", n / 100) for n in range(260)]
+    barometers = [note(f"o{n:03}", f"barometer {n}", 400 + n) for n in range(60)]
     memory = await remembering([*recent, *barometers], {})
 
     answer = await explained(memory, "recollection", "barometer")
@@ -151,12 +137,11 @@ async def test_recollection_pools_200_recent_and_50_by_words(remembering: Rememb
 async def test_object_graph_walks_five_relations_in_order(remembering: Remember) -> None:
     relations = ["calls", "imports", "defined_in", "depends_on", "authored_by"]
     objects = [
-        Segment(id=name, text=f"the object {name}", entity=name, event_time=ago(30))
-        for name in ["hub", "admires", *relations]
+        note(name, f"the object {name}", 30, entity=name) for name in ["hub", "admires", *relations]
     ]
     # Facts are stored the last relation first, so that their order is of no help.
     facts = [
-        Fact(id=f"f-{name}", subject="hub", relation=name, object=name, recorded_at=ago(9))
+        link(f"f-{name}", "hub", name, name, recorded_at=ago(9))
         for name in ["admires", *reversed(relations)]
     ]
     memory = await remembering([*objects, *facts], {})
@@ -170,10 +155,7 @@ async def test_object_graph_walks_five_relations_in_order(remembering: Remember)
 
 
 async def test_object_graph_takes_the_latest_of_seven_days(remembering: Remember) -> None:
-    said = [
-        Segment(id=f"{age:g} days", text=f"object number {age:g}", event_time=ago(age))
-        for age in (6.9, 7.1)
-    ]
+    said = [note(f"{age:g} days", f"object number {age:g}", age) for age in (6.9, 7.1)]
     memory = await remembering(said, {})
 
     answer = await explained(memory, "object_graph", "?!")
@@ -198,8 +180,8 @@ def words_besides(number: int) -> list[str]:
 async def test_hybrid_recall_drops_words_below_a_hundredth(remembering: Remember) -> None:
     # A row with one of n words has a rank of 0.608 / n, since a word of the text weighs 1.
     said = [
-        Segment(id="one word", text="the barometer fell", event_time=ago(1)),
-        Segment(id="two words", text="the barometer and the sextant", event_time=ago(1)),
+        note("one word", "the barometer fell"),
+        note("two words", "the barometer and the sextant"),
     ]
     memory = await remembering(said, {})
 
@@ -210,14 +192,7 @@ async def test_hybrid_recall_drops_words_below_a_hundredth(remembering: Remember
 
 async def test_hybrid_recall_weighs_keywords_four_tenths(remembering: Remember) -> None:
     # So two of n words have a rank of 2 * 0.4 * 0.608 / n, which is 0.01 between 48 and 49.
-    said = [
-        Segment(
-            id="keywords",
-            text="we sailed at dawn",
-            keywords=("barometer", "sextant"),
-            event_time=ago(1),
-        )
-    ]
+    said = [note("keywords", "we sailed at dawn", keywords=("barometer", "sextant"))]
     memory = await remembering(said, {})
 
     forty_eight = " ".join(["barometer", "sextant", *words_besides(46)])
@@ -275,11 +250,7 @@ async def test_two_stage_reranks_fifty_before_coarse_order(harbour: AsyncClient)
 # The nineteen nearest are alike, the two after them are like nothing; the rest is alike again.
 NOVEL = {20: "barometers fell overnight", 21: "somebody painted lighthouses"}
 ALIKE: list[Item] = [
-    Segment(
-        id=f"place {place}",
-        text=NOVEL.get(place, f"we saw boat number n{place}x"),
-        event_time=NOW,
-    )
+    note(f"place {place}", NOVEL.get(place, f"we saw boat number n{place}x"), 0)
     for place in range(1, 26)
 ]
 ALIKE_COSINES = {NOVEL.get(place, f"n{place}x"): 0.9 - place / 100 for place in range(1, 26)}

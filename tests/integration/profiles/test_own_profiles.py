@@ -9,9 +9,8 @@ import pytest
 
 from tests.fakes.placed import PlacedEmbedder
 from tests.fixtures.local_service import local_service
-from tests.fixtures.shared_service import NOW, ago, remember
+from tests.fixtures.shared_service import NOW, note, remember
 from tests.support.answers import ids
-from trivium import Segment
 from trivium.aio import AsyncClient
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
@@ -43,10 +42,7 @@ async def test_profiles_of_the_configured_folder_win(
     )
     (tmp_path / "wide.yaml").write_text("extends: mine\nlegs: {lexical: {depth_per_limit: 3}}\n")
     monkeypatch.setenv("TRIVIUM_RETRIEVAL__PROFILES", str(tmp_path))
-    said = [
-        Segment(id=text, text=f"the {text}", event_time=ago(place))
-        for place, text in enumerate(COSINES)
-    ]
+    said = [note(text, f"the {text}", place) for place, text in enumerate(COSINES)]
 
     async with local_service(postgres_dsn, neo4j_uri, embedder=PlacedEmbedder(COSINES)) as client:
         memory = client.for_tenant("own profiles")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from serving.config.settings import ServeSettings
-from tests.support import settings_page
 from tests.support.listing import listed
 
 
@@ -18,9 +17,3 @@ def test_listed_ports_equal_the_defaults() -> None:
 
     defaults = ServeSettings().model_dump()
     assert named == {name: port for name, port in defaults.items() if name.endswith("_port")}
-
-
-def test_configuration_page_equals_the_settings() -> None:
-    stored = settings_page.PAGE.read_text()
-
-    assert stored == settings_page.page(), "run `make docs` (python -m tests.support.settings_page)"

@@ -62,7 +62,7 @@ def defined(file: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in NAMES_OF_BEFORE])
 def test_settings_named_by_a_page_exist(page: str) -> None:
-    assert set(SETTING.findall(text_of(page))) <= set(SETTING.findall(settings_page.page()))
+    assert set(SETTING.findall(text_of(page))) <= set(SETTING.findall(settings_page.text()))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in NAMES_OF_BEFORE])
