@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from serving.domain.budget import BY_MEANING
@@ -46,11 +47,11 @@ class TemporalLeg(Leg):
             return LegAnswer(await self._timeline.latest(scope, depth, request.deadline))
         times = request.times()
         said, about = await asyncio.gather(self._said(times, request), self._about(times, request))
-        return LegAnswer(_merged(said, about)[:depth])
+        return replace(said, candidates=_merged(said.candidates, about)[:depth])
 
-    async def _said(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
-        nearest = [] if times.alone else await _nearest(times, request)
-        return nearest or await self._latest(times, request)
+    async def _said(self, times: NamedTimes, request: LegRequest) -> LegAnswer:
+        nearest = None if times.alone else await _nearest(times, request)
+        return nearest or LegAnswer(await self._latest(times, request))
 
     async def _latest(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
         scope = request.query.scope
@@ -66,8 +67,8 @@ class TemporalLeg(Leg):
         return _distinct(await asyncio.gather(*found))
 
 
-async def _nearest(times: NamedTimes, request: LegRequest) -> list[Candidate]:
-    """What was said at these times and is nearest to the question; nothing without the index."""
+async def _nearest(times: NamedTimes, request: LegRequest) -> LegAnswer | None:
+    """What was said at these times and is nearest to the question; None without the index."""
     query, deadline = request.query, BY_MEANING.only(request.deadline)
     scopes = [query.scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
     wanted = partial(WantedNeighbours, ItemKind.SEGMENT, depth=request.depth, token=query.token)
@@ -76,8 +77,10 @@ async def _nearest(times: NamedTimes, request: LegRequest) -> list[Candidate]:
         async with asyncio.timeout(deadline.remaining()):
             found = await asyncio.gather(*answers)
     except (UnavailableError, OverloadedError, TimeoutError):
-        return []
-    return _distinct([each.candidates for each in found])
+        return None
+    nearest = _distinct([each.candidates for each in found])
+    stale = any(each.stale for each in found)
+    return LegAnswer(nearest, stale=stale) if nearest else None
 
 
 def _distinct(found: Iterable[Sequence[Candidate]]) -> list[Candidate]:

@@ -15,6 +15,7 @@ from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import TemporalLeg
 from serving.ports.embedding import VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
@@ -23,7 +24,7 @@ from tests.fakes.pipeline import FixedDates, FixedIndex, FixedLeg
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, days, query, scope, segment
-from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, store_of
+from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, states, store_of
 
 SAID = [
     segment("a", "one", event_time=NOON - days(3)),
@@ -36,10 +37,13 @@ SAID = [
 class NearestIndex(FixedIndex):
     """An index that has these segments, nearest first; without any, it raises or never answers."""
 
-    def __init__(self, *found: Segment, error: Exception | None = None) -> None:
+    def __init__(
+        self, *found: Segment, error: Exception | None = None, stale: bool = False
+    ) -> None:
         super().__init__()
         self._found = found
         self._error = error
+        self._stale = stale
 
     async def search(
         self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
@@ -52,7 +56,7 @@ class NearestIndex(FixedIndex):
         candidates = [
             Candidate(segment_id(each.id), 1 - place / 10) for place, each in enumerate(accepted)
         ]
-        return IndexAnswer(candidates[: wanted.depth], epoch=1)
+        return IndexAnswer(candidates[: wanted.depth], epoch=1, stale=self._stale)
 
 
 async def asked(
@@ -65,8 +69,12 @@ async def asked(
     filter_: Filter = NO_FILTER,
     index: FixedIndex | None = None,
     deadline: Deadline | None = None,
+    state: LegState = LegState.OK,
 ) -> list[str]:
-    """What a question finds that names these times, and has words that find these."""
+    """What a question finds that names these times, and has words that find these.
+
+    The leg of time ends in `state`.
+    """
     store = await store_of(*SAID)
     specs = (
         LegSpec(name="lexical", weight=0.1),
@@ -81,6 +89,7 @@ async def asked(
         space=VectorSpace.of(FakeEmbedder(), index or FixedIndex()),
         deadline=deadline,
     )
+    assert states(answer)["temporal"] is state
     return hit_ids(answer)
 
 
@@ -98,6 +107,12 @@ async def test_nearest_of_a_named_time_comes_first() -> None:
     assert await asked(period(-2.5, -0.5), index=index) == ["b", "c"]
     assert await asked(period(-2.5, -0.5), index=index, depth=1) == ["b"]
     assert await asked(period(-2.5, -1.5), period(-1.5, 0), index=index, depth=2) == ["b", "d"]
+
+
+async def test_leg_over_a_stale_index_is_stale() -> None:
+    index = NearestIndex(SAID[2], SAID[1], stale=True)
+
+    assert await asked(period(-2.5, -0.5), index=index, state=LegState.STALE) == ["c", "b"]
 
 
 async def test_only_time_named_is_latest_first() -> None:
