@@ -12,7 +12,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -155,7 +155,10 @@ class LogFollowingIndex:
         if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
             return self._watched(engine.search, vector, wanted)
         async with asyncio.timeout(deadline.remaining()):
-            return await self._in_thread(engine.search, vector, wanted)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self._threads, self._watched, engine.search, vector, wanted
+            )
 
     async def related(
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
@@ -182,10 +185,6 @@ class LogFollowingIndex:
     def _watched(self, use: Callable[[*Given], Result], *given: *Given) -> Result:
         with self._watch():
             return use(*given)
-
-    def _in_thread(self, use: Callable[[*Given], Result], *given: *Given) -> Awaitable[Result]:
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._threads, self._watched, use, *given)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """Counts items; raises `NotReadyError` before it is filled."""
@@ -324,7 +323,10 @@ class LogFollowingIndex:
             if len(rows) + len(removed) <= INLINE_CHANGES:
                 self._watched(engine.apply, rows, removed)
             else:
-                await self._in_thread(engine.apply, rows, removed)
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(
+                    self._threads, self._watched, engine.apply, rows, removed
+                )
         except UnsoundRowsError as error:
             # The error names all of them, so the second attempt has none.
             logger.error("rows with unsound vectors skipped", extra={"reason": str(error)})
