@@ -10,13 +10,13 @@ from google.protobuf.json_format import ParseDict
 from serving.config.profiles import ProfileBook
 from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.items.records import Segment, time_of
-from serving.domain.ranking.ledger import FusionMethod, Ledger, worth
+from serving.domain.ranking.ledger import CurrencyReason, FusionMethod, Ledger, worth
 from serving.domain.ranking.reachability import notes
 from serving.domain.ranking.signals import SIGNALS
 from serving.pipeline.retrieval.explain_absence import Absence
-from serving.pipeline.retrieval.explain_leg_absence import Loss
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
-from serving.pipeline.retrieval.ordering import Hit, Stage
+from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.order.loss import Loss
 from serving.pipeline.retrieval.rerank_stage import RerankReport
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.pipeline.retrieval.warm import Warmed
@@ -27,6 +27,7 @@ from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 _LEG_STATES = {state: getattr(retrieval_pb, f"LEG_STATE_{state.name}") for state in LegState}
 _STAGES = {stage: getattr(retrieval_pb, f"STAGE_{stage.name}") for stage in Stage}
 _METHODS = {each: getattr(retrieval_pb, f"FUSION_METHOD_{each.name}") for each in FusionMethod}
+_REASONS = {each: getattr(retrieval_pb, f"CURRENCY_REASON_{each.name}") for each in CurrencyReason}
 _LOSSES = {loss: getattr(retrieval_pb, f"LOSS_{loss.name}") for loss in Loss}
 
 
@@ -213,6 +214,9 @@ def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
         message.decay.multiplier = decay.multiplier
     if ledger.rerank is not None:
         message.rerank.MergeFrom(retrieval_pb.RerankTerm(**asdict(ledger.rerank)))
+    for term in ledger.currency:
+        by = from_reference(term.by) if term.by is not None else None
+        message.currency.add(factor=term.factor, reason=_REASONS[term.reason], by=by)
     if (diversity := ledger.diversity) is not None:
         message.diversity.trade_off = diversity.trade_off
         message.diversity.relevance = diversity.relevance

@@ -27,9 +27,9 @@ from serving.domain.items.records import (
 )
 from serving.domain.items.validity import Closing
 from serving.domain.questions.query import Exclusion, Filter, Scope, TimeRange
+from serving.domain.questions.visibility import visible
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
-from serving.pipeline.retrieval.ordering import visible
 from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
 from tests.contract.known_times import KNOWN_TIMES, LATER

@@ -11,10 +11,10 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.text import name_key, name_words, names_entity, words_to_name_by
 from serving.domain.questions.query import Query, Scope
+from serving.domain.questions.visibility import visible
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, best_first
-from serving.pipeline.retrieval.ordering import visible
 from serving.ports.graph import GraphChanges
 from tests.support.visibility import is_shown
 

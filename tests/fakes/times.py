@@ -10,8 +10,8 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName
 from serving.domain.questions.period import Period, longest_about
 from serving.domain.questions.query import NO_FILTER, Scope
+from serving.domain.questions.visibility import hidden_by
 from serving.domain.ranking.ranked_list import Candidate, best_first
-from serving.pipeline.retrieval.ordering import hidden_by
 from serving.ports.memory_store import Catalog
 
 ALL = 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from serving.domain.items.records import Fact, Segment
 from serving.domain.questions.query import Scope
-from serving.pipeline.retrieval.ordering import visible
+from serving.domain.questions.visibility import visible
 
 
 def is_shown(fact: Fact, scope: Scope, segments: Mapping[str, Segment]) -> bool:

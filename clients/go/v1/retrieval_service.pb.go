@@ -150,6 +150,67 @@ func (FusionMethod) EnumDescriptor() ([]byte, []int) {
 	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{1}
 }
 
+// Why a score is multiplied by a factor of currency.
+type CurrencyReason int32
+
+const (
+	// Never sent.
+	CurrencyReason_CURRENCY_REASON_UNSPECIFIED CurrencyReason = 0
+	// The item only asks something, or repeats the question.
+	CurrencyReason_CURRENCY_REASON_ASKS CurrencyReason = 1
+	// Other hits have the code or number of the question, and this one has not.
+	CurrencyReason_CURRENCY_REASON_LACKS_CODE CurrencyReason = 2
+	// Later statements have as many words of the question.
+	CurrencyReason_CURRENCY_REASON_SAID_SINCE CurrencyReason = 3
+	// The hit takes the place of another statement about the same thing.
+	CurrencyReason_CURRENCY_REASON_TAKES_PLACE CurrencyReason = 4
+)
+
+// Enum value maps for CurrencyReason.
+var (
+	CurrencyReason_name = map[int32]string{
+		0: "CURRENCY_REASON_UNSPECIFIED",
+		1: "CURRENCY_REASON_ASKS",
+		2: "CURRENCY_REASON_LACKS_CODE",
+		3: "CURRENCY_REASON_SAID_SINCE",
+		4: "CURRENCY_REASON_TAKES_PLACE",
+	}
+	CurrencyReason_value = map[string]int32{
+		"CURRENCY_REASON_UNSPECIFIED": 0,
+		"CURRENCY_REASON_ASKS":        1,
+		"CURRENCY_REASON_LACKS_CODE":  2,
+		"CURRENCY_REASON_SAID_SINCE":  3,
+		"CURRENCY_REASON_TAKES_PLACE": 4,
+	}
+)
+
+func (x CurrencyReason) Enum() *CurrencyReason {
+	p := new(CurrencyReason)
+	*p = x
+	return p
+}
+
+func (x CurrencyReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CurrencyReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_trivium_v1_retrieval_service_proto_enumTypes[2].Descriptor()
+}
+
+func (CurrencyReason) Type() protoreflect.EnumType {
+	return &file_trivium_v1_retrieval_service_proto_enumTypes[2]
+}
+
+func (x CurrencyReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CurrencyReason.Descriptor instead.
+func (CurrencyReason) EnumDescriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{2}
+}
+
 // The final state of a leg.
 type LegState int32
 
@@ -204,11 +265,11 @@ func (x LegState) String() string {
 }
 
 func (LegState) Descriptor() protoreflect.EnumDescriptor {
-	return file_trivium_v1_retrieval_service_proto_enumTypes[2].Descriptor()
+	return file_trivium_v1_retrieval_service_proto_enumTypes[3].Descriptor()
 }
 
 func (LegState) Type() protoreflect.EnumType {
-	return &file_trivium_v1_retrieval_service_proto_enumTypes[2]
+	return &file_trivium_v1_retrieval_service_proto_enumTypes[3]
 }
 
 func (x LegState) Number() protoreflect.EnumNumber {
@@ -217,7 +278,7 @@ func (x LegState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LegState.Descriptor instead.
 func (LegState) EnumDescriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{2}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
 }
 
 // The stage that lost an item.
@@ -255,6 +316,11 @@ const (
 	// A leg that could find it did not answer, in the query or in the deeper
 	// search.
 	Loss_LOSS_UNANSWERED Loss = 14
+	// What was said at another time about the same thing moved it below the
+	// limit.
+	Loss_LOSS_OUTDATED Loss = 15
+	// Weighing by importance moved it below the limit.
+	Loss_LOSS_LESS_IMPORTANT Loss = 16
 )
 
 // Enum value maps for Loss.
@@ -275,23 +341,27 @@ var (
 		12: "LOSS_CUT",
 		13: "LOSS_NOT_SEARCHED",
 		14: "LOSS_UNANSWERED",
+		15: "LOSS_OUTDATED",
+		16: "LOSS_LESS_IMPORTANT",
 	}
 	Loss_value = map[string]int32{
-		"LOSS_UNSPECIFIED":   0,
-		"LOSS_NONE":          1,
-		"LOSS_NOT_STORED":    2,
-		"LOSS_FILTERED":      3,
-		"LOSS_NOT_PROJECTED": 4,
-		"LOSS_NOT_MATCHED":   5,
-		"LOSS_BELOW_DEPTH":   6,
-		"LOSS_FOLDED":        7,
-		"LOSS_DECAYED":       8,
-		"LOSS_BELOW_HEAD":    9,
-		"LOSS_RERANKED_DOWN": 10,
-		"LOSS_DISPLACED":     11,
-		"LOSS_CUT":           12,
-		"LOSS_NOT_SEARCHED":  13,
-		"LOSS_UNANSWERED":    14,
+		"LOSS_UNSPECIFIED":    0,
+		"LOSS_NONE":           1,
+		"LOSS_NOT_STORED":     2,
+		"LOSS_FILTERED":       3,
+		"LOSS_NOT_PROJECTED":  4,
+		"LOSS_NOT_MATCHED":    5,
+		"LOSS_BELOW_DEPTH":    6,
+		"LOSS_FOLDED":         7,
+		"LOSS_DECAYED":        8,
+		"LOSS_BELOW_HEAD":     9,
+		"LOSS_RERANKED_DOWN":  10,
+		"LOSS_DISPLACED":      11,
+		"LOSS_CUT":            12,
+		"LOSS_NOT_SEARCHED":   13,
+		"LOSS_UNANSWERED":     14,
+		"LOSS_OUTDATED":       15,
+		"LOSS_LESS_IMPORTANT": 16,
 	}
 )
 
@@ -306,11 +376,11 @@ func (x Loss) String() string {
 }
 
 func (Loss) Descriptor() protoreflect.EnumDescriptor {
-	return file_trivium_v1_retrieval_service_proto_enumTypes[3].Descriptor()
+	return file_trivium_v1_retrieval_service_proto_enumTypes[4].Descriptor()
 }
 
 func (Loss) Type() protoreflect.EnumType {
-	return &file_trivium_v1_retrieval_service_proto_enumTypes[3]
+	return &file_trivium_v1_retrieval_service_proto_enumTypes[4]
 }
 
 func (x Loss) Number() protoreflect.EnumNumber {
@@ -319,7 +389,7 @@ func (x Loss) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Loss.Descriptor instead.
 func (Loss) EnumDescriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
 }
 
 // Request message for RetrievalService.Retrieve.
@@ -986,7 +1056,8 @@ func (x *BriefingOptions) GetWithoutDays() bool {
 // Response message for RetrievalService.Retrieve.
 type RetrieveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The hits, best first; equal scores are ordered by id.
+	// The hits, best first; equal scores are ordered by time, the oldest first,
+	// and then by id.
 	Hits []*Hit `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"`
 	// One report per leg of the profile, in the profile's order.
 	LegReports []*LegReport `protobuf:"bytes,2,rep,name=leg_reports,json=legReports,proto3" json:"leg_reports,omitempty"`
@@ -1095,8 +1166,8 @@ type Hit struct {
 	Item isHit_Item `protobuf_oneof:"item"`
 	// The rank, from 1.
 	Rank int32 `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
-	// The score before diversification, and before later statements take the
-	// place of earlier ones. Comparable only within one response.
+	// The score that orders the hits, unless the profile diversifies, reserves
+	// places or sorts otherwise. Comparable only within one response.
 	Score float64 `protobuf:"fixed64,4,opt,name=score,proto3" json:"score,omitempty"`
 	// The names of the legs that found the item, in the profile's order.
 	Legs []string `protobuf:"bytes,5,rep,name=legs,proto3" json:"legs,omitempty"`
@@ -1108,8 +1179,8 @@ type Hit struct {
 	// Whether the hit was reranked. Reranked hits come first; the others follow,
 	// ordered by their coarse score.
 	Stage Stage `protobuf:"varint,8,opt,name=stage,proto3,enum=trivium.v1.Stage" json:"stage,omitempty"`
-	// A later statement about the same thing, which is in the answer and took
-	// the place of this one. This one follows it, whatever its score.
+	// A later statement about the same thing, which is in the answer and holds in
+	// the place of this one.
 	OutdatedBy *ItemRef `protobuf:"bytes,9,opt,name=outdated_by,json=outdatedBy,proto3" json:"outdated_by,omitempty"`
 	// The times of `folded`, in its order: `event_time` of a segment, when a fact
 	// became true or was recorded.
@@ -1326,9 +1397,11 @@ func (x *RerankReport) GetElapsed() *durationpb.Duration {
 //   - importance.boost,
 //
 // where an unset term counts as 1, and an unset boost as 0. Then
-// score = coarse or, where `rerank` is set,
-// score = (1 - rerank.weight) * coarse / rerank.scale
-//   - rerank.weight / (1 + exp(-rerank.logit)).
+// mixed = coarse or, where `rerank` is set,
+// mixed = (1 - rerank.weight) * coarse / rerank.scale
+//   - rerank.weight / (1 + exp(-rerank.logit)), and
+//
+// score = mixed * product(currency.factor).
 type Ledger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One term per leg or signal that ranked the item.
@@ -1348,7 +1421,9 @@ type Ledger struct {
 	// The effect of reranking, if the hit was reranked.
 	Rerank *RerankTerm `protobuf:"bytes,8,opt,name=rerank,proto3" json:"rerank,omitempty"`
 	// The leg whose reserved place the hit took; empty if it needed none.
-	ReservedBy    string `protobuf:"bytes,9,opt,name=reserved_by,json=reservedBy,proto3" json:"reserved_by,omitempty"`
+	ReservedBy string `protobuf:"bytes,9,opt,name=reserved_by,json=reservedBy,proto3" json:"reserved_by,omitempty"`
+	// The effects of what holds now, in the order in which they apply.
+	Currency      []*CurrencyTerm `protobuf:"bytes,10,rep,name=currency,proto3" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1444,6 +1519,13 @@ func (x *Ledger) GetReservedBy() string {
 		return x.ReservedBy
 	}
 	return ""
+}
+
+func (x *Ledger) GetCurrency() []*CurrencyTerm {
+	if x != nil {
+		return x.Currency
+	}
+	return nil
 }
 
 // The term of one leg or signal, by the ledger's method.
@@ -1631,6 +1713,73 @@ func (x *RerankTerm) GetScale() float64 {
 	return 0
 }
 
+// The effect of what other statements say, or of what the question asks, on a
+// score.
+type CurrencyTerm struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The factor. It is large enough that no hit of the head falls below what
+	// follows the head.
+	Factor float64 `protobuf:"fixed64,1,opt,name=factor,proto3" json:"factor,omitempty"`
+	// The reason for it.
+	Reason CurrencyReason `protobuf:"varint,2,opt,name=reason,proto3,enum=trivium.v1.CurrencyReason" json:"reason,omitempty"`
+	// The other statement: the one whose place the hit takes, or the latest that
+	// was said since; unset if there is none.
+	By            *ItemRef `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CurrencyTerm) Reset() {
+	*x = CurrencyTerm{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CurrencyTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CurrencyTerm) ProtoMessage() {}
+
+func (x *CurrencyTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CurrencyTerm.ProtoReflect.Descriptor instead.
+func (*CurrencyTerm) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CurrencyTerm) GetFactor() float64 {
+	if x != nil {
+		return x.Factor
+	}
+	return 0
+}
+
+func (x *CurrencyTerm) GetReason() CurrencyReason {
+	if x != nil {
+		return x.Reason
+	}
+	return CurrencyReason_CURRENCY_REASON_UNSPECIFIED
+}
+
+func (x *CurrencyTerm) GetBy() *ItemRef {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
 // The effect of importance on a score.
 type ImportanceTerm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1646,7 +1795,7 @@ type ImportanceTerm struct {
 
 func (x *ImportanceTerm) Reset() {
 	*x = ImportanceTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1807,7 @@ func (x *ImportanceTerm) String() string {
 func (*ImportanceTerm) ProtoMessage() {}
 
 func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1820,7 @@ func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportanceTerm.ProtoReflect.Descriptor instead.
 func (*ImportanceTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ImportanceTerm) GetImportance() float64 {
@@ -1712,7 +1861,7 @@ type DecayTerm struct {
 
 func (x *DecayTerm) Reset() {
 	*x = DecayTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1873,7 @@ func (x *DecayTerm) String() string {
 func (*DecayTerm) ProtoMessage() {}
 
 func (x *DecayTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1886,7 @@ func (x *DecayTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecayTerm.ProtoReflect.Descriptor instead.
 func (*DecayTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DecayTerm) GetAge() *durationpb.Duration {
@@ -1788,7 +1937,7 @@ type DiversityTerm struct {
 
 func (x *DiversityTerm) Reset() {
 	*x = DiversityTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1800,7 +1949,7 @@ func (x *DiversityTerm) String() string {
 func (*DiversityTerm) ProtoMessage() {}
 
 func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1813,7 +1962,7 @@ func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiversityTerm.ProtoReflect.Descriptor instead.
 func (*DiversityTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DiversityTerm) GetTradeOff() float64 {
@@ -1879,7 +2028,7 @@ type LegReport struct {
 
 func (x *LegReport) Reset() {
 	*x = LegReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2040,7 @@ func (x *LegReport) String() string {
 func (*LegReport) ProtoMessage() {}
 
 func (x *LegReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2053,7 @@ func (x *LegReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegReport.ProtoReflect.Descriptor instead.
 func (*LegReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LegReport) GetLeg() string {
@@ -1990,7 +2139,7 @@ type Statistics struct {
 
 func (x *Statistics) Reset() {
 	*x = Statistics{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2151,7 @@ func (x *Statistics) String() string {
 func (*Statistics) ProtoMessage() {}
 
 func (x *Statistics) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2164,7 @@ func (x *Statistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Statistics.ProtoReflect.Descriptor instead.
 func (*Statistics) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Statistics) GetTotal() *durationpb.Duration {
@@ -2096,7 +2245,7 @@ type Coercion struct {
 
 func (x *Coercion) Reset() {
 	*x = Coercion{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2257,7 @@ func (x *Coercion) String() string {
 func (*Coercion) ProtoMessage() {}
 
 func (x *Coercion) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2270,7 @@ func (x *Coercion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coercion.ProtoReflect.Descriptor instead.
 func (*Coercion) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Coercion) GetField() string {
@@ -2159,7 +2308,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2320,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2333,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListProfilesRequest) GetPageSize() int32 {
@@ -2214,7 +2363,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2375,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2388,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -2274,7 +2423,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2435,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2448,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Profile) GetName() string {
@@ -2343,7 +2492,7 @@ type ProfileNote struct {
 
 func (x *ProfileNote) Reset() {
 	*x = ProfileNote{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2504,7 @@ func (x *ProfileNote) String() string {
 func (*ProfileNote) ProtoMessage() {}
 
 func (x *ProfileNote) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2517,7 @@ func (x *ProfileNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileNote.ProtoReflect.Descriptor instead.
 func (*ProfileNote) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ProfileNote) GetLeg() string {
@@ -2402,7 +2551,7 @@ type CompareRequest struct {
 
 func (x *CompareRequest) Reset() {
 	*x = CompareRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2563,7 @@ func (x *CompareRequest) String() string {
 func (*CompareRequest) ProtoMessage() {}
 
 func (x *CompareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2576,7 @@ func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
 func (*CompareRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CompareRequest) GetRetrieve() *RetrieveRequest {
@@ -2469,7 +2618,7 @@ type CompareResponse struct {
 
 func (x *CompareResponse) Reset() {
 	*x = CompareResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +2630,7 @@ func (x *CompareResponse) String() string {
 func (*CompareResponse) ProtoMessage() {}
 
 func (x *CompareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,7 +2643,7 @@ func (x *CompareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
 func (*CompareResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CompareResponse) GetRetrieved() *RetrieveResponse {
@@ -2540,7 +2689,7 @@ type RankChange struct {
 
 func (x *RankChange) Reset() {
 	*x = RankChange{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2701,7 @@ func (x *RankChange) String() string {
 func (*RankChange) ProtoMessage() {}
 
 func (x *RankChange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2714,7 @@ func (x *RankChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankChange.ProtoReflect.Descriptor instead.
 func (*RankChange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RankChange) GetItem() *ItemRef {
@@ -2602,7 +2751,7 @@ type ExplainAbsenceRequest struct {
 
 func (x *ExplainAbsenceRequest) Reset() {
 	*x = ExplainAbsenceRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2763,7 @@ func (x *ExplainAbsenceRequest) String() string {
 func (*ExplainAbsenceRequest) ProtoMessage() {}
 
 func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2776,7 @@ func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainAbsenceRequest) GetRetrieve() *RetrieveRequest {
@@ -2665,7 +2814,7 @@ type ExplainAbsenceResponse struct {
 
 func (x *ExplainAbsenceResponse) Reset() {
 	*x = ExplainAbsenceResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2826,7 @@ func (x *ExplainAbsenceResponse) String() string {
 func (*ExplainAbsenceResponse) ProtoMessage() {}
 
 func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2839,7 @@ func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainAbsenceResponse) GetLoss() Loss {
@@ -2758,7 +2907,7 @@ type LegAbsence struct {
 
 func (x *LegAbsence) Reset() {
 	*x = LegAbsence{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2919,7 @@ func (x *LegAbsence) String() string {
 func (*LegAbsence) ProtoMessage() {}
 
 func (x *LegAbsence) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2932,7 @@ func (x *LegAbsence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegAbsence.ProtoReflect.Descriptor instead.
 func (*LegAbsence) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LegAbsence) GetLeg() string {
@@ -2913,7 +3062,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x05stage\x18\x01 \x01(\x0e2\x11.trivium.v1.StageR\x05stage\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1b\n" +
 	"\thit_count\x18\x03 \x01(\x05R\bhitCount\x123\n" +
-	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"\xa5\x03\n" +
+	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"\xdb\x03\n" +
 	"\x06Ledger\x120\n" +
 	"\tleg_terms\x18\x01 \x03(\v2\x13.trivium.v1.LegTermR\blegTerms\x12\x1f\n" +
 	"\vfused_score\x18\x02 \x01(\x01R\n" +
@@ -2927,7 +3076,9 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x06method\x18\a \x01(\x0e2\x18.trivium.v1.FusionMethodR\x06method\x12.\n" +
 	"\x06rerank\x18\b \x01(\v2\x16.trivium.v1.RerankTermR\x06rerank\x12\x1f\n" +
 	"\vreserved_by\x18\t \x01(\tR\n" +
-	"reservedBy\"\xe1\x01\n" +
+	"reservedBy\x124\n" +
+	"\bcurrency\x18\n" +
+	" \x03(\v2\x18.trivium.v1.CurrencyTermR\bcurrency\"\xe1\x01\n" +
 	"\aLegTerm\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x01R\x04rank\x12\x16\n" +
@@ -2942,7 +3093,11 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"RerankTerm\x12\x14\n" +
 	"\x05logit\x18\x01 \x01(\x01R\x05logit\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x01R\x06weight\x12\x14\n" +
-	"\x05scale\x18\x03 \x01(\x01R\x05scale\"f\n" +
+	"\x05scale\x18\x03 \x01(\x01R\x05scale\"\x7f\n" +
+	"\fCurrencyTerm\x12\x16\n" +
+	"\x06factor\x18\x01 \x01(\x01R\x06factor\x122\n" +
+	"\x06reason\x18\x02 \x01(\x0e2\x1a.trivium.v1.CurrencyReasonR\x06reason\x12#\n" +
+	"\x02by\x18\x03 \x01(\v2\x13.trivium.v1.ItemRefR\x02by\"f\n" +
 	"\x0eImportanceTerm\x12\x1e\n" +
 	"\n" +
 	"importance\x18\x01 \x01(\x01R\n" +
@@ -3052,7 +3207,13 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x19FUSION_METHOD_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dFUSION_METHOD_RECIPROCAL_RANK\x10\x01\x12\x18\n" +
 	"\x14FUSION_METHOD_CONVEX\x10\x02\x12\x17\n" +
-	"\x13FUSION_METHOD_SCORE\x10\x03*\xa9\x01\n" +
+	"\x13FUSION_METHOD_SCORE\x10\x03*\xac\x01\n" +
+	"\x0eCurrencyReason\x12\x1f\n" +
+	"\x1bCURRENCY_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14CURRENCY_REASON_ASKS\x10\x01\x12\x1e\n" +
+	"\x1aCURRENCY_REASON_LACKS_CODE\x10\x02\x12\x1e\n" +
+	"\x1aCURRENCY_REASON_SAID_SINCE\x10\x03\x12\x1f\n" +
+	"\x1bCURRENCY_REASON_TAKES_PLACE\x10\x04*\xa9\x01\n" +
 	"\bLegState\x12\x19\n" +
 	"\x15LEG_STATE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fLEG_STATE_OK\x10\x01\x12\x17\n" +
@@ -3060,7 +3221,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x10LEG_STATE_FAILED\x10\x03\x12\x15\n" +
 	"\x11LEG_STATE_SKIPPED\x10\x04\x12\x13\n" +
 	"\x0fLEG_STATE_STALE\x10\x05\x12\x15\n" +
-	"\x11LEG_STATE_PARTIAL\x10\x06*\xb5\x02\n" +
+	"\x11LEG_STATE_PARTIAL\x10\x06*\xe1\x02\n" +
 	"\x04Loss\x12\x14\n" +
 	"\x10LOSS_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tLOSS_NONE\x10\x01\x12\x13\n" +
@@ -3077,7 +3238,9 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x0eLOSS_DISPLACED\x10\v\x12\f\n" +
 	"\bLOSS_CUT\x10\f\x12\x15\n" +
 	"\x11LOSS_NOT_SEARCHED\x10\r\x12\x13\n" +
-	"\x0fLOSS_UNANSWERED\x10\x0e2\xff\x03\n" +
+	"\x0fLOSS_UNANSWERED\x10\x0e\x12\x11\n" +
+	"\rLOSS_OUTDATED\x10\x0f\x12\x17\n" +
+	"\x13LOSS_LESS_IMPORTANT\x10\x102\xff\x03\n" +
 	"\x10RetrievalService\x12J\n" +
 	"\bRetrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12`\n" +
 	"\x0eRetrieveStream\x12!.trivium.v1.RetrieveStreamRequest\x1a\".trivium.v1.RetrieveStreamResponse\"\x03\x90\x02\x01(\x010\x01\x12>\n" +
@@ -3098,127 +3261,132 @@ func file_trivium_v1_retrieval_service_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_retrieval_service_proto_rawDescData
 }
 
-var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(Stage)(0),                     // 0: trivium.v1.Stage
 	(FusionMethod)(0),              // 1: trivium.v1.FusionMethod
-	(LegState)(0),                  // 2: trivium.v1.LegState
-	(Loss)(0),                      // 3: trivium.v1.Loss
-	(*RetrieveRequest)(nil),        // 4: trivium.v1.RetrieveRequest
-	(*RetrieveStreamRequest)(nil),  // 5: trivium.v1.RetrieveStreamRequest
-	(*RetrieveStreamResponse)(nil), // 6: trivium.v1.RetrieveStreamResponse
-	(*WarmRequest)(nil),            // 7: trivium.v1.WarmRequest
-	(*WarmResponse)(nil),           // 8: trivium.v1.WarmResponse
-	(*WarmPart)(nil),               // 9: trivium.v1.WarmPart
-	(*LegOverride)(nil),            // 10: trivium.v1.LegOverride
-	(*BriefingOptions)(nil),        // 11: trivium.v1.BriefingOptions
-	(*RetrieveResponse)(nil),       // 12: trivium.v1.RetrieveResponse
-	(*Hit)(nil),                    // 13: trivium.v1.Hit
-	(*RerankReport)(nil),           // 14: trivium.v1.RerankReport
-	(*Ledger)(nil),                 // 15: trivium.v1.Ledger
-	(*LegTerm)(nil),                // 16: trivium.v1.LegTerm
-	(*RerankTerm)(nil),             // 17: trivium.v1.RerankTerm
-	(*ImportanceTerm)(nil),         // 18: trivium.v1.ImportanceTerm
-	(*DecayTerm)(nil),              // 19: trivium.v1.DecayTerm
-	(*DiversityTerm)(nil),          // 20: trivium.v1.DiversityTerm
-	(*LegReport)(nil),              // 21: trivium.v1.LegReport
-	(*Statistics)(nil),             // 22: trivium.v1.Statistics
-	(*Coercion)(nil),               // 23: trivium.v1.Coercion
-	(*ListProfilesRequest)(nil),    // 24: trivium.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),   // 25: trivium.v1.ListProfilesResponse
-	(*Profile)(nil),                // 26: trivium.v1.Profile
-	(*ProfileNote)(nil),            // 27: trivium.v1.ProfileNote
-	(*CompareRequest)(nil),         // 28: trivium.v1.CompareRequest
-	(*CompareResponse)(nil),        // 29: trivium.v1.CompareResponse
-	(*RankChange)(nil),             // 30: trivium.v1.RankChange
-	(*ExplainAbsenceRequest)(nil),  // 31: trivium.v1.ExplainAbsenceRequest
-	(*ExplainAbsenceResponse)(nil), // 32: trivium.v1.ExplainAbsenceResponse
-	(*LegAbsence)(nil),             // 33: trivium.v1.LegAbsence
-	(*Filter)(nil),                 // 34: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 36: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 37: google.protobuf.Struct
-	(*Segment)(nil),                // 38: trivium.v1.Segment
-	(*Fact)(nil),                   // 39: trivium.v1.Fact
-	(*ItemRef)(nil),                // 40: trivium.v1.ItemRef
+	(CurrencyReason)(0),            // 2: trivium.v1.CurrencyReason
+	(LegState)(0),                  // 3: trivium.v1.LegState
+	(Loss)(0),                      // 4: trivium.v1.Loss
+	(*RetrieveRequest)(nil),        // 5: trivium.v1.RetrieveRequest
+	(*RetrieveStreamRequest)(nil),  // 6: trivium.v1.RetrieveStreamRequest
+	(*RetrieveStreamResponse)(nil), // 7: trivium.v1.RetrieveStreamResponse
+	(*WarmRequest)(nil),            // 8: trivium.v1.WarmRequest
+	(*WarmResponse)(nil),           // 9: trivium.v1.WarmResponse
+	(*WarmPart)(nil),               // 10: trivium.v1.WarmPart
+	(*LegOverride)(nil),            // 11: trivium.v1.LegOverride
+	(*BriefingOptions)(nil),        // 12: trivium.v1.BriefingOptions
+	(*RetrieveResponse)(nil),       // 13: trivium.v1.RetrieveResponse
+	(*Hit)(nil),                    // 14: trivium.v1.Hit
+	(*RerankReport)(nil),           // 15: trivium.v1.RerankReport
+	(*Ledger)(nil),                 // 16: trivium.v1.Ledger
+	(*LegTerm)(nil),                // 17: trivium.v1.LegTerm
+	(*RerankTerm)(nil),             // 18: trivium.v1.RerankTerm
+	(*CurrencyTerm)(nil),           // 19: trivium.v1.CurrencyTerm
+	(*ImportanceTerm)(nil),         // 20: trivium.v1.ImportanceTerm
+	(*DecayTerm)(nil),              // 21: trivium.v1.DecayTerm
+	(*DiversityTerm)(nil),          // 22: trivium.v1.DiversityTerm
+	(*LegReport)(nil),              // 23: trivium.v1.LegReport
+	(*Statistics)(nil),             // 24: trivium.v1.Statistics
+	(*Coercion)(nil),               // 25: trivium.v1.Coercion
+	(*ListProfilesRequest)(nil),    // 26: trivium.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),   // 27: trivium.v1.ListProfilesResponse
+	(*Profile)(nil),                // 28: trivium.v1.Profile
+	(*ProfileNote)(nil),            // 29: trivium.v1.ProfileNote
+	(*CompareRequest)(nil),         // 30: trivium.v1.CompareRequest
+	(*CompareResponse)(nil),        // 31: trivium.v1.CompareResponse
+	(*RankChange)(nil),             // 32: trivium.v1.RankChange
+	(*ExplainAbsenceRequest)(nil),  // 33: trivium.v1.ExplainAbsenceRequest
+	(*ExplainAbsenceResponse)(nil), // 34: trivium.v1.ExplainAbsenceResponse
+	(*LegAbsence)(nil),             // 35: trivium.v1.LegAbsence
+	(*Filter)(nil),                 // 36: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 39: google.protobuf.Struct
+	(*Segment)(nil),                // 40: trivium.v1.Segment
+	(*Fact)(nil),                   // 41: trivium.v1.Fact
+	(*ItemRef)(nil),                // 42: trivium.v1.ItemRef
 }
 var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
-	10, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
-	34, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
-	35, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
-	36, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
-	11, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
-	37, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
-	35, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
-	4,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	12, // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	36, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
-	9,  // 10: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
-	36, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
-	13, // 12: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
-	21, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
-	22, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
-	23, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
-	14, // 16: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
-	38, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
-	39, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
-	40, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
-	15, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
+	11, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
+	36, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
+	37, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
+	38, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
+	12, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
+	39, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
+	37, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
+	5,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	13, // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	38, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
+	10, // 10: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
+	38, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
+	14, // 12: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
+	23, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
+	24, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
+	25, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
+	15, // 16: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
+	40, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
+	41, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
+	42, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
+	16, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
 	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	40, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
-	35, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
+	42, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
+	37, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
 	0,  // 24: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	36, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
-	16, // 26: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
-	18, // 27: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
-	19, // 28: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
-	20, // 29: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
+	38, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	17, // 26: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
+	20, // 27: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
+	21, // 28: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
+	22, // 29: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
 	1,  // 30: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
-	17, // 31: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
-	36, // 32: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	36, // 33: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	40, // 34: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
-	2,  // 35: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	36, // 36: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	36, // 37: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	36, // 38: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	36, // 39: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	36, // 40: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	36, // 41: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
-	26, // 42: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	37, // 43: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
-	27, // 44: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	4,  // 45: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	37, // 46: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	12, // 47: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	12, // 48: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	30, // 49: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	40, // 50: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	4,  // 51: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	40, // 52: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	3,  // 53: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	40, // 54: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	13, // 55: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	33, // 56: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	2,  // 57: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	4,  // 58: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	5,  // 59: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
-	7,  // 60: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
-	24, // 61: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	28, // 62: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	31, // 63: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	12, // 64: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	6,  // 65: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
-	8,  // 66: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
-	25, // 67: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	29, // 68: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	32, // 69: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	64, // [64:70] is the sub-list for method output_type
-	58, // [58:64] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	18, // 31: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
+	19, // 32: trivium.v1.Ledger.currency:type_name -> trivium.v1.CurrencyTerm
+	2,  // 33: trivium.v1.CurrencyTerm.reason:type_name -> trivium.v1.CurrencyReason
+	42, // 34: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
+	38, // 35: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	38, // 36: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	42, // 37: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	3,  // 38: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
+	38, // 39: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	38, // 40: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	38, // 41: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	38, // 42: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	38, // 43: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	38, // 44: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	28, // 45: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
+	39, // 46: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	29, // 47: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
+	5,  // 48: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	39, // 49: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	13, // 50: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	13, // 51: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	32, // 52: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	42, // 53: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	5,  // 54: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	42, // 55: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	4,  // 56: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	42, // 57: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	14, // 58: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	35, // 59: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	3,  // 60: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	5,  // 61: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	6,  // 62: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	8,  // 63: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	26, // 64: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	30, // 65: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	33, // 66: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	13, // 67: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	7,  // 68: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	9,  // 69: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	27, // 70: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	31, // 71: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	34, // 72: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	67, // [67:73] is the sub-list for method output_type
+	61, // [61:67] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }
@@ -3235,16 +3403,16 @@ func file_trivium_v1_retrieval_service_proto_init() {
 		(*Hit_Segment)(nil),
 		(*Hit_Fact)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[26].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[28].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[27].OneofWrappers = []any{}
 	file_trivium_v1_retrieval_service_proto_msgTypes[29].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_retrieval_service_proto_rawDesc), len(file_trivium_v1_retrieval_service_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   30,
+			NumEnums:      5,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,8 @@ from trivium.tuning import (
 from trivium.values import (
     BriefingOptions,
     Coercion,
+    CurrencyReason,
+    CurrencyTerm,
     DeadLetter,
     DecayTerm,
     DiversityTerm,
@@ -88,6 +90,8 @@ __all__ = [
     "Client",
     "Coercion",
     "Comparison",
+    "CurrencyReason",
+    "CurrencyTerm",
     "DeadLetter",
     "DeadlineError",
     "DecayTerm",

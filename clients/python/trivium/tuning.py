@@ -60,9 +60,13 @@ class Loss(StrEnum):
     UNANSWERED = "unanswered"
     """A leg that could find it did not answer, in the query or in the deeper search."""
     FOLDED = "folded"
+    LESS_IMPORTANT = "less important"
+    """Without weighing by importance it would be a hit."""
     DECAYED = "decayed"
     BELOW_HEAD = "below head"
     RERANKED_DOWN = "reranked down"
+    OUTDATED = "outdated"
+    """What was said at another time about the same thing moved it below the limit."""
     DISPLACED = "displaced"
     CUT = "cut"
 

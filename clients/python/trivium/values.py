@@ -299,6 +299,34 @@ class RerankTerm:
     scale: float
 
 
+class CurrencyReason(StrEnum):
+    """Why a score is multiplied by a factor of currency."""
+
+    UNKNOWN = "unknown"
+    """A reason that this version of the client does not know."""
+    ASKS = "asks"
+    """The item only asks something, or repeats the question."""
+    LACKS_CODE = "lacks the code"
+    """Other hits have the code or number of the question, and this one has not."""
+    SAID_SINCE = "said since"
+    """Later statements have as many words of the question."""
+    TAKES_PLACE = "takes the place"
+    """The hit takes the place of another statement about the same thing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrencyTerm:
+    """The effect of what holds now: the score times `factor`.
+
+    `by` is the other statement: the one whose place the hit takes, or the latest that was said
+    since; None if there is none.
+    """
+
+    factor: float
+    reason: CurrencyReason
+    by: ItemRef | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiversityTerm:
     """Maximal marginal relevance when the hit was chosen.
@@ -327,6 +355,7 @@ class Ledger:
     importance: ImportanceTerm | None = None
     decay: DecayTerm | None = None
     rerank: RerankTerm | None = None
+    currency: tuple[CurrencyTerm, ...] = ()
     diversity: DiversityTerm | None = None
     reserved_by: str = ""
 
@@ -349,7 +378,7 @@ class Ledger:
             probability = 0.5 * (1 + math.tanh(self.rerank.logit / 2))
             coarse = (1 - self.rerank.weight) * score / self.rerank.scale
             score = coarse + self.rerank.weight * probability
-        return score
+        return score * math.prod(term.factor for term in self.currency)
 
 
 class Stage(StrEnum):

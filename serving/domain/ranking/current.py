@@ -16,6 +16,7 @@ from datetime import datetime
 from difflib import Match, SequenceMatcher
 from functools import cache, cached_property, lru_cache
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 from serving.domain.languages import (
     ENGLISH,
@@ -25,6 +26,7 @@ from serving.domain.languages import (
     stemmer_of,
 )
 from serving.domain.ranking.diversity import jaccard, words_of
+from serving.domain.ranking.ledger import CurrencyReason
 from serving.domain.words.tokens import tokens
 
 HEAD = 16
@@ -100,14 +102,27 @@ _NAME = re.compile(r"(?<=[\w,;:] )[^\W\d_a-z]\w*[a-z]\w*")
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Arranged:
-    """The new order of candidates, as their former places, best first.
+JUST_ABOVE = 1 + 1e-6
+"""What takes a place has this much more than the score of what had it."""
 
-    `outdated_by` has, for each statement that is marked as outdated, the place of a newer one.
+
+class Verdict(NamedTuple):
+    """A factor for a statement's score. `by` is the place of the other statement."""
+
+    factor: float
+    reason: CurrencyReason
+    by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdicts on each statement, by its place.
+
+    The scores times the factors order the statements. `outdated_by` has, for each statement that is
+    marked as outdated, the place of a newer one.
     """
 
-    order: list[int]
+    verdicts: list[list[Verdict]]
     outdated_by: dict[int, int] = field(default_factory=dict)
 
 
@@ -218,40 +233,49 @@ class Question:
         name = found[found.lastindex or 0] if found else ""
         return name[:1].isupper() and name.casefold() not in self.language.calendar
 
-    def worth_of(self, head: Sequence[Statement]) -> list[float]:
-        """The scores of statements, less for those that do not answer or may not hold any more."""
+    def verdicts_on(self, head: Sequence[Statement]) -> list[list[Verdict]]:
+        """What each statement loses that does not answer or may not hold any more."""
         codes = [code for code in self._codes if len(code) >= MIN_CODE and not _YEAR.match(code)]
         has_code = [any(each.has_code(code) for code in codes) for each in head]
         lacking = WITHOUT_CODE_SHARE if any(has_code) else 1.0
         asks = [self.is_asked_by(each) for each in head]
         since = self._said_since(head, asks)
-        return [
-            each.score
-            * (QUESTION_SHARE if asks[place] else 1.0)
-            * (1.0 if has_code[place] else lacking)
-            * (1.0 - SAID_SINCE_SHARE * since[place])
-            for place, each in enumerate(head)
-        ]
+        verdicts: list[list[Verdict]] = [[] for _ in head]
+        for place, (share, by) in enumerate(since):
+            if asks[place]:
+                verdicts[place].append(Verdict(QUESTION_SHARE, CurrencyReason.ASKS))
+            if lacking < 1 and not has_code[place]:
+                verdicts[place].append(Verdict(lacking, CurrencyReason.LACKS_CODE))
+            if share:
+                factor = 1.0 - SAID_SINCE_SHARE * share
+                verdicts[place].append(Verdict(factor, CurrencyReason.SAID_SINCE, by))
+        return verdicts
 
-    def _said_since(self, head: Sequence[Statement], asks: Sequence[bool]) -> list[float]:
+    def _said_since(
+        self, head: Sequence[Statement], asks: Sequence[bool]
+    ) -> list[tuple[float, int | None]]:
         """How much of what has words of the question was said after each turn, in [0, 1].
 
-        What has fewer of them than the turn, or only asks, does not count.
+        What has fewer of them than the turn, or only asks, does not count. The second value is the
+        place of the latest.
         """
         if not self._answer_ages:
-            return [0.0] * len(head)
+            return [(0.0, None)] * len(head)
         common = [
             self.common_with(each) if each.is_turn and not only_asks else 0.0
             for each, only_asks in zip(head, asks, strict=True)
         ]
         whole = sum(common) or 1.0
-        said = [(each.said, share) for each, share in zip(head, common, strict=True)]
-        return [
-            sum(other for later, other in said if later > each.said and other >= share) / whole
-            if each.is_turn
-            else 0.0
-            for each, share in zip(head, common, strict=True)
-        ]
+        since: list[tuple[float, int | None]] = []
+        for each, share in zip(head, common, strict=True):
+            later = [
+                place
+                for place, other in enumerate(head)
+                if each.is_turn and other.said > each.said and common[place] >= share
+            ]
+            latest = max(later, key=lambda place: head[place].said, default=None)
+            since.append((sum(common[place] for place in later) / whole, latest))
+        return since
 
     def is_asked_by(self, stored: Statement) -> bool:
         """Whether a stored text only asks something, or repeats this question."""
@@ -394,7 +418,7 @@ class Likeness:
         return sum(map(self._worth.__getitem__, stems))
 
 
-def current_first(question: str, head: Sequence[Statement]) -> Arranged:
+def current_first(question: str, head: Sequence[Statement], below: float = 0.0) -> Judgement:
     """Puts statements before stored questions, and newer ones in the place of those they outdate.
 
     What has the code in question is put before what has none (`WITHOUT_CODE_SHARE`).
@@ -406,31 +430,46 @@ def current_first(question: str, head: Sequence[Statement]) -> Arranged:
 
     Args:
         question: What was asked.
-        head: Statements, best first, those of `HEAD`.
+        head: Statements, best first, those of `HEAD`; their scores are above 0.
+        below: The score of what follows them. No factor takes a statement below it.
     """
     asked = Question(question)
     for each in head:
         each.usual_language = asked.language
-    scores = asked.worth_of(head)
-    if asked.may_be_any:
-        return Arranged(sorted(range(len(head)), key=lambda place: -scores[place]))
+    verdicts = asked.verdicts_on(head)
+    scores = [
+        each.score * math.prod(verdict.factor for verdict in of_each)
+        for each, of_each in zip(head, verdicts, strict=True)
+    ]
     likeness = Likeness(asked, head)
-    places, lifted = list(scores), set[int]()
-    for newer, older in _outdating(asked, head, scores, likeness):
-        wanted, other = (older, newer) if asked.asks_for_past else (newer, older)
-        places[wanted] = max(places[wanted], scores[other])
-        lifted.add(wanted)
+    wanted = list(scores)
+    took: dict[int, int] = {}
+    for newer, older in [] if asked.may_be_any else _outdating(asked, head, scores, likeness):
+        taker, other = (older, newer) if asked.asks_for_past else (newer, older)
+        if taker not in took or scores[other] > wanted[taker]:
+            wanted[taker], took[taker] = max(wanted[taker], scores[other]), other
+    # What took a place is before what had it, the newest first.
     order = sorted(
         range(len(head)),
         key=lambda place: (
-            -places[place],
-            # What took a place is before what had it, the newest first.
-            -head[place].said.timestamp() if place in lifted else math.inf,
+            -wanted[place],
+            -head[place].said.timestamp() if place in took else math.inf,
             place,
         ),
     )
-    marked = {} if asked.asks_for_past else _marked(asked, head, likeness, order)
-    return Arranged(order, marked)
+    for place in reversed(order):
+        if place in took:
+            below = max(below * JUST_ABOVE, wanted[place])
+            factor = below / scores[place]
+            verdicts[place].append(Verdict(factor, CurrencyReason.TAKES_PLACE, took[place]))
+        elif verdicts[place] and scores[place] < below:
+            below *= JUST_ABOVE
+            *rest, (factor, reason, by) = verdicts[place]
+            verdicts[place] = [*rest, Verdict(factor * below / scores[place], reason, by)]
+        else:
+            below = max(below, scores[place])
+    may_mark = not (asked.asks_for_past or asked.may_be_any)
+    return Judgement(verdicts, _marked(asked, head, likeness, order) if may_mark else {})
 
 
 def _outdating(

@@ -73,6 +73,32 @@ class RerankTerm:
         return (1 - self.weight) * coarse_score / self.scale + self.weight * sigmoid(self.logit)
 
 
+class CurrencyReason(StrEnum):
+    """Why a score is multiplied by a factor of currency."""
+
+    ASKS = "asks"
+    """The item only asks something, or repeats the question."""
+    LACKS_CODE = "lacks_code"
+    """Others have the code or the number of the question, and the item has not."""
+    SAID_SINCE = "said_since"
+    """Later statements have as many words of the question."""
+    TAKES_PLACE = "takes_place"
+    """It is asked for in place of another statement about the same thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CurrencyTerm:
+    """The effect of what holds now: the score times `factor`.
+
+    `by` is the other statement: the one whose place the item takes, or the latest of those said
+    since; None if the reason lies in the item alone.
+    """
+
+    factor: float
+    reason: CurrencyReason
+    by: ItemId | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class DiversityTerm:
     """The maximal marginal relevance of the hit when it was chosen.
@@ -101,6 +127,7 @@ class Ledger:
     importance: ImportanceTerm | None = None
     decay: DecayTerm | None = None
     rerank: RerankTerm | None = None
+    currency: tuple[CurrencyTerm, ...] = ()
     diversity: DiversityTerm | None = None
     reserved_by: str = ""
 
@@ -121,9 +148,12 @@ class Ledger:
 
     @property
     def score(self) -> float:
-        """The final score, recomputed from the terms."""
+        """The final score, recomputed from the terms: it orders the hits."""
         coarse = self.coarse_score
-        return coarse if self.rerank is None else self.rerank.mixed(coarse)
+        score = coarse if self.rerank is None else self.rerank.mixed(coarse)
+        for term in self.currency:
+            score *= term.factor
+        return score
 
 
 def worth(term: LegTerm, method: FusionMethod, rank_constant: float) -> float:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, Segment, segment_id
 from serving.domain.questions.query import Query, Scope
+from serving.domain.questions.visibility import hidden_by
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.index.vector_space import VectorSpace
-from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Loss, explain_legs
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, explain_legs
 from serving.pipeline.retrieval.legs import LEGS
-from serving.pipeline.retrieval.ordering import Hit, Stage, hidden_by
+from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.order.loss import Loss
+from serving.pipeline.retrieval.order.step import Step
+from serving.pipeline.retrieval.order.steps import RERANK
 from serving.pipeline.retrieval.steps import RetrievalSteps, Traced
 from serving.ports.graph import Graph
 from serving.ports.memory_store import MemoryStore
@@ -108,41 +111,36 @@ class AbsenceExplainer:
         self, profile: Profile, item: ItemId, traced: Traced, deadline: Deadline
     ) -> Absence:
         """Finds the step that cost the item its place: the last without which it would be a hit."""
-        order = traced.ordering.uncut()
+        ordering = traced.ordering
+        order = ordering.uncut()
         place = _place(item, order)
         assert place is not None, "an item that is not folded must be in the order; this is a bug"
         hit = order[place - 1]
         where = f"the item is at rank {place}, and the limit is {profile.limit}"
         below = Absence(loss=Loss.CUT, reason=where, rank=place, hit=hit)
-        if by := traced.ordering.displaced_hits().get(item):
-            took = f"{by.item.id!r} took the place reserved for {by.ledger.reserved_by}"
-            reason = f"the item is at rank {place}; {took}"
-            return replace(below, loss=Loss.DISPLACED, reason=reason, by=by.item.item)
-        for loss, change, before in _STEPS:
-            without = replace(profile, **change)
-            if without == profile:
+        for step in reversed(ordering.steps[:-1]):
+            before = await self._hits_without(step, traced, deadline)
+            if not (kept_at := _place(item, before)):
                 continue
-            if kept_at := _place(item, await self._reordered(traced, without, deadline)):
-                reason = f"{where}; at rank {kept_at} {before}"
-                term = hit.ledger.diversity if loss is Loss.DISPLACED else None
-                closest = None if term is None else term.closest
-                return replace(below, loss=loss, reason=reason, by=closest)
+            by = step.named_by(hit) or _gained(item, before, traced.retrieval.hits)
+            reason = f"{where}; at rank {kept_at} {step.left_out}"
+            return replace(below, loss=step.loss, reason=reason, by=by)
         if hit.stage is Stage.COARSE:
             why = "a sensitive item is" if hit.item.sensitive else "the item was"
             reason = f"{where}; {why} not reranked"
             return replace(below, loss=Loss.BELOW_HEAD, reason=reason)
         return below
 
-    async def _reordered(
-        self, traced: Traced, profile: Profile, deadline: Deadline
+    async def _hits_without(
+        self, step: Step, traced: Traced, deadline: Deadline
     ) -> tuple[Hit, ...]:
-        """Returns the answer under a profile with other steps after fusion.
+        """Returns the answer without one of the steps after fusion.
 
         Legs and rows are not read again; the reranker is called only for hits it has not scored.
         """
-        ordering = traced.ordering.with_profile(profile)
+        ordering = traced.ordering.without(step)
         report = traced.retrieval.rerank
-        if profile.rerank is None or report is None:
+        if RERANK not in ordering.steps or report is None:
             return ordering.hits()
         if report.stage is not Stage.RERANKED:
             ordering.mark_coarse(report.stage)
@@ -172,13 +170,12 @@ def _place(item: ItemId, hits: Sequence[Hit]) -> int | None:
     return next(places, None)
 
 
-_STEPS: Sequence[tuple[Loss, dict[str, Any], str]] = (
-    (Loss.DISPLACED, {"diversity": None}, "before diversification"),
-    (Loss.RERANKED_DOWN, {"rerank": None}, "before reranking"),
-    (Loss.DECAYED, {"decay": None}, "without decay by age"),
-)
-"""The steps after fusion that can cost an item its place, the last first: what a profile without
-the step has in place of it, and how that reads."""
+def _gained(lost: ItemId, before: Sequence[Hit], answer: Sequence[Hit]) -> ItemId | None:
+    """Returns the item that is in the answer in place of a lost one, the best for the best."""
+    was, now = ([hit.item.item for hit in hits] for hits in (before, answer))
+    gained = [item for item in now if item not in was]
+    place = [item for item in was if item not in now].index(lost)
+    return gained[place] if place < len(gained) else None
 
 
 def _before_the_order(item: ItemId, traced: Traced) -> Absence | None:

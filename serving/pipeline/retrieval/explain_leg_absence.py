@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import StrEnum
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import AllLegsFailedError
@@ -17,40 +16,8 @@ from serving.domain.ranking.profile import MAX_DEPTH, LegSpec, Profile
 from serving.domain.ranking.ranked_list import RankStyle
 from serving.pipeline.retrieval.leg_runner import LegResult, LegState
 from serving.pipeline.retrieval.legs import LEGS
+from serving.pipeline.retrieval.order.loss import Loss
 from serving.pipeline.retrieval.steps import RetrievalSteps
-
-
-class Loss(StrEnum):
-    """The stage at which an item was lost."""
-
-    NONE = "none"
-    """It is in the answer."""
-    NOT_STORED = "not_stored"
-    """The tenant has no such item, or it is another tenant's."""
-    FILTERED = "filtered"
-    """The filter, or the request's time, hides it."""
-    NOT_PROJECTED = "not_projected"
-    """It is stored, but the projection that a leg needs to find it lacks it yet."""
-    NOT_MATCHED = "not_matched"
-    """No leg finds it, however deep it looks."""
-    BELOW_DEPTH = "below_depth"
-    """A leg with more depth, or without a floor, would find it."""
-    NOT_SEARCHED = "not_searched"
-    """A leg would find it with a longer lookback, or without its pool."""
-    UNANSWERED = "unanswered"
-    """A leg that might find it did not answer, then or with more depth."""
-    FOLDED = "folded"
-    """A newer item that says the same stands for it."""
-    DECAYED = "decayed"
-    """Without its age it would be in the answer."""
-    BELOW_HEAD = "below_head"
-    """It lies beyond the reranked head, and no other step cost it its place."""
-    RERANKED_DOWN = "reranked_down"
-    """Reranking moved it out of the answer."""
-    DISPLACED = "displaced"
-    """Diversification or a reserved place moved it out of the answer."""
-    CUT = "cut"
-    """It lies below the last place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

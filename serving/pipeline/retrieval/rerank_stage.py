@@ -12,7 +12,8 @@ from serving.domain.budget import RERANKED_ORDER, Deadline
 from serving.domain.errors import TooSlowError, TriviumError
 from serving.domain.items.text import text_of
 from serving.pipeline.retrieval.admission import SHED_REASON
-from serving.pipeline.retrieval.ordering import Ordering, Stage
+from serving.pipeline.retrieval.order.hit import Stage
+from serving.pipeline.retrieval.order.ordering import Ordering
 from serving.ports.reranking import Reranker
 
 logger = logging.getLogger(__name__)

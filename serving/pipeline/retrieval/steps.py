@@ -6,7 +6,8 @@
    read only of candidates that it lacks.
 4. Read the rows of the best candidates; rows that are gone or outside the scope are dropped. If
    candidates say the same, they are folded, and the lists are fused again.
-5. Weigh by importance and age, fold repeats, rerank, diversify, cut to the limit.
+5. Run the profile's steps (`order/steps.py`): fold repeats, weigh, rerank, prefer what holds now,
+   diversify, cut to the limit.
 """
 
 from __future__ import annotations
@@ -40,19 +41,17 @@ from serving.domain.ranking.signals import ACCESS, TIME, Known, Named, Traits, r
 from serving.pipeline.index.vector_space import VectorLookup, VectorSpace
 from serving.pipeline.retrieval.admission import NOTHING, RERANK
 from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
-from serving.pipeline.retrieval.legs import DenseLeg, LexicalLeg
+from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.leg import Times
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
-from serving.pipeline.retrieval.ordering import Hit, Ordering
+from serving.pipeline.retrieval.order.hit import Hit
+from serving.pipeline.retrieval.order.ordering import Ordering
 from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
 from serving.ports.access import AccessLog
 from serving.ports.memory_store import MemoryStore
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader
 from serving.ports.words import NameResolver
-
-TEXT_LEGS = frozenset({LexicalLeg.name, DenseLeg.name})
-"""The legs whose scores depend on the text and the question alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +369,7 @@ def _suspects(profile: Profile, results: Sequence[LegResult]) -> list[ItemId]:
     if not profile.fold_repeats:
         return []
     depths = _depths(profile)
-    of_texts = [result for result in results if result.report.leg in TEXT_LEGS]
+    of_texts = [result for result in results if LEGS[result.report.leg].ranks_by_text]
     of_legs = [tied(result.read, depths[result.report.leg]) for result in of_texts]
     return list(dict.fromkeys(chain.from_iterable(of_legs)))
 

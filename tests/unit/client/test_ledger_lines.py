@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivium import (
+    CurrencyReason,
+    CurrencyTerm,
     DecayTerm,
     DiversityTerm,
     FusionMethod,
@@ -48,7 +50,7 @@ def term(leg: str, rank: int, leg_score: float, method: FusionMethod) -> LegTerm
 
 
 ledgers = st.builds(
-    lambda method, ranks, score, importance, decay, rerank: Ledger(
+    lambda method, ranks, score, importance, decay, rerank, factors: Ledger(
         method=method,
         rank_constant=60,
         leg_terms=(terms := tuple(term(f"leg{n}", r, score, method) for n, r in enumerate(ranks))),
@@ -56,6 +58,7 @@ ledgers = st.builds(
         importance=importance,
         decay=decay,
         rerank=rerank,
+        currency=tuple(CurrencyTerm(factor=each, reason=CurrencyReason.ASKS) for each in factors),
     ),
     st.sampled_from([FusionMethod.RECIPROCAL_RANK, FusionMethod.CONVEX, FusionMethod.SCORE]),
     st.lists(st.integers(1, 300), min_size=1, max_size=4),
@@ -83,7 +86,12 @@ ledgers = st.builds(
     | st.builds(
         RerankTerm, logit=st.floats(-9, 9), weight=st.floats(0, 1), scale=st.floats(0.01, 1)
     ),
+    st.lists(st.floats(0.3, 2), max_size=2),
 )
+
+
+LAST = ("sum", "score", "reranked", "what holds now")
+"""The lines whose last has the score."""
 
 
 @given(ledgers)
@@ -92,7 +100,7 @@ def test_ledger_lines_add_up_to_the_score(ledger: Ledger) -> None:
 
     for expression, value in lines.values():
         assert worked_out(expression) == pytest.approx(value, rel=1e-4, abs=1e-7)
-    last = "reranked" if "reranked" in lines else "score" if "score" in lines else "sum"
+    last = next(name for name in reversed(LAST) if name in lines)
     assert lines[last][1] == pytest.approx(ledger.recompute(), rel=1e-5, abs=1e-9)
     if "score" in lines and ledger.decay is not None:
         assert lines["age"][1] == pytest.approx(ledger.decay.multiplier, rel=1e-5)
@@ -108,6 +116,14 @@ def test_the_lines_follow_the_formula() -> None:
             age=timedelta(days=3), half_life=timedelta(days=30), floor=0.3, multiplier=2**-0.1
         ),
         rerank=RerankTerm(logit=1.5, weight=0.7, scale=0.02),
+        currency=(
+            CurrencyTerm(factor=0.5, reason=CurrencyReason.ASKS),
+            CurrencyTerm(
+                factor=1.2,
+                reason=CurrencyReason.TAKES_PLACE,
+                by=ItemRef(ItemKind.SEGMENT, "c"),
+            ),
+        ),
         diversity=DiversityTerm(
             trade_off=0.7,
             relevance=0.0154321,
@@ -125,6 +141,7 @@ def test_the_lines_follow_the_formula() -> None:
         "age: max(0.3, 2^-(3 / 30)), in days = 0.933033",
         "score: 0.00983607 x 0.97 x 0.933033 + 0.002 = 0.0109021",
         "reranked: 0.3 x 0.0109021 / 0.02 + 0.7 x sigmoid(1.5) = 0.735833",
+        "what holds now: 0.735833 x 0.5 x 1.2 = 0.4415 (asks; takes the place of c)",
         "diversity: 0.7 x 0.0154321 - 0.3 x 0.0625 = -0.00795 (like b)",
         "in a place reserved for graph",
     ]

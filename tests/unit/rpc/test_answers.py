@@ -20,10 +20,12 @@ from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank
 from serving.domain.ranking.ranked_list import RankStyle
 from serving.pipeline.retrieval.explain_absence import Absence
-from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, Loss
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.name_correction import NameCorrection
-from serving.pipeline.retrieval.ordering import Hit, Ordering, Stage
+from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.order.loss import Loss
+from serving.pipeline.retrieval.order.ordering import Ordering
 from serving.pipeline.retrieval.steps import Retrieval, Timings
 from serving.rpc.answers import from_absence, from_comparison, from_retrieval
 from serving.rpc.items import from_reference

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 from trivium.values import (
+    CurrencyReason,
+    CurrencyTerm,
     DecayTerm,
     DiversityTerm,
     FusionMethod,
@@ -30,7 +33,10 @@ def ledger_lines(ledger: Ledger) -> Iterator[str]:
     if ledger.importance is not None or ledger.decay is not None:
         yield f"score: {_weighed(ledger)} = {_number(_coarse(ledger))}"
     if ledger.rerank is not None:
-        yield f"reranked: {_reranked(ledger.rerank, ledger)} = {_number(ledger.recompute())}"
+        before = replace(ledger, currency=()).recompute()
+        yield f"reranked: {_reranked(ledger.rerank, ledger)} = {_number(before)}"
+    if ledger.currency:
+        yield _currency(ledger)
     if ledger.diversity is not None:
         yield _diversity(ledger.diversity)
     if ledger.reserved_by:
@@ -117,6 +123,20 @@ def _reranked(rerank: RerankTerm, ledger: Ledger) -> str:
     coarse = f"{_number(_coarse(ledger))} / {_number(rerank.scale)}"
     said = f"sigmoid({_number(rerank.logit)})"
     return f"{_number(1 - rerank.weight)} x {coarse} + {_number(rerank.weight)} x {said}"
+
+
+def _currency(ledger: Ledger) -> str:
+    before = _number(replace(ledger, currency=()).recompute())
+    factors = " x ".join(_number(term.factor) for term in ledger.currency)
+    reasons = "; ".join(map(_reason, ledger.currency))
+    return f"what holds now: {before} x {factors} = {_number(ledger.recompute())} ({reasons})"
+
+
+def _reason(term: CurrencyTerm) -> str:
+    if term.by is None:
+        return term.reason.value
+    of = "of" if term.reason is CurrencyReason.TAKES_PLACE else "by"
+    return f"{term.reason.value} {of} {term.by.id}"
 
 
 def _diversity(diversity: DiversityTerm) -> str:

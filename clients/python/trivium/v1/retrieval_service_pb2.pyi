@@ -30,6 +30,14 @@ class FusionMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FUSION_METHOD_CONVEX: _ClassVar[FusionMethod]
     FUSION_METHOD_SCORE: _ClassVar[FusionMethod]
 
+class CurrencyReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CURRENCY_REASON_UNSPECIFIED: _ClassVar[CurrencyReason]
+    CURRENCY_REASON_ASKS: _ClassVar[CurrencyReason]
+    CURRENCY_REASON_LACKS_CODE: _ClassVar[CurrencyReason]
+    CURRENCY_REASON_SAID_SINCE: _ClassVar[CurrencyReason]
+    CURRENCY_REASON_TAKES_PLACE: _ClassVar[CurrencyReason]
+
 class LegState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LEG_STATE_UNSPECIFIED: _ClassVar[LegState]
@@ -57,6 +65,8 @@ class Loss(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LOSS_CUT: _ClassVar[Loss]
     LOSS_NOT_SEARCHED: _ClassVar[Loss]
     LOSS_UNANSWERED: _ClassVar[Loss]
+    LOSS_OUTDATED: _ClassVar[Loss]
+    LOSS_LESS_IMPORTANT: _ClassVar[Loss]
 STAGE_UNSPECIFIED: Stage
 STAGE_RERANKED: Stage
 STAGE_COARSE: Stage
@@ -65,6 +75,11 @@ FUSION_METHOD_UNSPECIFIED: FusionMethod
 FUSION_METHOD_RECIPROCAL_RANK: FusionMethod
 FUSION_METHOD_CONVEX: FusionMethod
 FUSION_METHOD_SCORE: FusionMethod
+CURRENCY_REASON_UNSPECIFIED: CurrencyReason
+CURRENCY_REASON_ASKS: CurrencyReason
+CURRENCY_REASON_LACKS_CODE: CurrencyReason
+CURRENCY_REASON_SAID_SINCE: CurrencyReason
+CURRENCY_REASON_TAKES_PLACE: CurrencyReason
 LEG_STATE_UNSPECIFIED: LegState
 LEG_STATE_OK: LegState
 LEG_STATE_TIMED_OUT: LegState
@@ -87,6 +102,8 @@ LOSS_DISPLACED: Loss
 LOSS_CUT: Loss
 LOSS_NOT_SEARCHED: Loss
 LOSS_UNANSWERED: Loss
+LOSS_OUTDATED: Loss
+LOSS_LESS_IMPORTANT: Loss
 
 class RetrieveRequest(_message.Message):
     __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing", "profile_overrides", "seed_ids", "known_at", "required_legs", "time_zone")
@@ -249,7 +266,7 @@ class RerankReport(_message.Message):
     def __init__(self, stage: _Optional[_Union[Stage, str]] = ..., reason: _Optional[str] = ..., hit_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity", "method", "rerank", "reserved_by")
+    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity", "method", "rerank", "reserved_by", "currency")
     LEG_TERMS_FIELD_NUMBER: _ClassVar[int]
     FUSED_SCORE_FIELD_NUMBER: _ClassVar[int]
     RANK_CONSTANT_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +276,7 @@ class Ledger(_message.Message):
     METHOD_FIELD_NUMBER: _ClassVar[int]
     RERANK_FIELD_NUMBER: _ClassVar[int]
     RESERVED_BY_FIELD_NUMBER: _ClassVar[int]
+    CURRENCY_FIELD_NUMBER: _ClassVar[int]
     leg_terms: _containers.RepeatedCompositeFieldContainer[LegTerm]
     fused_score: float
     rank_constant: float
@@ -268,7 +286,8 @@ class Ledger(_message.Message):
     method: FusionMethod
     rerank: RerankTerm
     reserved_by: str
-    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ..., method: _Optional[_Union[FusionMethod, str]] = ..., rerank: _Optional[_Union[RerankTerm, _Mapping]] = ..., reserved_by: _Optional[str] = ...) -> None: ...
+    currency: _containers.RepeatedCompositeFieldContainer[CurrencyTerm]
+    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ..., method: _Optional[_Union[FusionMethod, str]] = ..., rerank: _Optional[_Union[RerankTerm, _Mapping]] = ..., reserved_by: _Optional[str] = ..., currency: _Optional[_Iterable[_Union[CurrencyTerm, _Mapping]]] = ...) -> None: ...
 
 class LegTerm(_message.Message):
     __slots__ = ("leg", "rank", "weight", "leg_score", "term", "path", "fact_ids", "min_score", "max_score")
@@ -301,6 +320,16 @@ class RerankTerm(_message.Message):
     weight: float
     scale: float
     def __init__(self, logit: _Optional[float] = ..., weight: _Optional[float] = ..., scale: _Optional[float] = ...) -> None: ...
+
+class CurrencyTerm(_message.Message):
+    __slots__ = ("factor", "reason", "by")
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    factor: float
+    reason: CurrencyReason
+    by: _item_pb2.ItemRef
+    def __init__(self, factor: _Optional[float] = ..., reason: _Optional[_Union[CurrencyReason, str]] = ..., by: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ...) -> None: ...
 
 class ImportanceTerm(_message.Message):
     __slots__ = ("importance", "multiplier", "boost")

@@ -43,6 +43,12 @@ _STAGES = {
     retrieval_service_pb2.STAGE_COARSE_FALLBACK: values.Stage.COARSE_FALLBACK,
 }
 
+_CURRENCY_REASONS = {
+    getattr(retrieval_service_pb2, f"CURRENCY_REASON_{reason.name}"): reason
+    for reason in values.CurrencyReason
+    if reason is not values.CurrencyReason.UNKNOWN
+}
+
 _LOSSES = {
     getattr(retrieval_service_pb2, f"LOSS_{loss.name}"): loss
     for loss in Loss
@@ -351,6 +357,7 @@ def _ledger(ledger: retrieval_service_pb2.Ledger) -> values.Ledger:
         rerank=_rerank_term(ledger.rerank) if ledger.HasField("rerank") else None,
         importance=_importance(ledger.importance) if ledger.HasField("importance") else None,
         decay=_decay(ledger.decay) if ledger.HasField("decay") else None,
+        currency=tuple(map(_currency, ledger.currency)),
         diversity=_diversity(ledger.diversity) if ledger.HasField("diversity") else None,
     )
 
@@ -394,6 +401,14 @@ def _decay(term: retrieval_service_pb2.DecayTerm) -> values.DecayTerm:
         half_life=term.half_life.ToTimedelta(),
         floor=term.floor,
         multiplier=term.multiplier,
+    )
+
+
+def _currency(term: retrieval_service_pb2.CurrencyTerm) -> values.CurrencyTerm:
+    return values.CurrencyTerm(
+        factor=term.factor,
+        reason=_CURRENCY_REASONS.get(term.reason, values.CurrencyReason.UNKNOWN),
+        by=_item_ref_if_set(term, "by"),
     )
 
 

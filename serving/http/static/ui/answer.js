@@ -55,12 +55,18 @@ function formula({ weight, rank, legScore, minScore, maxScore }, { method, rankC
   return `${short(weight)} × ${short(legScore)}`;
 }
 
+/** Why a score is multiplied for what holds now, and by which other statement. */
+function reason({ reason: name, by }) {
+  return [words(name, "CURRENCY_REASON_"), by && `${name === "CURRENCY_REASON_TAKES_PLACE" ? "of" : "by"} ${idOf(by)}`].filter(Boolean).join(" ");
+}
+
 /** What becomes of the sum of the legs, in this order. */
-function factors({ importance, decay, diversity, rerank, reservedBy }) {
+function factors({ importance, decay, diversity, rerank, reservedBy, currency = [] }) {
   return [
     importance && ["importance", `${short(importance.importance)}: × ${short(importance.multiplier)}${importance.boost ? `, + ${short(importance.boost)}` : ""}`],
     decay && ["age", `${short(milliseconds(decay.age) / 86_400_000)} days: × ${short(decay.multiplier)}`],
     rerank && ["reranker", `${short(1 - rerank.weight)} × score / ${short(rerank.scale)} + ${short(rerank.weight)} × sigmoid(${short(rerank.logit)})`],
+    ...currency.map((term) => ["holds now", `× ${short(term.factor)}: ${reason(term)}`]),
     diversity && ["diversity", `${short(diversity.maxSimilarity)} like ${idOf(diversity.closest) || "no other"}`],
     reservedBy && ["place", `reserved for ${reservedBy}`],
   ].filter(Boolean);
@@ -100,6 +106,7 @@ function Item({ hit, tenant, most }) {
         ${item.sensitive && html` <span class="badge">sensitive</span>`}
         ${hit.stage && html` <span class="badge">${words(hit.stage, "STAGE_")}</span>`}
         ${hit.outdatedBy && html` <span class="badge warn">older: ${idOf(hit.outdatedBy)} took its place</span>`}
+        ${(hit.ledger?.currency ?? []).map((term) => html` <span class="badge">${reason(term)}</span>`)}
         ${folded.length > 0 && html` <span class="badge">folded into it: ${folded.join(", ")}</span>`}
       </p>
       ${hit.ledger && html`<${Ledger} hit=${hit} most=${most} />`}

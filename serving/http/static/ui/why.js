@@ -12,8 +12,10 @@ const STAGES = [
   ["in the index and the graph", ["NOT_PROJECTED"]],
   ["found by a leg", ["NOT_MATCHED", "BELOW_DEPTH", "NOT_SEARCHED", "UNANSWERED"]],
   ["no repeat", ["FOLDED"]],
+  ["important enough", ["LESS_IMPORTANT"]],
   ["recent enough", ["DECAYED"]],
   ["kept by the reranker", ["BELOW_HEAD", "RERANKED_DOWN"]],
+  ["holds now", ["OUTDATED"]],
   ["not displaced", ["DISPLACED"]],
   ["within the limit", ["CUT"]],
 ];

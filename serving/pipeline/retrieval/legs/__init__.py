@@ -14,7 +14,7 @@ from serving.pipeline.retrieval.legs.facts import FactsLeg
 from serving.pipeline.retrieval.legs.graph import GraphLeg
 from serving.pipeline.retrieval.legs.holding import HoldingLeg
 from serving.pipeline.retrieval.legs.important import ImportantLeg
-from serving.pipeline.retrieval.legs.leg import Leg
+from serving.pipeline.retrieval.legs.leg import Leg, by_name
 from serving.pipeline.retrieval.legs.lexical import LexicalLeg
 from serving.pipeline.retrieval.legs.related import RelatedLeg
 from serving.pipeline.retrieval.legs.temporal import TemporalLeg
@@ -32,11 +32,8 @@ __all__ = [
     "TemporalLeg",
 ]
 
-LEGS: Mapping[str, type[Leg]] = {
-    leg.name: leg
-    for leg in (
-        *(LexicalLeg, DenseLeg, ContextLeg, FactsLeg, GraphLeg, RelatedLeg, TemporalLeg),
-        *(ImportantLeg, HoldingLeg),
-    )
-}
+LEGS: Mapping[str, type[Leg]] = by_name(
+    *(LexicalLeg, DenseLeg, ContextLeg, FactsLeg, GraphLeg, RelatedLeg, TemporalLeg),
+    *(ImportantLeg, HoldingLeg),
+)
 """All legs that a profile can name. Profiles have them in this order."""

@@ -18,6 +18,8 @@ class ContextLeg(Leg):
     options = frozenset({"floor"})
     projection = "embedding"
     dependency = "index"
+    by_meaning = True
+    ranks_by_text = False
 
     async def find(self, request: LegRequest) -> LegAnswer:
         """Finds the turns that are nearest to the question, each with the turn before it."""

@@ -19,6 +19,8 @@ class DenseLeg(Leg):
     options = frozenset({"floor", "pool"})
     projection = "embedding"
     dependency = "index"
+    by_meaning = True
+    ranks_by_text = True
 
     def __init__(self, access: AccessLog) -> None:
         self._access = access

@@ -21,6 +21,8 @@ class FactsLeg(Leg):
     options = frozenset({"floor", "yields"})
     projection = "embedding"
     dependency = "index"
+    by_meaning = True
+    ranks_by_text = False
     needs_facts = True
 
     async def find(self, request: LegRequest) -> LegAnswer:

@@ -13,6 +13,8 @@ class HoldingLeg(Leg):
     options = frozenset()
     projection = None
     dependency = "words"
+    by_meaning = False
+    ranks_by_text = False
     needs_question = False
 
     def __init__(self, timeline: Timeline) -> None:

@@ -16,6 +16,8 @@ class ImportantLeg(Leg):
     options = frozenset({"floor"})
     projection = None
     dependency = "words"
+    by_meaning = False
+    ranks_by_text = False
     needs_question = False
 
     def __init__(self, timeline: Timeline) -> None:

@@ -109,6 +109,9 @@ class Leg(ABC):
         projection: What it reads of the change log; None for PostgreSQL itself.
         dependency: What it asks, and whose breaker it has: "words" for PostgreSQL, "index" for the
             index and its embedder, "graph" for Neo4j. Empty for one without a breaker.
+        by_meaning: Whether what it finds is near to the question, whatever words it has.
+        ranks_by_text: Whether its scores depend on text and question alone, so that equal texts
+            have equal scores.
         sheddable: Whether a busy service may leave it out.
         needs_question: Whether it searches for something; without, it finds the same whatever the
             question, which may be empty if all legs of the profile are such ones.
@@ -120,6 +123,8 @@ class Leg(ABC):
     options: ClassVar[frozenset[str]]
     projection: ClassVar[Projection | None]
     dependency: ClassVar[str]
+    by_meaning: ClassVar[bool]
+    ranks_by_text: ClassVar[bool]
     sheddable: ClassVar[bool] = False
     needs_question: ClassVar[bool] = True
     needs_facts: ClassVar[bool] = False
@@ -133,6 +138,18 @@ class Leg(ABC):
             LegSkippedError: There is no input to search with.
             TimeoutError: The deadline passed.
         """
+
+
+def by_name(*legs: type[Leg]) -> dict[str, type[Leg]]:
+    """Returns legs by their names.
+
+    Raises:
+        TypeError: The class of a leg lacks an attribute.
+    """
+    for leg in legs:
+        if missing := [name for name in Leg.__annotations__ if not hasattr(leg, name)]:
+            raise TypeError(f"{leg.__name__} must set {', '.join(missing)} (see Leg)")
+    return {leg.name: leg for leg in legs}
 
 
 def fused_by_rank(found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:

@@ -14,6 +14,8 @@ class LexicalLeg(Leg):
     options = frozenset({"floor", "words"})
     projection = None
     dependency = "words"
+    by_meaning = False
+    ranks_by_text = True
     finds_sensitive = True
 
     def __init__(self, lexical: LexicalSearch) -> None:

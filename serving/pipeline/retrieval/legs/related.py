@@ -37,6 +37,8 @@ class RelatedLeg(Leg):
     options = frozenset({"floor", "expansion"})
     projection = "embedding"
     dependency = ""
+    by_meaning = False
+    ranks_by_text = False
     sheddable = True
 
     def __init__(self, graph: Graph, consistency: Consistency) -> None:

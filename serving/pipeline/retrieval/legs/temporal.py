@@ -35,6 +35,8 @@ class TemporalLeg(Leg):
     options = frozenset({"named_times"})
     projection = None
     dependency = "words"
+    by_meaning = False
+    ranks_by_text = False
     needs_question = False
 
     def __init__(self, timeline: Timeline) -> None:

@@ -28,7 +28,7 @@ from serving.pipeline.retrieval.admission import (
     Admission,
 )
 from serving.pipeline.retrieval.leg_runner import LegState
-from serving.pipeline.retrieval.ordering import Stage
+from serving.pipeline.retrieval.order.hit import Stage
 from tests.fakes.pipeline import FixedLeg
 from tests.support.builders import TENANT, segment
 from tests.support.stepped_clock import SteppedClock

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
-from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
+from serving.domain.questions.query import NO_FILTER, Filter, Query, TimeRange
 from serving.domain.ranking.ledger import FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool, Walk, WordsMode, WordsSearch
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, Sort
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.explain_absence import Absence, AbsenceExplainer
-from serving.pipeline.retrieval.explain_leg_absence import Loss
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
+from serving.pipeline.retrieval.order.loss import Loss
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
@@ -67,6 +67,7 @@ async def explained(
     logits: Mapping[str, float] | None = None,
     filter_: Filter = NO_FILTER,
     known_at: datetime | None = None,
+    asked: Query | None = None,
 ) -> Absence:
     store = stored if isinstance(stored, InMemoryStore) else await store_of(*stored)
     reranker = FixedReranker(logits) if logits else None
@@ -74,7 +75,7 @@ async def explained(
         steps(store, legs, reranker=reranker), store, some_space(), InMemoryGraph()
     )
     return await explainer.explain(
-        query("?", scope=scope(filter_=filter_, known_at=known_at)),
+        asked or query("?", scope=scope(filter_=filter_, known_at=known_at)),
         profile,
         segment_id(item) if isinstance(item, str) else item,
         soon(),
@@ -508,14 +509,45 @@ async def test_displacement_by_reserved_place_names_the_leg() -> None:
     shown = await explained(SIX, legs, "f", reserving)
 
     assert [(each.loss, each.rank, each.by) for each in lost] == [
-        (Loss.DISPLACED, 2, segment_id("f")),
-        (Loss.DISPLACED, 3, segment_id("e")),
-        (Loss.CUT, 4, None),
+        (Loss.DISPLACED, 4, segment_id("e")),
+        (Loss.DISPLACED, 5, segment_id("f")),
+        (Loss.CUT, 6, None),
     ]
-    assert lost[1].reason == "the item is at rank 3; 'e' took the place reserved for graph"
+    assert lost[1].reason == (
+        "the item is at rank 5, and the limit is 3; at rank 3 without reserved places"
+    )
     assert (shown.loss, shown.rank) == (Loss.NONE, 3)
     assert shown.hit is not None
     assert shown.hit.ledger.reserved_by == "graph"
+
+
+async def test_loss_to_a_later_statement_names_it() -> None:
+    turns = (
+        "We moved to Lisbon in May.",
+        "The dentist is on Monday at nine.",
+        "The dentist asked about my tooth.",
+        "The dentist has a new chair.",
+        "My dentist likes the sea.",
+        "The dentist is on Tuesday at ten now.",
+    )
+    stored = [
+        segment(f"s{n}", text, speaker="Mara", event_time=NOON + days(n - 9))
+        for n, text in enumerate(turns)
+    ]
+    profile = asking(LegSpec(name="dense"), limit=5, current_first=True)
+    legs = {"dense": FixedLeg("s1 s2 s3 s4 s0 s5")}
+    asked = query("When is the dentist?", scope=scope())
+
+    answer = await answered(stored, legs, profile, asked)
+    absence = await explained(stored, legs, "s0", profile, asked=asked)
+
+    scores = [hit.score for hit in answer.hits]
+    assert (hit_ids(answer)[0], scores) == ("s5", sorted(scores, reverse=True))
+    assert (absence.loss, absence.by) == (Loss.OUTDATED, segment_id("s5"))
+    assert absence.reason == (
+        "the item is at rank 6, and the limit is 5; at rank 5 "
+        "without a preference for what holds now"
+    )
 
 
 # ------------------------------------------------ against runs that lack one step
@@ -608,11 +640,13 @@ async def test_explanation_equals_runs_without_a_single_step(
     endless = await shown(unlimited)
     unfolded = await shown(unfolding)
     everything = await shown(each_leg(unfolding, depth=100, floor=None))
+    in_order = [*answer, *(item for item in endless if item not in answer)]
     coarse = await shown(replace(unlimited, rerank=None, diversity=None))
     steps = {
         Loss.DISPLACED: [each_leg(profile, reserved=0), replace(profile, diversity=None)],
         Loss.RERANKED_DOWN: [replace(profile, rerank=None)],
         Loss.DECAYED: [replace(profile, decay=None)],
+        Loss.LESS_IMPORTANT: [replace(profile, importance=Importance())],
     }
     lacking = {loss: [await shown(of) for of in ofs] for loss, ofs in steps.items()}
 
@@ -633,6 +667,6 @@ async def test_explanation_equals_runs_without_a_single_step(
     for item in SAID:
         absence = await explained(store, legs, item, profile, logits=logits)
         assert absence.loss is expected(item)
-        assert absence.rank == place_in(answer if item in answer else endless, item)
+        assert absence.rank == place_in(in_order, item)
         ranks = [leg.rank for leg in absence.legs]
         assert ranks == [place_in(found, item) for found in (lexical, dense)]

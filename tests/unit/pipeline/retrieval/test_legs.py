@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from serving.domain.items.records import fact_id, segment_id
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.facts import evidence_in_order
+from serving.pipeline.retrieval.legs.leg import Leg, by_name
 from serving.ports.vector_index import IndexAnswer
 
 
@@ -14,6 +17,18 @@ def test_every_leg_declares_itself() -> None:
         assert leg.name == name
         assert leg.projection in (None, "embedding", "graph")
         assert leg.dependency in ("", "words", "index", "graph")
+
+
+def test_leg_without_an_attribute_is_rejected() -> None:
+    class Incomplete(Leg):
+        name = "incomplete"
+        options = frozenset[str]()
+        projection = None
+        dependency = "words"
+        ranks_by_text = True
+
+    with pytest.raises(TypeError, match=r"Incomplete must set by_meaning \(see Leg\)"):
+        by_name(Incomplete)  # type: ignore[type-abstract]
 
 
 def test_words_and_meaning_are_never_shed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from serving.config.profiles import ProfileBook
 from serving.domain.items.records import Item, segment_id
 from serving.domain.questions.query import Filter, Scope, TimeRange
-from serving.domain.ranking.ledger import FusionMethod
+from serving.domain.ranking.ledger import CurrencyReason, FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.priors import Decay
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, SignalSpec, Sort
@@ -17,7 +17,7 @@ from serving.domain.ranking.ranked_list import RankStyle
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError
-from serving.pipeline.retrieval.ordering import Stage
+from serving.pipeline.retrieval.order.hit import Stage
 from tests.fakes.pipeline import (
     BrokenLeg,
     FixedLeg,
@@ -290,7 +290,12 @@ async def test_newer_statement_is_a_hit_before_the_older() -> None:
         ("new", None),
         ("old", segment_id("new")),
     ]
-    assert answer.hits[0].score < answer.hits[1].score
+    newer, older = (hit.ledger.currency for hit in answer.hits)
+    assert [(term.reason, term.by) for term in newer] == [
+        (CurrencyReason.TAKES_PLACE, segment_id("old"))
+    ]
+    assert older == ()
+    assert answer.hits[0].score > answer.hits[1].score
 
 
 async def test_another_sort_than_relevance_rearranges_nothing() -> None:

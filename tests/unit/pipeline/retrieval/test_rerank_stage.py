@@ -12,7 +12,7 @@ from serving.domain.errors import NotReadyError, OverloadedError, TooSlowError
 from serving.domain.items.records import Segment
 from serving.domain.ranking.ledger import FusionMethod
 from serving.domain.ranking.profile import LegSpec, Profile, Rerank
-from serving.pipeline.retrieval.ordering import Stage
+from serving.pipeline.retrieval.order.hit import Stage
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.ports.reranking import Reranker
 from tests.fakes.pipeline import BrokenReranker, FixedLeg, FixedReranker, HangingReranker

@@ -1,0 +1,88 @@
+"""What the legs found for some questions of each shipped set; `python -m bench.quality.heads`.
+
+It is stored, so that tests run the steps between fusion and the answer on it without a service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.harness.collection import Collection, Query
+from bench.harness.connections import connected
+from bench.harness.service import running
+from bench.quality import memories, session, slices
+from bench.quality.command import ended_by_message, read_sets
+from trivium.values import Retrieval
+
+HERE = Path(__file__).parent
+HEADS = HERE / "heads.jsonl"
+FOLDERS = (*slices.FOLDERS, *memories.FOLDERS, HERE / "changes", HERE / "updates")
+QUESTIONS = 2
+"""Of each set."""
+MOST = 30
+"""Candidates of each question."""
+TIMEOUT_S = 30.0
+
+
+async def ask(address: str | None) -> list[dict[str, Any]]:
+    """Asks a service some questions of each set; without an address, one that is started for it."""
+    heads = []
+    async with running(address) as target, connected(target, 1) as connections:
+        for collection in read_sets(FOLDERS, None, skip_unreadable=False):
+            stored = await session.store(connections, collection)
+            for query in collection.judged[:QUESTIONS]:
+                answer = await stored.ask(
+                    query,
+                    timeout=TIMEOUT_S,
+                    limit=MOST,
+                    explain=True,
+                    profile_overrides={"current_first": False},
+                )
+                heads.append(_head(collection, query, answer))
+    return heads
+
+
+def _head(collection: Collection, query: Query, answer: Retrieval) -> dict[str, Any]:
+    rows = {row.id: row for memory in collection.memories.values() for row in memory.segments}
+    return {
+        "set": collection.name,
+        "question": query.text,
+        "as_of": query.as_of and query.as_of.isoformat(),
+        "found": [
+            {
+                "id": hit.id,
+                "speaker": rows[hit.id].speaker,
+                "text": hit.text,
+                "said": (time := rows[hit.id].event_time) and time.isoformat(),
+                "terms": {
+                    term.leg: [term.rank, round(term.leg_score, 6)]
+                    for term in (hit.ledger.leg_terms if hit.ledger else ())
+                },
+            }
+            for hit in answer.hits
+        ],
+    }
+
+
+def lines(heads: list[dict[str, Any]]) -> Iterator[str]:
+    """Writes a line for each question."""
+    for head in heads:
+        yield json.dumps(head, ensure_ascii=False) + "\n"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
+def main(address: str | None) -> None:
+    """Store what the legs of a service find for some questions of each shipped set."""
+    with ended_by_message():
+        HEADS.write_text("".join(lines(asyncio.run(ask(address)))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

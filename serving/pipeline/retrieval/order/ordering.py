@@ -1,0 +1,160 @@
+"""Turns the fused list into hits, by the steps of a profile."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, takewhile
+
+from serving.domain.items.records import Item, ItemId
+from serving.domain.questions.query import Query
+from serving.domain.questions.visibility import visible
+from serving.domain.ranking.fusion import Fused
+from serving.domain.ranking.ledger import Ledger
+from serving.domain.ranking.profile import Profile, Sort
+from serving.domain.ranking.repeats import newest_first, newest_of_repeats
+from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.order.step import Step, StepInput
+from serving.pipeline.retrieval.order.steps import CUT, RERANK, steps_of
+
+
+class Ordering:
+    """Orders the fused candidates, and says whose rows have to be read.
+
+    Only as many rows are read as the answer and its steps need: all of them if a step may lift any
+    candidate, or if it is to be `thorough`, to explain where an item was lost.
+
+    `repeats` are the candidates that say the same as others, the newest of them included; `fused`
+    are the candidates without the older ones. `steps` are those of the profile unless others are
+    given.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        query: Query,
+        fused: Sequence[Fused],
+        *,
+        repeats: Sequence[Item] = (),
+        steps: Sequence[Step] | None = None,
+        thorough: bool = False,
+    ) -> None:
+        self.profile = profile
+        self.fused = fused
+        self.steps = steps_of(profile) if steps is None else tuple(steps)
+        self.vanished: list[ItemId] = []
+        self._given = StepInput(profile=profile, query=query)
+        self._repeats = repeats
+        self._rows: dict[ItemId, Item] = {}
+        self._waiting = list(fused)
+        rows = [step.rows for step in self.steps if step.rows is not None]
+        some = len(rows) == len(self.steps) and profile.sort is Sort.RELEVANCE
+        self._rows_needed = max(profile.limit, *rows) if some and not thorough else None
+        newest = newest_of_repeats(repeats)
+        self._folded_into = {item: into for item, into in newest.items() if item != into}
+        self._folded_before: defaultdict[ItemId, list[Item]] = defaultdict(list)
+        for item in newest_first(repeats):
+            if item.item in self._folded_into:
+                self._folded_before[self._folded_into[item.item]].append(item)
+        self._orders: list[list[Hit]] = [[]]
+        """The hits before the first step, and after each that has run."""
+
+    # ------------------------------------------------------------ reading rows
+
+    def next_to_load(self) -> list[ItemId]:
+        """Returns the items whose rows are needed next; empty when there are enough."""
+        if self._rows_needed is None:
+            return [fused.item for fused in self._waiting]
+        missing = self._rows_needed - len(self.uncut())
+        if missing <= 0:
+            return []
+        # Half as many again: some will turn out to be repeats or gone. Equal scores are
+        # read together, since their times order them.
+        count = missing + missing // 2 + 1
+        wanted, rest = self._waiting[:count], self._waiting[count:]
+        tied = takewhile(lambda fused: fused.score == wanted[-1].score, rest)
+        return [fused.item for fused in chain(wanted, tied)]
+
+    def add_rows(self, batch: Sequence[ItemId], rows: Mapping[ItemId, Item]) -> None:
+        """Adds the rows that were read for `next_to_load()`."""
+        self._rows.update(rows)
+        taken, self._waiting = self._waiting[: len(batch)], self._waiting[len(batch) :]
+        scope = self._given.query.scope
+        present = [
+            self._hit(fused, rows[fused.item])
+            for fused in taken
+            if fused.item in rows and visible(rows[fused.item], scope)
+        ]
+        found = {hit.item.item for hit in present}
+        self.vanished += [fused.item for fused in taken if fused.item not in found]
+        self._orders = [self._given.sorted([*self._orders[0], *present])]
+
+    def _hit(self, fused: Fused, row: Item) -> Hit:
+        profile = self.profile
+        ledger = Ledger(
+            rank_constant=profile.rank_constant, method=profile.fusion, leg_terms=fused.terms
+        )
+        folded = tuple(self._folded_before.get(fused.item, ()))
+        return Hit(item=row, ledger=ledger, folded=folded)
+
+    # ------------------------------------------------------------ reranking
+
+    def head(self) -> list[Hit]:
+        """Returns the hits to rerank; none if the profile does not rerank."""
+        return RERANK.head(self._before(RERANK), self.profile) if RERANK in self.steps else []
+
+    def add_logits(self, logits: Mapping[ItemId, float]) -> None:
+        """Adds the logits of `head()`."""
+        self._rerank_anew(replace(self._given, logits=logits))
+
+    def mark_coarse(self, stage: Stage) -> None:
+        """Marks all hits as not reranked: the coarse order stands."""
+        self._rerank_anew(replace(self._given, not_reranked=stage))
+
+    def _rerank_anew(self, given: StepInput) -> None:
+        self._given = given
+        del self._orders[self.steps.index(RERANK) + 1 :]
+
+    # ------------------------------------------------------------ looking back
+
+    def without(self, step: Step) -> Ordering:
+        """Returns the same candidates and rows without one of the steps, not reranked yet."""
+        steps = [each for each in self.steps if each is not step]
+        query, fused, repeats = self._given.query, self.fused, self._repeats
+        again = Ordering(self.profile, query, fused, repeats=repeats, steps=steps, thorough=True)
+        again.add_rows(again.next_to_load(), self._rows)
+        return again
+
+    def known_logits(self, hits: Sequence[Hit]) -> dict[ItemId, float] | None:
+        """Returns the logits of these hits; None if one of them was not reranked."""
+        known = self._given.logits
+        if known is None or any(hit.item.item not in known for hit in hits):
+            return None
+        return {hit.item.item: known[hit.item.item] for hit in hits}
+
+    @property
+    def folded_into(self) -> dict[ItemId, ItemId]:
+        """The items that stand for others which say the same, by these."""
+        after = {each.item: hit.item.item for hit in self.uncut() for each in hit.folded}
+        return self._folded_into | after
+
+    # ------------------------------------------------------------ the answer
+
+    def uncut(self) -> list[Hit]:
+        """Returns all hits in their final order, without a limit."""
+        return self._before(CUT)
+
+    def hits(self) -> tuple[Hit, ...]:
+        """Returns the hits, best first, at most the profile's limit."""
+        return tuple(self._after(len(self.steps)))
+
+    def _before(self, step: Step) -> list[Hit]:
+        return self._after(self.steps.index(step))
+
+    def _after(self, count: int) -> list[Hit]:
+        """Returns the hits after that many steps, which run once for the same rows and logits."""
+        while len(self._orders) <= count:
+            step = self.steps[len(self._orders) - 1]
+            self._orders.append(step.run(self._orders[-1], self._given))
+        return self._orders[count]

@@ -1,0 +1,75 @@
+"""What a step between fusion and the answer is given, and what its class says of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from serving.domain.items.records import DEFAULT_IMPORTANCE, Item, ItemId, Segment, time_of
+from serving.domain.questions.query import Query
+from serving.domain.ranking.profile import Profile, Sort
+from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.order.loss import Loss
+
+
+def importance_of(item: Item) -> float:
+    """The importance of a segment; facts have the default."""
+    return item.importance if isinstance(item, Segment) else DEFAULT_IMPORTANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepInput:
+    """What the steps are given besides the hits.
+
+    `logits` are those of the reranked hits. `not_reranked` is the stage of all hits if the profile
+    reranks and nothing was reranked.
+    """
+
+    profile: Profile
+    query: Query
+    logits: Mapping[ItemId, float] | None = None
+    not_reranked: Stage | None = None
+
+    def sorted(self, hits: Iterable[Hit]) -> list[Hit]:
+        """Orders hits as the profile sorts them; equal scores by time, the oldest first."""
+        return sorted(hits, key=self._sort_key)
+
+    def _sort_key(self, hit: Hit) -> tuple[object, ...]:
+        since = time_of(hit.item).timestamp()
+        match self.profile.sort:
+            case Sort.RELEVANCE:
+                return (-hit.score, since, hit.item.item)
+            case Sort.IMPORTANCE:
+                return (-hit.score, -importance_of(hit.item), since, hit.item.item)
+            case Sort.RECENCY:
+                return (-since, -hit.score, hit.item.item)
+
+
+class Step(ABC):
+    """One step between fusion and the answer.
+
+    Attributes:
+        term: The field of the ledger that it sets; empty for a step that changes no ledger.
+        loss: How an item is lost that would be in the answer without the step.
+        left_out: The order without the step, in words: "without decay by age".
+        rows: How many of the best hits it needs, whatever the limit; None for all candidates.
+    """
+
+    term: ClassVar[str] = ""
+    loss: ClassVar[Loss]
+    left_out: ClassVar[str]
+    rows: ClassVar[int | None] = None
+
+    @abstractmethod
+    def is_in(self, profile: Profile) -> bool:
+        """Whether a profile has the step."""
+
+    @abstractmethod
+    def run(self, hits: Sequence[Hit], given: StepInput) -> list[Hit]:
+        """Returns the hits in their new order, best first."""
+
+    def named_by(self, hit: Hit) -> ItemId | None:  # noqa: ARG002
+        """Returns the item to which a term of the step points; None if there is none."""
+        return None

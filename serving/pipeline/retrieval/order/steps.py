@@ -1,0 +1,31 @@
+"""The steps between fusion and the answer, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from serving.domain.ranking.profile import Profile
+from serving.pipeline.retrieval.order.currency import Currency
+from serving.pipeline.retrieval.order.cut import Cut
+from serving.pipeline.retrieval.order.decay import Decay
+from serving.pipeline.retrieval.order.diversify import Diversify
+from serving.pipeline.retrieval.order.fold import Fold
+from serving.pipeline.retrieval.order.importance import Importance
+from serving.pipeline.retrieval.order.rerank import Rerank
+from serving.pipeline.retrieval.order.reserve import Reserve
+from serving.pipeline.retrieval.order.step import Step
+
+RERANK = Rerank()
+CUT = Cut()
+
+STEPS: Sequence[Step] = (
+    *(Fold(), Importance(), Decay()),
+    *(RERANK, Currency(), Diversify()),
+    *(Reserve(), CUT),
+)
+"""All steps. A profile has those of them that it switches on."""
+
+
+def steps_of(profile: Profile) -> tuple[Step, ...]:
+    """Returns the steps of a profile, in order."""
+    return tuple(step for step in STEPS if step.is_in(profile))
