@@ -9,9 +9,8 @@ from typing import TypeVar
 
 import click
 
-from serving.adapters.postgres.connection.migrations import SchemaTooNewError
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.migration import migrate
 from serving.config.settings import Settings
 from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError
 from serving.domain.errors import TriviumError

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import click
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.migration import migrate
+from serving.adapters.postgres.connection.migrations import migrate
 from serving.commands.database import address_of_postgres, brief_errors
 from serving.composition.background import in_background
 from serving.composition.models import open_embedder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 import click
@@ -16,7 +16,7 @@ from serving.commands.database import brief_errors, in_database
 from serving.composition.stores import graph_settings
 from serving.config.settings import Settings
 from serving.desk.embedded_neo4j import EmbeddedNeo4j, running_address
-from serving.domain.items.records import ItemId, TenantName
+from serving.domain.items.records import ItemId
 from serving.pipeline.writes.verification import Verification, Verifier
 from serving.ports.verification import Finding
 
@@ -71,15 +71,6 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
     return [f"{group}: {len(items)} ({_shown(items)})" for group, items in groups.items()]
 
 
-def reopened_lines(reopened: Mapping[TenantName, Sequence[ItemId]]) -> list[str]:
-    """A line for each tenant with facts that lost a closing when names got other keys."""
-    return [
-        f"tenant {tenant!r}: {len(facts)} facts hold again, which facts about another name had "
-        f"closed ({_shown(facts)})"
-        for tenant, facts in reopened.items()
-    ]
-
-
 def _shown(subjects: Sequence[ItemId | str]) -> str:
     more = ", ..." if len(subjects) > MAX_NAMED else ""
     return ", ".join(map(_name, subjects[:MAX_NAMED])) + more
@@ -97,7 +88,7 @@ def _say(found: Verification) -> None:
         click.echo(f"tenant {tenant!r}: {count} items, {differing} differences")
     if not found.items:
         click.echo("nothing is stored")
-    for line in (*reopened_lines(found.reopened), *lines_of(found.findings)):
+    for line in lines_of(found.findings):
         click.echo(line)
     if not found.followed:
         click.echo(

@@ -11,9 +11,7 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.dsn import parses
-from serving.adapters.postgres.connection.migrations import SchemaTooNewError
-from serving.adapters.postgres.migration import migrate
-from serving.adapters.postgres.words.rewriting import rewrite_outdated_words
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
 from serving.composition.background import in_background
 from serving.config.settings import Settings
 from serving.domain.errors import UnavailableError
@@ -44,7 +42,6 @@ async def _migrate_when_reachable(dsn: str) -> None:
     while True:
         try:
             await migrate(dsn)
-            await rewrite_outdated_words(dsn)
             return
         except UnavailableError as error:
             logger.warning(

@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 from serving.adapters.encoder.published import PUBLISHED, open_model
 from serving.adapters.postgres.connection.errors import StatementRejectedError
-from serving.adapters.postgres.connection.migrations import SchemaTooNewError
-from serving.adapters.postgres.migration import migrate
+from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
 from serving.composition.extras import require_extras
 from serving.config.settings import Settings
 from serving.deployments.app import serve_config

@@ -54,9 +54,6 @@ class Truth(Protocol):
         not missing.
         """
 
-    async def reopened_facts(self) -> Mapping[TenantName, Sequence[ItemId]]:
-        """Returns the facts that lost a closing when names got other keys, by tenant."""
-
     async def projected(self, timeout_s: float) -> bool:
         """Waits until the projections have followed the log; False if they have not in time."""
 

@@ -12,10 +12,6 @@ from serving.domain.items.records import Item, Segment
 from serving.domain.languages import ENGLISH
 from serving.domain.words.scripts import MARKS
 
-NAME_KEY_VERSION = 1
-"""To be raised with each change of `name_key`: a migration then computes the stored keys anew."""
-
-
 WORD = re.compile(f"\\w[\\w{MARKS}\U000e0100-\U000e01ef\u200c\u200d]*")
 """A word of any script: letters, digits and underscores, with the marks of its letters."""
 

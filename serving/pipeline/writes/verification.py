@@ -7,7 +7,7 @@ again once the projections have followed the log.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from serving.domain.items.records import ItemId, TenantName
@@ -27,13 +27,11 @@ class Verification:
     """What was compared, and what differs.
 
     `followed` is False if the projections had not followed the log: then what differs may follow.
-    `reopened` are the facts that lost a closing when names got other keys, which is no difference.
     """
 
     items: Mapping[TenantName, int]
     findings: Sequence[Finding]
     followed: bool = True
-    reopened: Mapping[TenantName, Sequence[ItemId]] = field(default_factory=dict)
 
 
 class Verifier:
@@ -46,11 +44,10 @@ class Verifier:
     async def verify(self) -> Verification:
         """Compares all items of all tenants; raises `UnavailableError` if a store is away."""
         items, suspects = await self._suspects()
-        reopened = await self._truth.reopened_facts()
         if not await self._compared(suspects):
-            return Verification(items, [], reopened=reopened)
+            return Verification(items, [])
         followed = await self._truth.projected(FOLLOW_WITHIN_S)
-        return Verification(items, await self._compared(suspects), followed, reopened)
+        return Verification(items, await self._compared(suspects), followed)
 
     async def repair(self, found: Verification) -> Verification:
         """Repairs what differs, and compares again when the projections have followed."""

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
-from serving.adapters.postgres.migration import migrate
+from serving.adapters.postgres.connection.migrations import migrate
 from serving.domain.errors import DependencyError, StoreUnavailableError
 from tests.fixtures.cluster import Encryption
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.migration import migrate
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError

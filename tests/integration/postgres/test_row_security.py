@@ -14,8 +14,8 @@ from psycopg.conninfo import make_conninfo
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.errors import StatementRejectedError
+from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.row_security import CALLER_ROLE
-from serving.adapters.postgres.migration import migrate
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, TenantName
 from tests.integration.postgres.log.following import run, write

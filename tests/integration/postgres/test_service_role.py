@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from serving.adapters.postgres.migration import migrate
+from serving.adapters.postgres.connection.migrations import migrate
 from serving.desk.embedded_postgres.service_role import give_to_service
 from tests.fixtures.local_service import local_service
 from trivium import Segment

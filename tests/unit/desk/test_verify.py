@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.commands.verify import lines_of, reopened_lines
+from serving.commands.verify import lines_of
 from serving.domain.items.records import TenantName, fact_id, segment_id
 from serving.ports.verification import Difference, Finding
 from tests.support.builders import TENANT
@@ -34,13 +34,4 @@ def test_tenants_stores_and_differences_have_lines() -> None:
     assert lines_of([missing, left_over]) == [
         f"tenant {TENANT!r}, embeddings: missing: 1 (fact f)",
         "no tenant, embeddings: left over: 1 (17)",
-    ]
-
-
-def test_facts_that_hold_again_are_listed() -> None:
-    lines = reopened_lines({TENANT: [fact_id("plus"), fact_id("sharp\x1b[2J")]})
-
-    assert lines == [
-        f"tenant {TENANT!r}: 2 facts hold again, which facts about another name had closed "
-        "(fact plus, fact sharp\\x1b[2J)"
     ]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 
 from psycopg import errors
@@ -16,6 +15,15 @@ from serving.adapters.postgres.connection.row_security import prepare_row_securi
 from serving.adapters.postgres.connection.statements import Connection
 
 logger = logging.getLogger(__name__)
+
+SCRIPTS = tuple(
+    file.read_text(encoding="utf-8")
+    for file in sorted(Path(__file__).with_name("schema").glob("*.sql"))
+)
+"""The migrations in their order. The number of those applied is the version of a schema."""
+
+LATEST_VERSION = len(SCRIPTS)
+"""The schema version that this program works with."""
 
 _LOCK = 0x54524956
 """The advisory lock held during a migration: "TRIV"."""
@@ -41,12 +49,8 @@ class SchemaTooNewError(Exception):
         return f"the schema has version {self.found}, this program supports {self.known} at most"
 
 
-Fill = Callable[[Connection], Awaitable[None]]
-"""Computes what SQL cannot, on a connection in which nothing else runs; harmless when repeated."""
-
-
-async def migrate_schema(dsn: str, fill: Fill) -> None:
-    """Applies the missing migrations, each in its own transaction, then calls `fill`.
+async def migrate(dsn: str, scripts: Sequence[str] = SCRIPTS) -> None:
+    """Applies the missing migrations, each in its own transaction.
 
     Safe to run concurrently and repeatedly. If the database was restored into another cluster, the
     change log is rebuilt.
@@ -58,14 +62,12 @@ async def migrate_schema(dsn: str, fill: Fill) -> None:
     with store_errors():
         async with await Connection.connect(with_defaults(dsn), autocommit=True) as connection:
             await connection.execute("SELECT pg_advisory_lock(%s::bigint)", [_LOCK])
-            await _apply_missing(connection)
-            await fill(connection)
+            await _apply_missing(connection, scripts)
             await _rebuild_restored_log(connection)
             await prepare_row_security(connection)
 
 
-async def _apply_missing(connection: Connection) -> None:
-    scripts = _scripts()
+async def _apply_missing(connection: Connection, scripts: Sequence[str]) -> None:
     found = await _schema_version(connection)
     if found > len(scripts):
         raise SchemaTooNewError(found, len(scripts))
@@ -86,17 +88,6 @@ async def _apply(connection: Connection, version: int, script: str) -> bool:
     except errors.LockNotAvailable:
         return False
     return True
-
-
-@cache
-def latest_version() -> int:
-    """The schema version that this program works with."""
-    return len(_scripts())
-
-
-def _scripts() -> list[str]:
-    files = sorted(Path(__file__).with_name("schema").glob("*.sql"))
-    return [file.read_text(encoding="utf-8") for file in files]
 
 
 async def _schema_version(connection: Connection) -> int:

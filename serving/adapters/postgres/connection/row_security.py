@@ -1,6 +1,6 @@
 """Row-level security: a statement for a caller sees the rows of its tenant alone.
 
-The policies are in schema/0012_row_security.sql. They hold for every role but the tables' owner,
+The policies are in schema/0001_schema.sql. They hold for every role but the tables' owner,
 which the projections use, since they read all tenants. Statements for a caller run as
 `CALLER_ROLE`, with the tenant in a setting of the connection.
 

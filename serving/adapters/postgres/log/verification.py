@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, LiteralString
 
@@ -13,7 +12,7 @@ from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID
 from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN
-from serving.domain.items.records import ItemId, ItemKind, TenantName, fact_id
+from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.ports.graph import GraphChanges
 from serving.ports.verification import Difference, Finding
 
@@ -70,15 +69,6 @@ class PostgresTruth:
                 )
                 for difference, tenant, kind, id_, key in rows
             ]
-
-    async def reopened_facts(self) -> dict[TenantName, list[ItemId]]:
-        reopened: defaultdict[TenantName, list[ItemId]] = defaultdict(list)
-        for tenant, id_ in await self._all(
-            "SELECT tenant.name, fact.id FROM fact JOIN tenant ON tenant.id = fact.tenant_id "
-            "WHERE fact.reopened_at IS NOT NULL ORDER BY tenant.name, fact.id"
-        ):
-            reopened[TenantName(tenant)].append(fact_id(id_))
-        return reopened
 
     async def projected(self, timeout_s: float) -> bool:
         deadline = Deadline.after(timeout_s)

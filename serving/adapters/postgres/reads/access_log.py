@@ -153,7 +153,6 @@ _STORE = {
     INSERT INTO access_count AS stored (key, tenant_id, shown, last_shown)
     SELECT key, tenant_id, shown, last_shown FROM item
         ON CONFLICT (key) DO UPDATE SET
-           tenant_id = excluded.tenant_id,
            shown = stored.shown + excluded.shown,
            last_shown = greatest(stored.last_shown, excluded.last_shown)
     """

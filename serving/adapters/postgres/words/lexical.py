@@ -84,7 +84,7 @@ class _Question:
     `words` maps the question's distinct lexemes, in the tenant's language, to their counts; at
     least one. `conditions` are those of the question's scope. In each part of a segment a word
     counts `scale` times `labels`: PostgreSQL's array for the labels D, C, B and A, none of it above
-    1, which are text, speaker, keywords and title (schema/0005_keywords.sql).
+    1, which are text, speaker, keywords and title (schema/0001_schema.sql).
     """
 
     tenant_id: int

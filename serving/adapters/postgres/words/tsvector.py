@@ -23,7 +23,7 @@ class StoredWords(NamedTuple):
 def stored_words(segment: Segment, text_search_config: str) -> StoredWords:
     """The words of a segment.
 
-    Each part has its label (schema/0005_keywords.sql): A title, B keywords, C speaker, D text.
+    Each part has its label: A title, B keywords, C speaker, D text.
     """
     language = language_of(text_search_config)
     places: dict[str, list[str]] = {}

@@ -44,7 +44,6 @@ async def find_superseded(
             "ids": [fact.id for fact in facts],
             "closes": sorted({id_ for fact in facts for id_ in fact.closes}),
             "topics": [topic_hash(topic_of(fact)) for fact in closers],
-            "subjects": [topic_of(fact)[0] for fact in closers],
             "begin": [fact.begins for fact in closers],
             "recorded_at": [fact.recorded_at for fact in closers],
         },
@@ -118,7 +117,7 @@ async def _store(
     return {row[0] for row in rows}
 
 
-# A UNION ALL of four conditions, each with its own index; one condition with ORs would use none.
+# A UNION ALL of three conditions, each with its own index; one condition with ORs would use none.
 _SUPERSEDED = f"""
 SELECT {COLUMNS[ItemKind.FACT]} FROM fact
  WHERE key IN (
@@ -140,11 +139,7 @@ SELECT {COLUMNS[ItemKind.FACT]} FROM fact
       SELECT FROM unnest(fact.closed_at, fact.closing_recorded_at, fact.closing_retracted_at)
                   AS closing (at, recorded_at, retracted_at)
        WHERE closing.at <= closer.begin AND closing.recorded_at <= closer.recorded_at
-         AND closing.retracted_at IS NULL)
-    UNION ALL
-   SELECT key FROM fact
-    WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
-      AND topic IS NULL AND entity_keys && %(subjects)s::text[])
+         AND closing.retracted_at IS NULL))
    AND id <> ALL (%(ids)s::text[])
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import NamedTuple
 
-from serving.adapters.postgres.connection.migrations import latest_version
+from serving.adapters.postgres.connection.migrations import LATEST_VERSION
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.tables.filters import TENANT_ID
@@ -21,7 +21,6 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
-from serving.domain.items.text import NAME_KEY_VERSION
 from serving.domain.questions.time_zones import parse_time_zone
 from serving.ports.memory_store import Batch, EraseReceipt, Selected, Selector, WriteReceipt
 
@@ -162,7 +161,7 @@ class PostgresMemoryStore:
         return counts
 
     async def ready(self) -> bool:
-        """Whether PostgreSQL answers, with this program's schema and name keys. Never raises."""
+        """Whether PostgreSQL answers, with this program's schema. Never raises."""
         try:
             async with (
                 asyncio.timeout(PROBE_S),
@@ -170,13 +169,9 @@ class PostgresMemoryStore:
             ):
                 await self._database.recovered()
                 (schema,) = await connection.fetch_row("SELECT schema_version FROM meta")
-            if schema < latest_version():
-                return False
-            async with asyncio.timeout(PROBE_S), self._database.work() as connection:
-                (keys,) = await connection.fetch_row("SELECT name_key_version FROM meta")
         except (TriviumError, TimeoutError):
             return False
-        return bool(keys >= NAME_KEY_VERSION)
+        return bool(schema >= LATEST_VERSION)
 
 
 def _ids(items: Sequence[ItemId], kind: ItemKind) -> list[str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection import migrations
 from serving.adapters.postgres.connection.statements import Connection
 from serving.domain.items.records import Item, ItemId, TenantName
 from serving.domain.shards import WHOLE, Shard
@@ -26,24 +24,6 @@ OTHER_MODEL = EmbeddingModel("other-model", 4)
 async def write(postgres: Postgres, *items: Item, tenant: TenantName = TENANT) -> WriteReceipt:
     """Writes the items in one transaction."""
     return await postgres.store.write(Batch(tenant, items))
-
-
-async def migrate_to_before(dsn: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Migrates as a program did that has no script with this word.
-
-    The statements of today name the column of a time zone, which is therefore there before.
-    """
-
-    async def no_fill(connection: Connection) -> None:
-        """What is computed is of the newest schema."""
-
-    scripts = migrations._scripts()
-    before = next(place for place, script in enumerate(scripts) if word in script)
-    with monkeypatch.context() as older:
-        older.setattr(migrations, "_scripts", lambda: scripts[:before])
-        await migrations.migrate_schema(dsn, no_fill)
-    async with Postgres(dsn) as postgres:
-        await run(postgres, "ALTER TABLE tenant ADD COLUMN time_zone text NOT NULL DEFAULT ''")
 
 
 async def project_graph(postgres: Postgres, limit: int = 1000) -> GraphChanges:

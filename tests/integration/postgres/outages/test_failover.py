@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.migration import migrate
+from serving.adapters.postgres.connection.migrations import migrate
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.desk.embedded_postgres.account import ENVIRONMENT, Account
 from serving.desk.embedded_postgres.binaries import find_binaries, reachable_binaries

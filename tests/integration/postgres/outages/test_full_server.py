@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.migration import migrate
+from serving.adapters.postgres.connection.migrations import migrate
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.errors import StoreUnavailableError
 from tests.fixtures.postgres import QUICK

@@ -16,7 +16,7 @@ from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.ports.memory_store import Batch
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryAccessLog
-from tests.integration.postgres.log.following import run, waits_for_lock, write
+from tests.integration.postgres.log.following import waits_for_lock, write
 from tests.support.builders import TENANT, days, ids, scope, segment
 from tests.support.waiting import until_async
 
@@ -73,28 +73,6 @@ async def test_failed_store_keeps_the_accesses(postgres: Postgres) -> None:
     await log.flush()
 
     assert await times_shown(log) == 2
-
-
-async def test_count_of_former_version_finds_its_tenant(postgres: Postgres) -> None:
-    said = [segment(id_, event_time=TODAY - days(ago)) for id_, ago in (("a", 2), ("b", 1))]
-    await write(postgres, *said)
-    await run(
-        postgres,
-        "INSERT INTO access_count (key, shown, last_shown) "
-        "SELECT key, 5, now() FROM segment WHERE id = 'a'",
-    )
-
-    async def recent() -> list[ItemId]:
-        of = scope(as_of=TODAY + days(1))
-        return await postgres.access.recently_accessed(of, 10, Deadline.after(60))
-
-    assert await times_shown(postgres.access) == 0  # no caller sees it
-    assert await recent() == [B, A]
-    postgres.access.record(TENANT, [A])
-    await postgres.access.flush()
-
-    assert await times_shown(postgres.access) == 6
-    assert await recent() == [A, B]
 
 
 async def test_access_log_equals_a_table_of_times(postgres: Postgres) -> None:

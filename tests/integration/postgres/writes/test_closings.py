@@ -1,4 +1,4 @@
-"""Closings in PostgreSQL: concurrent writers, rows of previous versions, the log."""
+"""Closings in PostgreSQL: concurrent writers, the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tests.integration.postgres.log.following import (
     bootstrap,
     embed,
     project_graph,
-    run,
     write,
 )
 from tests.support.builders import NOON, TENANT, days, fact
@@ -62,18 +61,6 @@ async def test_writers_side_by_side_leave_one_history(postgres: Postgres) -> Non
         await asyncio.gather(*(write(postgres, one, tenant=tenant) for one in facts))
 
         assert await closers(postgres, tenant) == expected
-
-
-@pytest.mark.parametrize("mine", [True, False], ids=["tenant", "other tenant"])
-async def test_only_own_rows_of_former_version_are_closed(postgres: Postgres, mine: bool) -> None:
-    lived, liked = home("old", 0, single_valued=False), fact("old", "Bob", "likes", "tea")
-    await write(postgres, lived if mine else liked)
-    await write(postgres, liked if mine else lived, tenant=TenantName("other"))
-    await run(postgres, "UPDATE fact SET topic = NULL")
-
-    await write(postgres, home("new", 1))
-
-    assert await closers(postgres) == {"new": [], "old": ["new"] if mine else []}
 
 
 async def test_closing_by_id_stays_in_its_tenant(postgres: Postgres) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from importlib import resources
 
 import pytest
 
@@ -233,12 +232,6 @@ async def test_no_statistics_of_the_planner_quote_a_text(postgres: Postgres) -> 
     await write(postgres, *said, *known)
 
     async with postgres.database.work() as connection:
-        for column in CONTENT[:8]:  # as before the migration, whose repetition does no harm
-            await connection.execute(f"ALTER TABLE segment ALTER {column} SET STATISTICS 100")
-        await connection.execute("ANALYZE segment, fact")
-        # The type of a column that a trigger reads cannot change. A later migration made this one.
-        await connection.execute("DROP TRIGGER segment_words_changed ON segment")
-        await connection.execute(MIGRATION.read_bytes())
         await connection.execute("ANALYZE segment, fact")
         cursor = await connection.execute(
             "SELECT DISTINCT attname::text FROM pg_stats WHERE tablename IN ('segment', 'fact') "
@@ -248,7 +241,6 @@ async def test_no_statistics_of_the_planner_quote_a_text(postgres: Postgres) -> 
         assert {row[0] for row in await cursor.fetchall()} == {"id", "tags"}
 
 
-MIGRATION = resources.files("serving.adapters.postgres.connection") / "schema/0010_sensitive.sql"
 CONTENT = [
     *("text", "title", "speaker", "session", "labels", "entities", "entity", "keywords"),
     *("subject", "relation", "object", "sentence"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.migration import migrate
+from serving.adapters.postgres.connection.migrations import migrate
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.ports.memory_store import Selector
 from tests.fixtures.postgres import QUICK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from serving.domain.items.records import ItemId, Segment, TenantName, fact_id, segment_id
+from serving.domain.items.records import ItemId, Segment, TenantName, segment_id
 from serving.pipeline.writes.verification import Verifier
 from serving.ports.graph import GraphChanges
 from serving.ports.verification import Difference, Finding
@@ -23,7 +23,6 @@ class FakeTruth:
     vectors: list[Finding] = field(default_factory=list)
     follows: bool = True
     repaired: list[Finding] = field(default_factory=list)
-    reopened: dict[TenantName, list[ItemId]] = field(default_factory=dict)
 
     async def tenants(self) -> list[TenantName]:
         return [TENANT]
@@ -41,9 +40,6 @@ class FakeTruth:
 
     async def embedding_findings(self) -> list[Finding]:
         return list(self.vectors)
-
-    async def reopened_facts(self) -> dict[TenantName, list[ItemId]]:
-        return dict(self.reopened)
 
     async def projected(self, timeout_s: float) -> bool:
         if self.follows:
@@ -119,17 +115,6 @@ async def test_unprojected_item_is_no_difference() -> None:
     found = await Verifier(truth, truth.graph).verify()
 
     assert (found.findings, found.followed) == ([], True)
-
-
-async def test_facts_that_hold_again_outlast_repair() -> None:
-    truth = differing()
-    truth.reopened = {TENANT: [fact_id("f")]}
-    verifier = Verifier(truth, truth.graph)
-
-    found = await verifier.verify()
-    left = await verifier.repair(found)
-
-    assert found.reopened == left.reopened == {TENANT: [fact_id("f")]}
 
 
 async def test_a_repair_leaves_no_difference() -> None:
