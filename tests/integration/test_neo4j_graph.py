@@ -71,22 +71,6 @@ async def test_names_with_the_same_words_are_separate_entities(neo4j_graph: Neo4
     assert named(await ask(neo4j_graph, "who knows C#")) == ["C#"]
 
 
-async def test_entities_of_a_version_before_get_words(
-    neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
-) -> None:
-    await put(neo4j_graph, segment("a", entities=("J Doe",)), segment("b", entities=("Mara",)))
-    cypher.execute_query("MATCH (entity:Entity) REMOVE entity.words")
-    cypher.execute_query("MATCH (entity:Entity {key: 'j doe'}) SET entity.name = 'j.doe'")
-
-    await neo4j_graph.prepare()
-    await neo4j_graph.prepare()
-
-    assert named(await ask(neo4j_graph, "where does J. Doe live?")) == ["a"]
-    assert named(await ask(neo4j_graph, "where is Mara?")) == ["b"]
-    found = cypher.execute_query("MATCH (e:Entity) RETURN e.name ORDER BY e.name").records
-    assert [record[0] for record in found] == ["Mara", "j doe"]
-
-
 async def test_misspelt_name_is_found_without_exact_match(neo4j_graph: Neo4jGraph) -> None:
     await put(neo4j_graph, segment("a", entities=("Lisbon",)), segment("b", entities=("Goa",)))
 

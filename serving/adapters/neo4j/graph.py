@@ -16,7 +16,7 @@ from serving.adapters.neo4j import statements, walks
 from serving.adapters.neo4j.errors import driver_errors, rejected_rows, retry_once_if_lost
 from serving.adapters.neo4j.names import NamedSpan, near_names_query, near_spans, question_spans
 from serving.adapters.neo4j.planning import BackgroundPlanning
-from serving.adapters.neo4j.rows import Row, Value, upgraded_entity, write_changes
+from serving.adapters.neo4j.rows import Row, write_changes
 from serving.adapters.neo4j.search import Search, candidates, related_candidates, related_parameters
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
@@ -37,8 +37,6 @@ PLANNING_PARAMETERS = {
 """Parameters with which any search can be planned; they find nothing."""
 
 MAX_CONNECTIONS = 32
-
-UPGRADED_AT_ONCE = 10_000
 
 PREPARE_EVERY_S = 0.5
 """The interval at which a lost Neo4j is retried."""
@@ -254,21 +252,7 @@ class Neo4jGraph:
         for statement in statements.SCHEMA:
             query = neo4j.Query(statement, timeout=self._settings.write_timeout_s)
             await self._fetch(query, {}, neo4j.WRITE_ACCESS)
-        await self._upgrade_entities()
         self._has_schema = True
-
-    async def _upgrade_entities(self) -> None:
-        """Gives the entities of a version before their words, in parts.
-
-        Such an entity may have stood for several, of which others have keys of their own now, and
-        its name may be one of theirs.
-        """
-        timeout_s = self._settings.write_timeout_s
-        lacking = neo4j.Query(statements.ENTITIES_WITHOUT_WORDS, timeout=timeout_s)
-        setting = neo4j.Query(statements.SET_WORDS, timeout=timeout_s)
-        while found := await self._fetch(lacking, {"limit": UPGRADED_AT_ONCE}):
-            rows: list[Value] = [upgraded_entity(*record) for record in found]
-            await self._fetch(setting, {"rows": rows}, neo4j.WRITE_ACCESS)
 
     async def _require_schema(self, timeout_s: float) -> None:
         """Checks once that the constraints and indexes exist.

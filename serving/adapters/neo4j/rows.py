@@ -113,12 +113,6 @@ def _entities(names: Iterable[str]) -> list[Row]:
     return list(entities.values())
 
 
-def upgraded_entity(id_: str, key: str, name: str) -> Row:
-    """The words and the name of an entity that an earlier version stored under a key."""
-    own = name if entity_key(name) == key else key
-    return {"id": id_, "words": entity_words(own), "name": own}
-
-
 def _entity(name: str) -> Row:
     return {"key": entity_key(name), "words": entity_words(name), "name": name}
 

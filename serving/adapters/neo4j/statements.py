@@ -29,7 +29,6 @@ SCHEMA = (
     "CREATE FULLTEXT INDEX words_of_entities IF NOT EXISTS "
     "FOR (entity:Entity) ON EACH [entity.words, entity.tenant_token] "
     "OPTIONS {indexConfig: {`fulltext.analyzer`: 'standard-no-stop-words'}}",
-    "DROP INDEX entity_names IF EXISTS",  # of an earlier version, by key
     "CALL db.awaitIndexes(300)",
 )
 
@@ -39,18 +38,6 @@ INDEXES = ["entity_key", "entity_words", "segment_id", "fact_id", "words_of_enti
 COUNT_INDEXES = """
 SHOW INDEXES YIELD name, state WHERE name IN $given.names AND state = 'ONLINE'
 RETURN count(*) AS count
-"""
-
-ENTITIES_WITHOUT_WORDS = """
-MATCH (entity:Entity) WHERE entity.words IS NULL
-RETURN elementId(entity) AS id, entity.key AS key, entity.name AS name LIMIT $given.limit
-"""
-"""Those that a version before stored, which did not distinguish the words from the key."""
-
-SET_WORDS = """
-UNWIND $given.rows AS row
-MATCH (entity:Entity) WHERE elementId(entity) = row.id
-SET entity.words = row.words, entity.name = row.name
 """
 
 # ---------------------------------------------------------------- writing

@@ -102,8 +102,6 @@ class Restarted(Neo4jGraph):
         self, query: neo4j.Query, given: Row, access: str = neo4j.READ_ACCESS
     ) -> list[neo4j.Record]:
         self._use_connection()
-        if query.text == statements.ENTITIES_WITHOUT_WORDS:
-            return []
         counted = neo4j.Record({"count": len(statements.INDEXES)})  # type: ignore[no-untyped-call]
         return [counted]
 
