@@ -164,13 +164,12 @@ def rebuild(part: str) -> None:
 
 
 @main.command()
-@click.option("--dry-run", is_flag=True, help="Only print what it would cost; nothing is sent.")
 @click.option("--failed", is_flag=True, help="Also read turns again whose answer was unusable.")
-def extract(*, dry_run: bool, failed: bool) -> None:
+def extract(*, failed: bool) -> None:
     """Read facts out of the stored turns; a repeat resumes."""
     from serving.commands import projecting
 
-    projecting.extract(_settings(), dry_run=dry_run, failed=failed)
+    projecting.extract(_settings(), failed=failed)
 
 
 @main.command()

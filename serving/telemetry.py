@@ -119,7 +119,7 @@ EXTRACTION_TURNS = Metric(
 )
 EXTRACTION_FACTS = Metric(
     "trivium_extraction_facts_total",
-    "Proposed facts by outcome: created, unchanged, refused_evidence and others.",
+    "Proposed facts by outcome: accepted, refused_evidence and others.",
     "counter",
     ("outcome",),
 )

@@ -21,7 +21,6 @@ from serving.ports.text_analysis import (
     DateReader,
     Proposal,
     ProposedFact,
-    TokenBound,
 )
 
 MAX_WORDS = 16
@@ -102,11 +101,6 @@ class EnglishFacts:
         return Proposal(
             facts=tuple(fact for turn in conversation.turns for fact in self._facts_in(turn))
         )
-
-    def cost(self, conversation: Conversation) -> TokenBound:
-        """Nothing: no model is asked."""
-        del conversation
-        return TokenBound()
 
     def _facts_in(self, turn: Segment) -> Iterator[ProposedFact]:
         if not turn.speaker:

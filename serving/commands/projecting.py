@@ -16,13 +16,12 @@ from serving.composition.background import in_background
 from serving.composition.models import open_embedder
 from serving.composition.projection import extraction_work
 from serving.config.settings import Settings
-from serving.pipeline.writes.extraction import Extracted, ExtractionCost
+from serving.pipeline.writes.extraction import Extracted
 from serving.pipeline.writes.projector import EmbeddingWork, ProjectionWork, Projector
 from serving.pipeline.writes.projector import __name__ as projector_log
 from serving.telemetry import NoRecorder
 
 SHOW_EVERY_S = 2.0
-PER_TURNS = 1000
 
 
 def embed(settings: Settings) -> None:
@@ -43,23 +42,16 @@ def embed(settings: Settings) -> None:
     _in_postgres(settings, work)
 
 
-def extract(settings: Settings, *, dry_run: bool, failed: bool) -> None:
+def extract(settings: Settings, *, failed: bool) -> None:
     """Extracts until no turn waits, and shows the progress; ends early by Ctrl-C."""
     if settings.extraction.api is None:
         raise click.ClickException(
             "no extractor: set TRIVIUM_EXTRACTION__API__URL and TRIVIUM_EXTRACTION__API__MODEL"
         )
 
-    if dry_run and settings.postgres.dsn is None and not (settings.data_dir / "postgres").exists():
-        click.echo(f"nothing is stored in {settings.data_dir}")
-        return
-
     async def work(postgres: Postgres) -> None:
         tally = Tally()
         async with extraction_work(settings.extraction, postgres, tally.add) as extraction:
-            if dry_run:
-                say_cost(await extraction.estimate())
-                return
             if failed:
                 count = await postgres.extractions.read_failed_again()
                 click.echo(f"{count} turns that failed are read again")
@@ -89,18 +81,6 @@ class Tally:
         self.tokens.update(sent=extracted.sent_tokens, received=extracted.received_tokens)
         if extracted.unusable:
             self.unusable[extracted.unusable] += extracted.turns
-
-
-def say_cost(cost: ExtractionCost) -> None:
-    """Prints an estimate."""
-    click.echo(f"{cost.turns} turns to read, in {cost.requests} requests")
-    if not cost.turns:
-        return
-    sent, received = cost.tokens.sent, cost.tokens.received
-    per_sent, per_received = (each * PER_TURNS // cost.turns for each in (sent, received))
-    per = f"about {per_sent:,} tokens sent, at most {per_received:,} received"
-    click.echo(f"per {PER_TURNS:,} turns: {per}")
-    click.echo(f"in all: about {sent:,} sent, at most {received:,} received")
 
 
 def say_tally(tally: Tally) -> None:

@@ -243,16 +243,13 @@ class Extractions(Protocol):
 
     async def save(
         self, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
-    ) -> list[Outcome | None]:
+    ) -> None:
         """Stores the facts, and that the turns were read, in one transaction.
 
         A turn that was changed, erased or made sensitive meanwhile is not marked as read, and a
-        fact with a segment as evidence that is so is not stored: its outcome is None. Of a turn
-        that was read with another text, the facts extracted then and not now are retracted.
+        fact with such a segment as evidence is not stored. Of a turn that was read with another
+        text, the facts extracted then and not now are retracted.
         """
-
-    async def waiting(self, after: int, limit: int) -> list[Change]:
-        """Returns turns to be read whose key follows `after`, by key."""
 
     async def progress(self) -> ExtractionProgress:
         """Counts the turns of all tenants."""

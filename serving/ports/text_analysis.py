@@ -75,14 +75,6 @@ class Proposal:
     received_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenBound:
-    """The tokens of one request: about how many are sent, and at most how many come back."""
-
-    sent: int = 0
-    received: int = 0
-
-
 class UnusableAnswerError(Exception):
     """The extractor has no usable answer for these turns, and would have none again.
 
@@ -108,6 +100,3 @@ class Extractor(Protocol):
             OverloadedError: It is busy; says when to try again.
             DependencyError: It cannot be reached, or fails whatever it is asked.
         """
-
-    def cost(self, conversation: Conversation) -> TokenBound:
-        """Estimates the tokens of `extract`, without asking."""

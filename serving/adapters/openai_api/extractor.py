@@ -24,12 +24,8 @@ from serving.ports.text_analysis import (
     Conversation,
     Proposal,
     ProposedFact,
-    TokenBound,
     UnusableAnswerError,
 )
-
-BYTES_PER_TOKEN = 4
-"""A usual ratio for English; the model's own tokenizer is not known here."""
 
 REFUSED_BY_NEW_MODELS = ("max_tokens", "temperature")
 """What models that reason refuse: they have `max_completion_tokens`, and a fixed temperature."""
@@ -134,10 +130,6 @@ class ApiExtractor:
             reason = "timeout" if isinstance(error, TimeoutError) else "refused"
             raise UnusableAnswerError(reason) from error
         return _proposal(answer, conversation)
-
-    def cost(self, conversation: Conversation) -> TokenBound:
-        size = len(json.dumps(self._body(conversation), ensure_ascii=False).encode())
-        return TokenBound(sent=-(-size // BYTES_PER_TOKEN), received=self._max_tokens)
 
     async def _try_usual(self, error: Exception) -> None:
         """Returns if a usual turn is answered; else these turns are not to blame, and it raises."""

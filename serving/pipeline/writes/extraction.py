@@ -26,7 +26,6 @@ from serving.ports.text_analysis import (
     Extractor,
     Proposal,
     ProposedFact,
-    TokenBound,
     UnusableAnswerError,
 )
 
@@ -37,9 +36,6 @@ MAX_SENTENCE_BYTES = 4096
 
 MAX_KNOWN_FACTS = 16
 """The known facts that an extractor is shown."""
-
-PAGE_TURNS = 512
-"""Turns that are looked up together, to be read or to have their cost estimated."""
 
 _SELF = frozenset({"i", "me", "my", "mine", "myself"})
 
@@ -61,8 +57,8 @@ class ExtractionLimits:
 class Extracted:
     """What became of one request.
 
-    `facts` counts proposed facts by outcome: "created", "updated", "unchanged", "outdated" (their
-    turns changed meanwhile), or "refused_" and why. `unusable` is why the whole answer was refused.
+    `facts` counts proposed facts by outcome: "accepted", or "refused_" and why. `unusable` is why
+    the whole answer was refused.
     """
 
     turns: int
@@ -72,20 +68,11 @@ class Extracted:
     received_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtractionCost:
-    """What reading all waiting turns would take."""
-
-    turns: int
-    requests: int
-    tokens: TokenBound
-
-
 class ExtractionWork:
     """Projects changed turns into facts."""
 
     projection: Projection = "extraction"
-    chunk = PAGE_TURNS
+    chunk = 512
 
     def __init__(
         self,
@@ -140,21 +127,6 @@ class ExtractionWork:
             if failure is not None:
                 raise failure
 
-    async def estimate(self) -> ExtractionCost:
-        """Estimates the cost of all turns that wait, without asking the extractor."""
-        turns = requests = sent = received = after = 0
-        while page := await self._extractions.waiting(after, PAGE_TURNS):
-            after = page[-1].key
-            for tenant, of_session in _by_session(await self._extractions.unread(page)):
-                for some in _parts(of_session, self._limits.turns):
-                    cost = self._extractor.cost(await self._conversation(tenant, some))
-                    turns += len(some)
-                    requests += 1
-                    sent += cost.sent
-                    received += cost.received
-        tokens = TokenBound(sent=sent, received=received)
-        return ExtractionCost(turns=turns, requests=requests, tokens=tokens)
-
     async def _read(self, tenant: TenantName, turns: Sequence[UnreadTurn]) -> None:
         conversation = await self._conversation(tenant, turns)
         if not conversation.turns:
@@ -168,8 +140,7 @@ class ExtractionWork:
             self._report_read(turns, error, unusable=error.reason)
             return
         facts, counts = await self._accepted(tenant, conversation, proposal.facts)
-        outcomes = await self._extractions.save(tenant, turns, facts)
-        counts.update(outcome or "outdated" for outcome in outcomes)
+        await self._extractions.save(tenant, turns, facts)
         self._report_read(turns, proposal, facts=counts)
 
     def _report_read(
@@ -195,7 +166,7 @@ class ExtractionWork:
     async def _accepted(
         self, tenant: TenantName, conversation: Conversation, proposed: Iterable[ProposedFact]
     ) -> tuple[list[Fact], Counter[str]]:
-        """The proposed facts that pass, distinct by id, and counts of the others."""
+        """The proposed facts that pass, distinct by id, and counts of all by outcome."""
         names = _Names(await self._store.known_names(tenant), conversation)
         accepted: dict[str, Fact] = {}
         counts: Counter[str] = Counter()
@@ -204,10 +175,10 @@ class ExtractionWork:
             if refusal := refused(resolved, conversation):
                 counts[f"refused_{refusal}"] += 1
                 continue
+            counts["accepted"] += 1
             fact = _fact(tenant, resolved, conversation, self._now())
-            counts["repeated"] += fact.id in accepted
             accepted[fact.id] = fact
-        return list(accepted.values()), +counts
+        return list(accepted.values()), counts
 
 
 def _shown(turns: Iterable[Segment]) -> tuple[Segment, ...]:

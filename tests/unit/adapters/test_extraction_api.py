@@ -195,14 +195,3 @@ async def test_silence_blames_turns_only_if_probe_passes(api: Api) -> None:
     async with ApiExtractor.opened(api.server.url, "some-model", None, timeout_s=0.01) as extractor:
         with pytest.raises(DependencyError, match=r"no answer within 0\.01 s"):
             await extractor.extract(TALK)
-
-
-async def test_the_cost_is_estimated_without_asking(api: Api) -> None:
-    said = [Conversation(turns=(segment("a", "a" * length),)) for length in (40, 440)]
-
-    short, long = map(api.extractor.cost, said)
-
-    assert long.sent - short.sent == 100, "a token is four bytes"
-    assert short.sent > 100, "the instruction and the schema count"
-    assert short.received == 2048
-    assert api.server.bodies == []

@@ -79,9 +79,3 @@ async def test_a_home_and_an_employer_replace_the_former_ones() -> None:
 
     assert (moved.relation, moved.object, moved.single_valued) == ("lives in", "Porto", True)
     assert not bought.single_valued
-
-
-async def test_rules_cost_no_tokens() -> None:
-    cost = FACTS.cost(Conversation(turns=(segment("t"),)))
-
-    assert (cost.sent, cost.received) == (0, 0)

@@ -20,11 +20,10 @@ from serving.domain.items.records import (
     ItemKind,
     Segment,
     TenantName,
-    segment_id,
 )
 from serving.domain.items.text import name_key
 from serving.ports.change_log import Change
-from serving.ports.memory_store import Batch, ExtractionProgress, Outcome, UnreadTurn
+from serving.ports.memory_store import Batch, ExtractionProgress, UnreadTurn
 
 
 class PostgresExtractions:
@@ -69,23 +68,14 @@ class PostgresExtractions:
 
     async def save(
         self, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
-    ) -> list[Outcome | None]:
+    ) -> None:
         try:
             async with self._database.transaction() as connection:
-                outcomes = await _save(connection, tenant, turns, facts, exclusive=False)
+                await _save(connection, tenant, turns, facts, exclusive=False)
         except ExclusiveLockRequiredError:
             async with self._database.transaction() as connection:
-                outcomes = await _save(connection, tenant, turns, facts, exclusive=True)
+                await _save(connection, tenant, turns, facts, exclusive=True)
         self._notifications.announce(Channel.CHANGES)
-        return outcomes
-
-    async def waiting(self, after: int, limit: int) -> list[Change]:
-        async with self._database.work() as connection:
-            rows = await connection.fetch_all(_WAITING, {"after": after, "limit": limit})
-            return [
-                Change(key, TenantName(tenant), segment_id(id_), xid)
-                for key, tenant, id_, xid in rows
-            ]
 
     async def progress(self) -> ExtractionProgress:
         async with self._database.work() as connection:
@@ -105,7 +95,7 @@ async def _save(
     facts: Sequence[Fact],
     *,
     exclusive: bool,
-) -> list[Outcome | None]:
+) -> None:
     """Stores what one request gave; `connection` is in a transaction.
 
     The tenant's lock keeps an erasure from coming between the check of the evidence and the write.
@@ -116,18 +106,14 @@ async def _save(
     kept = [fact for fact in facts if lost.isdisjoint(fact.evidence)]
     unchanged = [turn for turn in turns if turn.segment.id not in lost]
     outdated = await _outdated(connection, tenant, unchanged, kept)
-    written: dict[str, Outcome] = {}
-    if kept or outdated:
-        items = [*kept, *outdated]
+    if items := [*kept, *outdated]:
         batch = Batch(tenant, items, undated=frozenset(fact.item for fact in items))
-        receipt = await write_batch(connection, batch, exclusive=exclusive)
-        written = dict(zip((fact.id for fact in items), receipt.outcomes, strict=True))
+        await write_batch(connection, batch, exclusive=exclusive)
     marks = {
         "keys": [turn.change.key for turn in unchanged],
         "hashes": [turn.text_hash for turn in unchanged],
     }
     await connection.execute(_MARK, marks, binary=True)
-    return [written.get(fact.id) for fact in facts]
 
 
 async def _lost(
@@ -215,13 +201,6 @@ _MARK = """
 INSERT INTO extraction (key, text_hash)
 SELECT * FROM unnest(%(keys)s::int8[], %(hashes)s::bytea[])
     ON CONFLICT (key) DO UPDATE SET text_hash = excluded.text_hash
-"""
-
-_WAITING = f"""
-SELECT segment.key, tenant.name, segment.id, segment.written_xid::text::int8
-  FROM segment JOIN tenant ON tenant.id = segment.tenant_id
- WHERE segment.key > %(after)s::int8 AND {_IS_TURN} AND NOT {_IS_READ} AND NOT {_IS_FAILED}
- ORDER BY segment.key LIMIT %(limit)s::int4
 """
 
 _PROGRESS = f"""

@@ -20,12 +20,11 @@ from serving.pipeline.writes.extraction import (
 )
 from serving.pipeline.writes.projector import LAST_BACK_OFF_S, Projector
 from serving.ports.change_log import Change
-from serving.ports.memory_store import Outcome, UnreadTurn
+from serving.ports.memory_store import UnreadTurn
 from serving.ports.text_analysis import (
     Conversation,
     Proposal,
     ProposedFact,
-    TokenBound,
     UnusableAnswerError,
 )
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
@@ -45,9 +44,6 @@ class ScriptedExtractor:
     async def extract(self, conversation: Conversation) -> Proposal:
         self.asked.append(conversation)
         return self.answer(conversation)
-
-    def cost(self, conversation: Conversation) -> TokenBound:
-        return TokenBound(sent=10 * len(conversation.turns), received=5)
 
 
 @dataclass
@@ -82,17 +78,10 @@ class Memory:
 
     async def save(
         self, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
-    ) -> list[Outcome | None]:
+    ) -> None:
         self.saved.append([turn.segment.id for turn in turns])
         self.read.update(turn.segment.id for turn in turns)
-        outcomes: list[Outcome | None] = [
-            "unchanged" if each.id in self.facts else "created" for each in facts
-        ]
         self.facts.update({each.id: each for each in facts})
-        return outcomes
-
-    async def waiting(self, after: int, limit: int) -> list[Change]:
-        return [change for change in self.changes() if change.key > after][:limit]
 
 
 @dataclass
@@ -179,7 +168,7 @@ async def test_proposed_fact_is_stored_with_evidence_and_time() -> None:
     assert (stored.valid_from, stored.valid_to, stored.recorded_at) == (NOON, None, A_DAY_LATER)
     assert stored.single_valued
     assert extraction.reports == [
-        Extracted(turns=1, facts={"created": 1}, sent_tokens=30, received_tokens=7)
+        Extracted(turns=1, facts={"accepted": 1}, sent_tokens=30, received_tokens=7)
     ]
 
 
@@ -244,7 +233,7 @@ async def test_fact_failing_a_check_is_not_stored(changes: dict[str, object], re
     )
 
     assert extraction.only_fact.evidence == ("a",)
-    assert extraction.reports[0].facts == {f"refused_{reason}": 1, "created": 1}
+    assert extraction.reports[0].facts == {f"refused_{reason}": 1, "accepted": 1}
 
 
 async def test_earlier_turns_are_evidence_with_an_unread_turn() -> None:
@@ -290,7 +279,6 @@ async def test_a_fact_that_is_proposed_twice_is_stored_once() -> None:
     extraction = await extracted(giving(proposal("a"), proposal("a", subject="ann")), turn("a"))
 
     assert len(extraction.turns.facts) == 1
-    assert extraction.reports[0].facts == {"repeated": 1, "created": 1}
 
 
 async def test_names_are_spelled_as_known() -> None:
@@ -376,17 +364,6 @@ async def test_session_is_read_in_parts_by_time() -> None:
 
     asked = [[each.id for each in talk.turns] for talk in extraction.extractor.asked]
     assert sorted(asked) == [["s1", "s2"], ["s3"], ["x", "y"], ["z"]]
-
-
-async def test_the_cost_of_what_waits_is_estimated_without_asking() -> None:
-    extraction = extracting(giving(), *(turn(f"t{n}") for n in range(5)))
-    extraction.limits = ExtractionLimits(turns=2)
-
-    cost = await extraction.work.estimate()
-
-    assert (cost.turns, cost.requests) == (5, 3)
-    assert (cost.tokens.sent, cost.tokens.received) == (50, 15)
-    assert extraction.extractor.asked == []
 
 
 def test_projector_waits_for_the_retry_delay() -> None:
