@@ -18,28 +18,21 @@ from serving.domain.ranking.profile import LegSpec, Profile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """What one leg can add to an answer of `limit` hits that no other leg found."""
+    """What one leg can add to an answer that no other leg found.
 
-    leg: str
-    limit: int
+    Attributes:
+        ahead: For each other leg, how many of its candidates rank before this leg's best one if
+            the lists are disjoint.
+        needed: The weight above which the best candidate gets a place even if all other legs agree
+            on a whole answer; 0 if none of them can have one.
+        fills_from: The weight above which the leg fills the answer alone; infinite if its list is
+            shorter than the answer.
+    """
+
+    leg: LegSpec
     ahead: Mapping[str, int]
-    """For each other leg, how many of its candidates rank before this leg's best one if the lists
-    are disjoint."""
-    reaches: bool
-    """Whether the best candidate still gets a place then."""
-    needs_if_agreeing: float
-    """The weight above which the best candidate gets a place even if all other legs agree on a
-    whole answer; infinite if there is none."""
-    shows_if_agreeing: bool
+    needed: float
     fills_from: float
-    """The weight above which the leg fills the answer alone; infinite if its list is shorter than
-    the answer."""
-    crowds_out: bool
-
-    @property
-    def ahead_if_disjoint(self) -> int:
-        """The candidates of all other legs before its best one if the lists are disjoint."""
-        return sum(self.ahead.values())
 
 
 def reaches(profile: Profile) -> list[Reach]:
@@ -61,23 +54,15 @@ def reaches(profile: Profile) -> list[Reach]:
 
 
 def _reach(profile: Profile, leg: LegSpec, others: Sequence[LegSpec]) -> Reach:
-    k, limit = profile.rank_constant, profile.limit
-    ahead = {other.name: _ahead(leg, other, k, limit) for other in others}
-    agreeing = [other for other in others if other.depth_for(limit) >= limit]
-    needed = (k + 1) * sum(other.weight for other in agreeing) / (k + limit)
-    can_fill = bool(others) and leg.depth_for(limit) >= limit
-    fills_from = (
-        (k + limit) * sum(other.weight for other in others) / (k + 1) if can_fill else math.inf
-    )
+    limit = profile.limit
+    last_to_first = (profile.rank_constant + limit) / (profile.rank_constant + 1)
+    agreeing = sum(other.weight for other in others if other.depth_for(limit) >= limit)
+    can_fill = others and leg.depth_for(limit) >= limit
     return Reach(
-        leg=leg.name,
-        limit=limit,
-        ahead=ahead,
-        reaches=sum(ahead.values()) < limit,
-        needs_if_agreeing=needed,
-        shows_if_agreeing=leg.weight > needed or not agreeing,
-        fills_from=fills_from,
-        crowds_out=leg.weight > fills_from,
+        leg=leg,
+        ahead={other.name: _ahead(leg, other, profile.rank_constant, limit) for other in others},
+        needed=agreeing / last_to_first,
+        fills_from=last_to_first * sum(each.weight for each in others) if can_fill else math.inf,
     )
 
 
@@ -97,14 +82,35 @@ def faults(profile: Profile) -> list[tuple[str, str]]:
     Legs that crowd out others come first, because they are the cause when another leg is
     unreachable. A leg that declares the effect (`reorders`, `may_fill`) is accepted.
     """
-    crowding, unreachable = [], []
-    for reach in reaches(profile):
-        leg = profile.leg(reach.leg)
-        if reach.crowds_out and not leg.may_fill:
-            crowding.append((leg.name, _crowding(leg, reach)))
-        if not reach.reaches and not leg.reorders and not leg.reserved:
-            unreachable.append((leg.name, _unreachable(profile, leg, reach)))
+    found = reaches(profile)
+    crowding = [
+        (
+            leg.name,
+            f"this leg can fill the answer alone: its weight is {leg.weight:g}, and above "
+            f"{reach.fills_from:.2f} its rank {profile.limit} scores more than the best hit of all "
+            "others together. Lower its weight, shorten its list, or declare `may_fill: true`",
+        )
+        for reach in found
+        if (leg := reach.leg).weight > reach.fills_from and not leg.may_fill
+    ]
+    unreachable = [
+        (leg.name, _unreachable(profile, reach))
+        for reach in found
+        if sum(reach.ahead.values()) >= profile.limit
+        and not ((leg := reach.leg).reorders or leg.reserved)
+    ]
     return crowding + unreachable
+
+
+def _unreachable(profile: Profile, reach: Reach) -> str:
+    best = reach.leg.weight / (profile.rank_constant + 1)
+    ahead = ", ".join(f"{count} of {leg}" for leg, count in reach.ahead.items() if count)
+    return (
+        f"no hit of this leg alone can show: its best candidate scores {best:.5f}, and "
+        f"{sum(reach.ahead.values())} candidates of other legs score more ({ahead}), "
+        f"but the answer has {profile.limit} places. Raise its weight, shorten the other lists, "
+        "give it `reserved` places, or declare `reorders: true`"
+    )
 
 
 def contradictions(profile: Profile) -> list[tuple[str, str]]:
@@ -133,30 +139,10 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
     """Notes on the legs of an accepted profile, as (leg, note)."""
     return [
         (
-            reach.leg,
-            f"while the other legs agree on {reach.limit} hits, no hit of this leg alone can show: "
-            f"its weight is {profile.leg(reach.leg).weight:g}, and would have to be above "
-            f"{reach.needs_if_agreeing:.2f}",
+            leg.name,
+            f"while the other legs agree on {profile.limit} hits, no hit of this leg alone can "
+            f"show: its weight is {leg.weight:g}, and would have to be above {reach.needed:.2f}",
         )
         for reach in reaches(profile)
-        if not reach.shows_if_agreeing and not profile.leg(reach.leg).reserved
+        if (leg := reach.leg).weight <= reach.needed and not leg.reserved
     ]
-
-
-def _unreachable(profile: Profile, leg: LegSpec, reach: Reach) -> str:
-    best = leg.weight / (profile.rank_constant + 1)
-    ahead = ", ".join(f"{count} of {leg}" for leg, count in reach.ahead.items() if count)
-    return (
-        f"no hit of this leg alone can show: its best candidate scores {best:.5f}, and "
-        f"{reach.ahead_if_disjoint} candidates of other legs score more ({ahead}), "
-        f"but the answer has {reach.limit} places. Raise its weight, shorten the other lists, "
-        "give it `reserved` places, or declare `reorders: true`"
-    )
-
-
-def _crowding(leg: LegSpec, reach: Reach) -> str:
-    return (
-        f"this leg can fill the answer alone: its weight is {leg.weight:g}, and above "
-        f"{reach.fills_from:.2f} its rank {reach.limit} scores more than the best hit of all "
-        "others together. Lower its weight, shorten its list, or declare `may_fill: true`"
-    )

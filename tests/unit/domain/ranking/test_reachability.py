@@ -45,20 +45,20 @@ def place_of(item: str, lists: list[RankedList], of: Profile) -> int:
 
 
 def reach(of: Profile, leg: str) -> Reach:
-    return next(each for each in reaches(of) if each.leg == leg)
+    return next(each for each in reaches(of) if each.leg.name == leg)
 
 
 def test_against_two_others_the_bounds_are_those_of_the_formula() -> None:
     of_c = reach(profile(1, 1, 1), "c")
 
-    assert of_c.needs_if_agreeing == pytest.approx(1.74, abs=0.005)
+    assert of_c.needed == pytest.approx(1.74, abs=0.005)
     assert of_c.fills_from == pytest.approx(2.30, abs=0.006)
 
 
 @pytest.mark.parametrize(("weight", "reaches_"), [(61 / 65 + 1e-9, True), (61 / 65 - 1e-9, False)])
 def test_disjoint_legs_leave_a_place_from_their_last_ratio(weight: float, reaches_: bool) -> None:
     # (k + 1) / (k + ceil(K / m)) with m = 2 others.
-    assert reach(profile(1, 1, weight), "c").reaches is reaches_
+    assert ("c" not in dict(faults(profile(1, 1, weight)))) is reaches_
 
 
 def test_fault_of_unreachable_leg_has_its_numbers() -> None:
@@ -116,10 +116,11 @@ def test_the_bound_for_disjoint_lists_matches_fusion(
 
     for each in reaches(of):
         # Lists without a common item, with ids that lose every tie against the expected one.
-        lists = [listed(leg.name, ["A"] if leg.name == each.leg else names_of(leg)) for leg in legs]
+        lists = [
+            listed(leg.name, ["A"] if leg.name == each.leg.name else names_of(leg)) for leg in legs
+        ]
         place = place_of("A", lists, of)
-        assert each.reaches == (place <= limit)
-        assert each.ahead_if_disjoint == place - 1
+        assert sum(each.ahead.values()) == place - 1
 
 
 def names_of(leg: LegSpec) -> list[str]:
@@ -132,10 +133,12 @@ def test_the_bound_for_agreeing_lists_matches_fusion(weights: list[float], limit
     agreed = [f"b{place:02}" for place in range(limit)]
 
     for each in reaches(of):
-        if math.isclose(of.leg(each.leg).weight, each.needs_if_agreeing, rel_tol=1e-9):
+        if math.isclose(each.leg.weight, each.needed, rel_tol=1e-9):
             continue
-        lists = [listed(leg.name, ["z"] if leg.name == each.leg else agreed) for leg in of.legs]
-        assert each.shows_if_agreeing == (place_of("z", lists, of) <= limit)
+        lists = [
+            listed(leg.name, ["z"] if leg.name == each.leg.name else agreed) for leg in of.legs
+        ]
+        assert (each.leg.weight > each.needed) == (place_of("z", lists, of) <= limit)
 
 
 @given(weights=several, limit=limits)
@@ -143,8 +146,8 @@ def test_crowding_leg_leaves_no_place_for_others(weights: list[float], limit: in
     of = profile(*weights, depth=30, limit=limit)
 
     for each in reaches(of):
-        if math.isclose(of.leg(each.leg).weight, each.fills_from, rel_tol=1e-9):
+        if math.isclose(each.leg.weight, each.fills_from, rel_tol=1e-9):
             continue
         alone = [f"a{place:02}" for place in range(limit)]
-        lists = [listed(leg.name, alone if leg.name == each.leg else ["z"]) for leg in of.legs]
-        assert each.crowds_out == (place_of("z", lists, of) > limit)
+        lists = [listed(leg.name, alone if leg.name == each.leg.name else ["z"]) for leg in of.legs]
+        assert (each.leg.weight > each.fills_from) == (place_of("z", lists, of) > limit)
