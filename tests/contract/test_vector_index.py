@@ -1,4 +1,4 @@
-"""The contract of index engines: a reference, the exact index, and the tiered index."""
+"""The contract of index engines: the exact index, and the tiered index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
 from tests.contract.known_times import KNOWN_TIMES, LATER
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
-from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, fact_row, segment_row, unit
+from tests.fakes.meaning import FAKE_MODEL, fact_row, segment_row, unit
 from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
 from tests.support.visibility import is_shown
 
@@ -75,7 +75,6 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 
 
 ENGINES = [
-    pytest.param(InMemoryIndex, id="reference"),
     pytest.param(exact("cpu"), id="exact"),
     pytest.param(tiered(maintained=False), id="tiered-exact"),
     pytest.param(tiered(maintained=True), id="tiered-lists"),
@@ -408,20 +407,29 @@ JUST = timedelta(microseconds=1)
     ],
 )
 def test_cached_view_is_not_used_for_another_time(
-    engine: IndexEngine, times: dict[str, Any], event_time: datetime, asked: tuple[timedelta, ...]
+    make_engine: MakeEngine,
+    times: dict[str, Any],
+    event_time: datetime,
+    asked: tuple[timedelta, ...],
 ) -> None:
-    reference = InMemoryIndex()
     stored = fact("f", "x", "is", "y", evidence=("note",), **times)
     note = segment("note", kind="note", event_time=event_time)
-    for each in (engine, reference):
-        store(each, segment_row(note, unit(2)), fact_row(stored, unit(1)))
 
+    def filled() -> IndexEngine:
+        engine = make_engine()
+        store(engine, segment_row(note, unit(2)), fact_row(stored, unit(1)))
+        return engine
+
+    once_filled = filled()
     for filter_, kind in product((Filter(), Filter(kinds=("note",))), ItemKind):
-        found, wanted = (
-            [names(find(each, kind=kind, filter_=filter_, as_of=LATER + after)) for after in asked]
-            for each in (engine, reference)
+        found, expected = (
+            [
+                names(find(engine, kind=kind, filter_=filter_, as_of=LATER + after))
+                for engine, after in zip(engines, asked, strict=True)
+            ]
+            for engines in ([once_filled] * len(asked), [filled() for _ in asked])
         )
-        assert found == wanted
+        assert found == expected
 
 
 def test_facts_keep_closings_and_evidence_when_many_go(engine: IndexEngine) -> None:

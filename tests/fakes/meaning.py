@@ -1,33 +1,21 @@
-"""Meaning without a model: an encoder of words, a feed in memory, a brute-force index."""
+"""Meaning without a model: an encoder of words, a feed in memory, an index that is exact."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import zlib
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
-from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName, segment_id
-from serving.domain.items.text import (
-    MAX_MENTIONS,
-    MAX_NAMES_SHOWN,
-    name_key,
-    names_entity,
-    words_to_name_by,
-)
-from serving.domain.items.validity import held_until
-from serving.domain.questions.query import Filter, Query, Scope, TimeRange, segment_terms
-from serving.domain.ranking.ranked_list import Candidate, best_first
+from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
+from serving.domain.questions.query import Query, segment_terms
 from serving.domain.ranking.signals import Traits
 from serving.domain.shards import Shard
 from serving.domain.soundness import sound_rows
@@ -38,15 +26,10 @@ from serving.ports.index_engine import (
     FeedPosition,
     IndexEngine,
     IndexRow,
-    Neighbours,
-    UnsoundRowsError,
 )
 from serving.ports.vector_index import (
-    CONTEXT,
     IndexAnswer,
     IndexStatus,
-    IndexTier,
-    VectorKind,
     WantedNeighbours,
 )
 from tests.support.builders import TENANT
@@ -204,208 +187,11 @@ def fact_row(fact: Fact, *vectors: Vector, tenant: TenantName = TENANT) -> Index
     )
 
 
-def _mentioned(row: IndexRow) -> dict[str, str]:
-    names = ((name_key(name), name) for name in (*row.entities, row.speaker))
-    return {key: name for key, name in names if key}
+class InMemoryIndex(ExactIndex):
+    """An exact index of vectors of `FAKE_MODEL`."""
 
-
-def _first_names(gains: list[tuple[int, str, str]]) -> str:
-    names: dict[str, str] = {}
-    for _, key, name in sorted(gains, key=lambda gain: gain[:2]):
-        names.setdefault(key, name)
-    return ", ".join([*names.values()][:MAX_NAMES_SHOWN])
-
-
-def _unknown_or_in(instant: datetime | None, allowed: TimeRange) -> bool:
-    return instant is None or instant in allowed
-
-
-def _has_length(vector: NDArray[Any]) -> bool:
-    return bool(0 < np.linalg.norm(vector.astype(np.float64)) < np.inf)
-
-
-def _vectors_of(row: IndexRow, kind: VectorKind) -> NDArray[np.float16]:
-    """The vectors of a row that a search of this kind reads."""
-    if kind == row.item.kind:
-        return row.vectors
-    none = np.empty((0, 0), np.float16)
-    return none if kind != CONTEXT or row.context is None else row.context
-
-
-class InMemoryIndex:
-    """An `IndexEngine` that checks every row: the reference for the others."""
-
-    def __init__(self, dimension: int = FAKE_MODEL.dimension) -> None:
-        self._dimension = dimension
-        self._rows: dict[tuple[TenantName, ItemId], IndexRow] = {}
-
-    def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
-        for row in rows:
-            if len(row.vectors):
-                self._check(row.vectors.shape[1])
-        if unsound := [row for row in rows if not all(map(_has_length, row.vectors))]:
-            raise UnsoundRowsError([(row.tenant, row.item) for row in unsound])
-        for name in removed:
-            self._rows.pop(name, None)
-        self._rows.update(((row.tenant, row.item), row) for row in rows)
-
-    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
-        self.check_query(vector)
-        found = best_first(
-            Candidate(row.item, round(float((vectors.astype(np.float32) @ vector).max()), 6))
-            for (tenant, _), row in self._rows.items()
-            if tenant == wanted.scope.tenant
-            and len(vectors := _vectors_of(row, wanted.kind))
-            and self._accepts(row, wanted.scope)
-            and (wanted.only is None or row.item in wanted.only)
-        )[: wanted.depth]
-        evidence = {
-            candidate.item.id: ids
-            for candidate in found
-            if wanted.kind is ItemKind.FACT
-            and (ids := self._evidence(candidate.item, wanted.scope)) is not None
-        }
-        return Neighbours(found, evidence)
-
-    def search_all(
-        self, searches: Sequence[tuple[VectorLike, WantedNeighbours]]
-    ) -> list[Neighbours]:
-        return [self.search(*search) for search in searches]
-
-    @property
-    def searches_together(self) -> bool:
-        return False
-
-    def check_query(self, vector: VectorLike) -> None:
-        self._check(len(vector))
-        if not _has_length(np.asarray(vector)):
-            raise ValueError("the vector to search for is zero or not finite")
-
-    def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
-        asked = words_to_name_by(query.text)
-        tenant = query.scope.tenant
-        rows = {
-            item: row
-            for (owner, item), row in self._rows.items()
-            if owner == tenant and item.kind is ItemKind.SEGMENT and len(row.vectors)
-        }
-        found: defaultdict[ItemId, list[tuple[int, str, str]]] = defaultdict(list)
-        for place, seed in enumerate(dict.fromkeys(i for i in seeds if i.kind is ItemKind.SEGMENT)):
-            for key, name in _mentioned(rows[seed]).items() if seed in rows else ():
-                mentioning = [row for row in rows.values() if key in _mentioned(row)]
-                if len(mentioning) > MAX_MENTIONS or names_entity(asked, name):
-                    continue
-                for row in mentioning:
-                    if row.item != seed and self._accepts(row, query.scope):
-                        gain = int(1e9 / ((place + 2) * len(mentioning)))
-                        found[row.item].append((-gain, key, name))
-        return best_first(
-            Candidate(item, -sum(gain for gain, _, _ in gains) / 1e9, _first_names(gains))
-            for item, gains in found.items()
-        )[:depth]
-
-    def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
-        traits: dict[ItemId, Traits] = {}
-        for item in items:
-            row = self._rows.get((tenant, item))
-            if row is not None and len(row.vectors):
-                since = row.event_time or row.valid_from or row.recorded_at
-                assert since is not None, "every item has a time"
-                traits[item] = Traits(item, since, row.speaker)
-        return traits
-
-    def scan_size(self, tenant: TenantName, kind: VectorKind) -> int:
-        return sum(
-            len(_vectors_of(row, kind)) for (owner, _), row in self._rows.items() if owner == tenant
-        )
-
-    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        return sum((tenant, item) in self._rows for item in set(items))
-
-    @property
-    def rows(self) -> Mapping[tuple[TenantName, ItemId], IndexRow]:
-        """All that it holds, by name."""
-        return self._rows
-
-    @property
-    def vector_count(self) -> int:
-        return sum(
-            len(_vectors_of(row, kind))
-            for row in self._rows.values()
-            for kind in (row.item.kind, CONTEXT)
-        )
-
-    @property
-    def generation(self) -> int:
-        return 0
-
-    def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
-        return []
-
-    def maintain(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-    def _check(self, dimension: int) -> None:
-        if dimension != self._dimension:
-            raise ValueError(f"vectors must have {self._dimension} dimensions, got {dimension}")
-
-    def _accepts(self, row: IndexRow, scope: Scope) -> bool:
-        if row.item.kind is ItemKind.SEGMENT:
-            return self._accepts_segment(row, scope.segment_filter, scope.as_of)
-        return self._accepts_fact(row, scope)
-
-    def _accepts_segment(self, row: IndexRow, filter_: Filter, as_of: datetime) -> bool:
-        assert row.event_time is not None
-        return (
-            row.event_time <= as_of
-            and all(not row.terms.isdisjoint(group) for group in filter_.term_groups())
-            and row.terms.isdisjoint(filter_.none_of.terms)
-            and row.item.id not in filter_.none_of.ids
-            and row.importance >= filter_.min_importance
-            and row.event_time in filter_.event_time
-            and _unknown_or_in(row.created_at, filter_.created_at)
-            and _unknown_or_in(row.updated_at, filter_.updated_at)
-        )
-
-    def _accepts_fact(self, row: IndexRow, scope: Scope) -> bool:
-        assert row.recorded_at is not None
-        until = held_until(row.valid_to, row.closings, scope.clocks)
-        return (
-            row.item.id not in scope.filter.none_of.fact_ids
-            and scope.as_of in TimeRange(row.valid_from, until)
-            and scope.clocks.know(row.recorded_at, row.retracted_at)
-            and scope.filter.event_time.overlaps(row.valid_from, until)
-            and self._rests_on_accepted(row, scope)
-        )
-
-    def _rests_on_accepted(self, row: IndexRow, scope: Scope) -> bool:
-        rows = (self._rows.get((row.tenant, segment_id(id_))) for id_ in row.evidence)
-        segments = [segment for segment in rows if segment is not None]
-        if not segments:
-            return not scope.filter.of_evidence.selects
-        filter_ = scope.segment_filter.of_evidence
-        return not scope.filter.of_evidence.restricts or any(
-            self._accepts_segment(segment, filter_, scope.as_of) for segment in segments
-        )
-
-    def _evidence(self, fact: ItemId, scope: Scope) -> tuple[str, ...] | None:
-        """The accepted evidence; None for a fact that rests on no segment of this index."""
-        ids = self._rows[scope.tenant, fact].evidence
-        rows = [self._rows.get((scope.tenant, segment_id(id_))) for id_ in ids]
-        if not any(rows):
-            return None
-        return tuple(
-            id_
-            for id_, row in zip(ids, rows, strict=True)
-            if (
-                not scope.filter.selects
-                if row is None
-                else self._accepts_segment(row, scope.segment_filter, scope.as_of)
-            )
-        )
+    def __init__(self) -> None:
+        super().__init__(FAKE_MODEL.dimension)
 
 
 class EngineIndex:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemKind
 from serving.pipeline.index.log_following import LogFollowingIndex
@@ -14,23 +15,21 @@ from serving.pipeline.index.search_queue import SearchQueue
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import Neighbours
 from serving.ports.vector_index import WantedNeighbours
-from tests.fakes.meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
+from tests.fakes.meaning import FAKE_MODEL, FakeFeed, segment_row, unit
 from tests.support.builders import ids, scope, segment
 
 WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 10)
 
 
-class TogetherIndex(InMemoryIndex):
+class TogetherIndex(ExactIndex):
     """Records how many searches it is given at once.
 
     Attributes:
         error: Raised in place of an answer.
     """
 
-    searches_together = True
-
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(FAKE_MODEL.dimension, device="cpu:0")  # not the host's arrays
         self.counts: list[int] = []
         self.error: Exception | None = None
         self.apply([segment_row(segment("a"), unit(1))], [])
