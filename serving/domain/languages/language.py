@@ -45,6 +45,8 @@ class Language:
         who: Finds the start of a question for who or which of several somebody is, with the name.
         whether: Finds the first word of a question for yes or no.
         values: For a question that asks for a value of a kind, and a text that has one.
+        signs: Finds, by their names, words that tell how a statement stands to an older one, in a
+            text without case: that it adds, supposes, corrects.
         questions: Finds a question at the start of a text, even without a question mark.
         digits: The digit of each word that dictated numbers have; each digit is its own.
         repeats: Words before a dictated digit, and how often it is meant ("double seven").
@@ -72,6 +74,7 @@ class Language:
     who: re.Pattern[str] = NEVER
     whether: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
+    signs: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     questions: re.Pattern[str] = NEVER
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
@@ -125,6 +128,10 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
             (_pattern(ANY_OF, each["asks"]), _pattern(ANY_OF, each["has"]))
             for each in given["values"]
         ),
+        signs={
+            sign: _pattern(ANY_OF, words, re.NOFLAG)
+            for sign, words in (given["signs"] or {}).items()
+        },
         questions=_pattern(r"(?:{})\b[^.!]*[.!]?", given["questions"]),
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},

@@ -1,0 +1,117 @@
+"""What answers now, of statements about one thing: which factor each score has, and by whom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from serving.domain.ranking.holds.marks import outdated
+from serving.domain.ranking.holds.model import Model, shipped_model
+from serving.domain.ranking.holds.pairs import Pairs, Vector
+from serving.domain.ranking.holds.question import Question
+from serving.domain.ranking.holds.rules import RULES, Rules
+from serving.domain.ranking.holds.statement import Statement
+
+APART = 1e-6
+"""How far above the place that it took a score is, as a share of it."""
+
+
+class CurrencyReason(StrEnum):
+    """Why a score counts more or less."""
+
+    ASKS = "asks"
+    LACKS_CODE = "lacks_code"
+    CLOSED = "closed"
+    SUPERSEDES = "supersedes"
+
+
+@dataclass(frozen=True, slots=True)
+class CurrencyTerm:
+    """The factor of a score, why it has it, and the place of the other statement, if any."""
+
+    factor: float
+    reason: CurrencyReason
+    by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The terms of each candidate by its place, and what is marked as outdated, by what."""
+
+    terms: Sequence[Sequence[CurrencyTerm]]
+    outdated_by: dict[int, int] = field(default_factory=dict)
+
+
+def judge(
+    question: str, head: Sequence[Statement], *, model: Model | None = None, rules: Rules = RULES
+) -> Judgement:
+    """Judges which of the candidates of a question answer now.
+
+    The score of each, times its factors, orders them. A newer statement that probably outdates an
+    older one takes its place, and the older one follows. A question for what once held puts the
+    older one first by the same model. One that may ask for either moves only what somebody
+    corrected, which never held.
+
+    Args:
+        question: What was asked.
+        head: Statements, best first, at most `HEAD`.
+        model: Another one than that of the service.
+        rules: Others than those of the service.
+    """
+    if not head:
+        return Judgement(())
+    asked = Question(question)
+    pairs = Pairs(asked, head)
+    terms = _worth(asked, pairs, rules)
+    probabilities = (model or shipped_model()).probabilities(pairs)
+    scores = np.array(
+        [
+            each.score * math.prod(term.factor for term in own)
+            for each, own in zip(head, terms, strict=True)
+        ]
+    )
+    taken = probabilities >= rules.order
+    if asked.may_be_any:
+        taken &= pairs.corrections
+    elif asked.asks_for_past:
+        taken = rules.past <= probabilities.T
+    found = _superseding(taken, scores)
+    # What took a place is before what had it, of those the newest, or the oldest.
+    found.sort(key=lambda each: head[each[0]].said, reverse=asked.asks_for_past)
+    for rank, (place, other) in enumerate(found, 1):
+        factor = float(scores[other] * (1 + APART * rank) / scores[place])
+        terms[place].append(CurrencyTerm(factor, CurrencyReason.SUPERSEDES, other))
+    if asked.asks_for_past or asked.may_be_any:
+        return Judgement(terms)
+    final = [
+        each.score * math.prod(term.factor for term in own)
+        for each, own in zip(head, terms, strict=True)
+    ]
+    return Judgement(terms, outdated(asked, pairs, probabilities, final, rules))
+
+
+def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[CurrencyTerm]]:
+    """Less for what does not answer."""
+    has_code = [any(map(each.has_code, asked.asked_codes)) for each in pairs.traits]
+    terms: list[list[CurrencyTerm]] = [[] for _ in pairs.head]
+    for place, statement in enumerate(pairs.head):
+        if pairs.asks[place]:
+            terms[place].append(CurrencyTerm(rules.asks, CurrencyReason.ASKS))
+        if any(has_code) and not has_code[place]:
+            terms[place].append(CurrencyTerm(rules.lacks_code, CurrencyReason.LACKS_CODE))
+        if statement.closed and not asked.asks_for_past:
+            terms[place].append(CurrencyTerm(rules.closed, CurrencyReason.CLOSED))
+    return terms
+
+
+def _superseding(taken: Vector, scores: Vector) -> list[tuple[int, int]]:
+    """Which statements take the place of another, and the best place that each takes."""
+    able = taken & (scores[None, :] > 0) & (scores[None, :] <= scores[:, None])
+    return [
+        (place, int(np.argmax(np.where(able[:, place], scores, -np.inf))))
+        for place in np.nonzero(able.any(axis=0))[0].tolist()
+    ]

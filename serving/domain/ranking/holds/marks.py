@@ -1,0 +1,50 @@
+"""Which statements are marked as outdated: a promise, which needs more than a place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from serving.domain.ranking.holds.pairs import Pairs, Vector
+from serving.domain.ranking.holds.question import Question
+from serving.domain.ranking.holds.rules import Rules
+
+
+def outdated(
+    asked: Question, pairs: Pairs, probabilities: Vector, scores: Sequence[float], rules: Rules
+) -> dict[int, int]:
+    """The places of statements to mark, with that of the newer one that outdates each."""
+    order = sorted(range(len(scores)), key=lambda place: -scores[place])
+    rank = {place: at for at, place in enumerate(order)}
+    marked: dict[int, int] = {}
+    for flat in np.argsort(-probabilities, axis=None).tolist():
+        older, newer = divmod(flat, len(scores))
+        if probabilities[older, newer] < rules.mark:
+            break
+        if (
+            older not in marked
+            and rank[newer] < rank[older]
+            and pairs.share[older] >= rules.asked
+            and not _speaks_against(asked, pairs, older, newer)
+        ):
+            marked[older] = newer
+    return marked
+
+
+def _speaks_against(asked: Question, pairs: Pairs, older: int, newer: int) -> bool:
+    """Whether the newer statement adds something, or is about somebody else."""
+    if not pairs.head[newer].is_turn and not pairs.head[older].is_turn:
+        return True  # the time of a document is often that of its import
+    before, after = pairs.traits[older], pairs.traits[newer]
+    if after.signs["adds"]:
+        return True
+    if pairs.corrections[older, newer]:
+        return False
+    others_name = pairs.names[newer] - pairs.persons[older] - pairs.asked_names
+    return bool(
+        after.owners - before.owners - asked.traits.owners
+        or (others_name and asked.values)
+        or pairs.asked_names & pairs.persons[older] - pairs.persons[newer]
+        or (pairs.own[older] and pairs.own[newer] and not pairs.same_speaker[older, newer])
+    )

@@ -1,0 +1,80 @@
+"""The question: what kind of answer it has."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from serving.domain.languages import language_of_words
+from serving.domain.ranking.diversity import jaccard, words_of
+from serving.domain.ranking.holds.statement import MAX_REMEMBERED, Traits, codes_of, stems_of
+
+MIN_CODE = 3
+"""The characters of a code or a number that is asked for; a shorter one may be a count."""
+
+REPEATED = 0.8
+"""The share of common words from which a text repeats the question."""
+
+MAX_REPEATED_LENGTH = 2
+"""How many times as long as the question a text that repeats it is at most."""
+
+_YEAR = re.compile(r"(?:19|20)\d\d\Z")
+_HYPHENATED = re.compile(r"\w+(?:-\w+)*")
+_WORD = re.compile(r"\w+")
+
+
+class Question:
+    """The question: what kind of answer it has."""
+
+    def __init__(self, text: str) -> None:
+        text = text.lstrip("¿ ")
+        self._length = len(text)
+        words = words_of(text)
+        self.language = language = language_of_words(words)
+        self.traits = Traits(text, language)
+        self.words = words
+        self.stems = stems_of(words, language)
+        self.codes = codes_of(text, language)
+        self.asked_codes = [
+            code for code in self.codes if len(code) >= MIN_CODE and not _YEAR.match(code)
+        ]
+        self.asks_for_past = language.past.search(text) is not None
+        is_about_either = not self.asks_for_past and language.was.search(text) is not None
+        self.may_be_any = is_about_either or self._is_about_a_name(text)
+        self.asks_whether = language.whether.match(text) is not None
+        self.has_one_answer = self.asks_whether or language.single.search(text) is not None
+        self.values = [value for asks, value in language.values if asks.search(text)]
+        self.asks_for_several = not self.values and language.several.search(text) is not None
+
+    def _is_about_a_name(self, text: str) -> bool:
+        """Whether it asks who somebody is ("Which Rose is it?"), and not for a value of something.
+
+        What is said of one who has the name outdates nothing that is said of another.
+        """
+        found = self.language.who.match(text)
+        name = found[found.lastindex or 0] if found else ""
+        return name[:1].isupper() and name.casefold() not in self.language.calendar
+
+    def is_asked_by(self, stored: Traits) -> bool:
+        """Whether a stored text only asks something, or repeats this question."""
+        return stored.asks or (
+            # Longer texts have other words; to split them takes time.
+            len(stored.text) <= MAX_REPEATED_LENGTH * self._length
+            and jaccard(stored.words, self.words) >= REPEATED
+        )
+
+    def values_of(self, stored: Traits) -> frozenset[str]:
+        """The values of the kind that is asked for, in lower case; none of the question's own."""
+        found: set[str] = set()
+        for value in self.values:
+            found |= _values_in(stored.text, value)
+        return frozenset(found) - self.words
+
+    def has_value(self, stored: Traits) -> bool:
+        """Whether a statement has a value of the kind that is asked for."""
+        return any(_values_in(stored.text, value) for value in self.values)
+
+
+@lru_cache(MAX_REMEMBERED)
+def _values_in(text: str, value: re.Pattern[str]) -> frozenset[str]:
+    return frozenset(found[0].casefold() for found in value.finditer(text))

@@ -1,0 +1,174 @@
+"""A candidate, and what of its text tells how it stands to others; kept by text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.domain.languages import (
+    ENGLISH,
+    Language,
+    language_of,
+    language_of_words,
+    stemmer_of,
+)
+from serving.domain.ranking.diversity import words_of
+from serving.domain.words.tokens import tokens
+
+STEM = 5
+"""Words are alike if their stems begin with the same letters: "smoke" and "smoking"."""
+
+MAX_REMEMBERED = 1 << 14
+"""Texts, and words, whose features are kept."""
+
+WORD = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
+_NAME = re.compile(r"(?<=[\w,;:’'] )([^\W\d_a-z]\w*[a-z]\w*)")
+"""A word within a sentence that is written as a name."""
+_QUESTION_MARK = re.compile(r"[?\uff1f\u061f]")
+_ONLY_QUESTIONS = re.compile(r"(?:[^.!?\uff1f\u061f]*[?\uff1f\u061f]+\s*)+")
+_POSSESSIVE = re.compile(r"\b([^\W\d_]\w+)['’]s\b")
+
+SIGNS = tuple(ENGLISH.signs)
+
+NUMBERS = (*SIGNS, "changes", "length", "long")
+"""What is known of a text as a number: whether it has a sign, whether it has words of change, its
+distinct words in twenties, and whether it has more than twenty that are no stop words."""
+
+TYPICAL, LONGEST = 20, 40
+"""Words of a long text, and of one beyond which length says nothing more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A candidate as this module sees it.
+
+    Args:
+        text: What was said.
+        said: When.
+        score: How well it answers.
+        is_near: Whether it was found by its meaning.
+        is_turn: Whether somebody said it. The time of a document is often that of its import.
+        speaker: Who said it.
+        session: The conversation in which it was said; empty if it is not known.
+        vector: That of the turn, of length 1; None if it is not known.
+        closed: Whether it is a fact that holds no more, or evidence of such facts alone.
+    """
+
+    text: str
+    said: datetime
+    score: float
+    is_near: bool = True
+    is_turn: bool = True
+    speaker: str = ""
+    session: str = ""
+    vector: NDArray[np.float32] | None = None
+    closed: bool = False
+
+
+class Traits:
+    """What of a text tells how it stands to others.
+
+    Args:
+        text: What was said.
+        usual: The language of the question, unless the text has more words of another.
+    """
+
+    def __init__(self, text: str, usual: Language) -> None:
+        low = text.casefold().replace("’", "'")
+        self.text, self.low = text, low
+        self.words = words_of(text)
+        self.language = language = language_of_words(self.words, usual, lead=2)
+        self.stems = stems_of(self.words, language)
+        self.has_question = _QUESTION_MARK.search(low) is not None
+        signs = language.signs or {}
+        self.signs = {sign: sign in signs and signs[sign].search(low) is not None for sign in SIGNS}
+        self.changes = language.changes.search(low) is not None
+        # In the order of the words: the first is often the subject.
+        self.subject = next(
+            (
+                stem
+                for word in WORD.findall(low)
+                if word not in _STARTS and (stem := next(iter(stems_of((word,), language)), ""))
+            ),
+            "",
+        )
+        capitals = () if language.name == "german" else _NAME.findall(text)
+        self.names = frozenset(
+            name.casefold() for name in capitals if name.casefold() not in language.calendar
+        )
+        self.owners = frozenset(_POSSESSIVE.findall(low)) - language.function_words
+        kinds = language.values[:2]
+        self.amounts = frozenset(found[0] for _, has in kinds for found in has.finditer(low))
+        self.asks = self._asks()
+        length = min(len(self.words), LONGEST) / TYPICAL
+        own = {"changes": self.changes, "length": length, "long": len(self.stems) > TYPICAL}
+        numbers = {**self.signs, **own}
+        self.numbers = tuple(float(numbers[name]) for name in NUMBERS)
+
+    def _asks(self) -> bool:
+        """Whether it only asks something: a statement in the form of a question tells."""
+        if self.signs["tells"]:
+            return False
+        return (
+            self.has_question and _ONLY_QUESTIONS.fullmatch(self.text) is not None
+        ) or ENGLISH.questions.fullmatch(self.text) is not None
+
+    @cached_property
+    def codes(self) -> frozenset[str]:
+        """Its numbers and codes in all their spellings."""
+        return codes_of(self.text, self.language)
+
+    def has_code(self, code: str) -> bool:
+        """Whether it has a number or a code, or one that ends with it."""
+        return any(own.endswith(code) for own in self.codes)
+
+
+_STARTS = frozenset(
+    {"actually", "doctor", "oh", "ok", "okay", "right", "sorry", "wait", "well", "yes"}
+)
+"""Words before the subject of a text."""
+
+
+@lru_cache(MAX_REMEMBERED)
+def traits_of(text: str, usual: str) -> Traits:
+    """The traits of a text, for a question in the language of this name."""
+    return Traits(text, language_of(usual))
+
+
+@lru_cache(MAX_REMEMBERED)
+def words_of_speaker(name: str) -> frozenset[str]:
+    """The words of a speaker's name, in lower case."""
+    return frozenset(name.casefold().split())
+
+
+@lru_cache(MAX_REMEMBERED)
+def stem_of(word: str, language: str) -> str:
+    """The beginning of the stem of a word."""
+    return stemmer_of(language)(word)[:STEM]
+
+
+def stems_of(words: Iterable[str], language: Language) -> frozenset[str]:
+    """The beginnings of the stems of words, without stop words."""
+    ignored, name = _ignored_words(language.name), language.name
+    return frozenset(stem_of(word, name) for word in words if word not in ignored)
+
+
+@cache
+def _ignored_words(name: str) -> frozenset[str]:
+    # The function words have the "s" of "Bea's", which is no word that two statements share.
+    language = language_of(name)
+    return language.stop_words | language.function_words
+
+
+def codes_of(text: str, language: Language) -> frozenset[str]:
+    """The numbers and codes of a text in all their spellings."""
+    if _DIGIT.search(text) is None:
+        return frozenset()
+    return frozenset(token for token, _ in tokens(text, language) if _DIGIT.search(token))

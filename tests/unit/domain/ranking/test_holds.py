@@ -1,0 +1,345 @@
+"""Tests of what holds now: kinds of statements that do, or do not, take another's place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from serving.domain.ranking.holds.judge import CurrencyReason, Judgement, judge
+from serving.domain.ranking.holds.model import Model, Weights, shipped_model
+from serving.domain.ranking.holds.pairs import Pairs
+from serving.domain.ranking.holds.question import Question
+from serving.domain.ranking.holds.statement import Statement
+from tests.support.builders import NOON
+
+NEVER = Weights(-20.0, dict.fromkeys(shipped_model().without_vectors.of, 0.0))
+ALWAYS = Weights(20.0, NEVER.of)
+
+
+def said(*turns: tuple[str, str, float], session: str = "") -> list[Statement]:
+    """Turns with their speakers and scores, each said seven hours after the one before it."""
+    return [
+        Statement(
+            text=text,
+            said=NOON + place * timedelta(hours=7),
+            score=score,
+            speaker=speaker,
+            session=session,
+        )
+        for place, (speaker, text, score) in enumerate(turns)
+    ]
+
+
+def order_of(head: Sequence[Statement], judged: Judgement) -> list[int]:
+    values = [
+        each.score * math.prod(term.factor for term in terms)
+        for each, terms in zip(head, judged.terms, strict=True)
+    ]
+    assert len(set(values)) == len(values), "no two have one score, so that no order is by chance"
+    return sorted(range(len(head)), key=lambda place: -values[place])
+
+
+Turn = tuple[str, str, float]
+
+ADDED = [
+    (
+        "What am I allergic to?",
+        ("Marit", "I am allergic to penicillin.", 0.9),
+        ("Marit", "The doctor says I am now allergic to walnuts too.", 0.7),
+    ),
+    (
+        "When do I take my pills?",
+        ("Marit", "I take a blood pressure pill at seven.", 0.9),
+        ("Marit", "I now also take a thyroid pill at six.", 0.8),
+    ),
+    (
+        "When is the dentist?",
+        ("Marit", "The dentist is on Thursday at ten.", 0.9),
+        ("Marit", "I have one more dentist appointment now, on Tuesday at nine.", 0.8),
+    ),
+]
+
+OF_ANOTHER = [
+    (
+        "When is Ana's flight?",
+        ("Ana", "My flight is at seven.", 0.9),
+        ("Ben", "My flight was moved to nine.", 0.7),
+    ),
+    (
+        "Which room is Ana in?",
+        ("Ana", "I'm in room 12.", 0.9),
+        ("Ben", "They put me in room 15 instead.", 0.5),
+    ),
+    (
+        "Who services our boiler?",
+        ("Marit", "Our boiler is serviced by Ferreira.", 0.9),
+        ("Marit", "My mother's boiler is now serviced by Lindqvist.", 0.7),
+    ),
+    (
+        "What is my locker code?",
+        ("Marit", "My locker code is 5512.", 0.9),
+        ("Marit", "My locker is next to the stairs, with a code.", 0.7),
+    ),
+    (
+        "Who eats meat?",
+        ("Marit", "Joren eats meat.", 0.9),
+        ("Marit", "Willem never eats meat.", 0.7),
+    ),
+    (
+        "Where does Alex Petersen live?",
+        ("Marit", "Alex Petersen lives above the bakery.", 0.9),
+        ("Marit", "Alex Petersen has a parrot.", 0.5),
+    ),
+]
+
+CORRECTED = [
+    ("What is my shoe size?", "My shoe size is 41.", "I lied, it's 42."),
+    (
+        "When does Linnea's flight land?",
+        "Linnea's flight lands at nine.",
+        "Wait, I had the wrong ticket, it's ten.",
+    ),
+    ("What is the alarm code?", "The alarm code is 7315.", "Sorry, I misspoke, it is 7351."),
+    ("At which gate is the party?", "The party is at gate B.", "Oops, wrong, it's gate D."),
+    ("How high was the deposit?", "The deposit was 300 euros.", "Not 300, it was 350."),
+]
+
+TOLD_AS_QUESTIONS = [
+    (
+        "Where are we moving?",
+        "Linnea is moving her desk to the window.",
+        "Did I tell you that we are moving to Porto in May?",
+    ),
+    (
+        "What is Bas allergic to?",
+        "Bas eats an apple a day.",
+        "You know that Bas is allergic to kiwi, don't you?",
+    ),
+    (
+        "When does our holiday start?",
+        "Our holiday last year was wet.",
+        "Our holiday starts on the ninth, doesn't it?",
+    ),
+    (
+        "When does the boiler man come?",
+        "The boiler man was here in March.",
+        "Could you note that the boiler man comes on Friday between eight and ten?",
+    ),
+]
+
+
+def texts(given: object) -> str:
+    return given[:24] if isinstance(given, str) else ""
+
+
+@pytest.mark.parametrize(("question", "older", "newer"), ADDED + OF_ANOTHER, ids=texts)
+def test_statement_that_still_holds_is_not_marked(question: str, older: Turn, newer: Turn) -> None:
+    assert judge(question, said(older, newer)).outdated_by == {}
+
+
+@pytest.mark.parametrize(("question", "older", "newer"), OF_ANOTHER, ids=texts)
+def test_statement_about_another_takes_no_place(question: str, older: Turn, newer: Turn) -> None:
+    head = said(older, newer)
+
+    assert order_of(head, judge(question, head)) == [0, 1]
+
+
+@pytest.mark.parametrize(("question", "older", "newer"), ADDED + OF_ANOTHER[:3], ids=texts)
+def test_sure_model_marks_no_addition_or_other_person(
+    question: str, older: Turn, newer: Turn
+) -> None:
+    head = said(older, newer)
+
+    judged = judge(question, head, model=Model(ALWAYS, ALWAYS))
+
+    assert order_of(head, judged) == [1, 0]
+    assert judged.outdated_by == {}
+
+
+def test_sure_model_marks_what_once_answered() -> None:
+    head = said(("Ana", "We open at eight.", 0.9), ("Ana", "We open at nine.", 0.8))
+
+    assert judge("When do we open?", head, model=Model(ALWAYS, ALWAYS)).outdated_by == {0: 1}
+
+
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        (
+            "When is the flight?",
+            ("Ana", "My flight is at seven.", 0.9),
+            ("Ben", "My flight is at nine.", 0.8),
+        ),
+        (
+            "When is Ana's flight?",
+            ("Ana", "My flight is at seven.", 0.9),
+            ("Lea", "The flight is at nine.", 0.8),
+        ),
+        (
+            "When is the flight?",
+            ("Lea", "The flight is at seven.", 0.9),
+            ("Lea", "For my boss's flight it is nine.", 0.8),
+        ),
+        (
+            "When is the flight?",
+            ("Lea", "The flight is at seven.", 0.9),
+            ("Lea", "The flight of Ben is at nine.", 0.8),
+        ),
+        (
+            "When is the flight to Goa on Monday?",
+            ("Lea", "It is at seven.", 0.9),
+            ("Lea", "It is at nine.", 0.8),
+        ),
+    ],
+    ids=["by-another", "named-is-gone", "owned-by-another", "names-another", "answered-nothing"],
+)
+def test_sure_model_marks_nothing_of_another_subject(
+    question: str, older: Turn, newer: Turn
+) -> None:
+    judged = judge(question, said(older, newer), model=Model(ALWAYS, ALWAYS))
+
+    assert judged.outdated_by == {}
+
+
+def test_documents_mark_nothing() -> None:
+    turns = said(("", "We open at eight.", 0.9), ("", "We open at nine.", 0.8))
+    head = [replace(each, is_turn=False) for each in turns]
+
+    assert judge("When do we open?", head, model=Model(ALWAYS, ALWAYS)).outdated_by == {}
+
+
+@pytest.mark.parametrize(("question", "wrong", "right"), CORRECTED, ids=texts)
+def test_correction_after_noted_is_first(question: str, wrong: str, right: str) -> None:
+    turns = ("Marit", wrong, 0.9), ("Helper", "Noted.", 0.2), ("Marit", right, 0.35)
+    head = said(*turns, session="call")
+
+    assert order_of(head, judge(question, head))[0] == 2
+
+
+def test_correction_of_one_call_is_first_and_marks() -> None:
+    turns = (
+        ("Marit", "The alarm code is 7315.", 0.9),
+        ("Helper", "Noted, 7315.", 0.4),
+        ("Marit", "Sorry, I misread it, the alarm code is 7351 now.", 0.7),
+    )
+    head = said(*turns, session="call")
+
+    judged = judge("What is the alarm code?", head)
+
+    assert order_of(head, judged)[0] == 2
+    assert judged.outdated_by[0] == 2
+
+
+def test_decision_is_before_the_suggestion_of_the_bot() -> None:
+    turns = (
+        ("Helper", "For Linnea's birthday I suggest a book about birds.", 0.9),
+        ("Marit", "No, she gets a kite.", 0.75),
+        ("Helper", "A book is a good present for a birthday, too.", 0.68),
+    )
+    head = said(*turns, session="call")
+
+    assert order_of(head, judge("What does Linnea get for her birthday?", head))[0] == 1
+
+
+@pytest.mark.parametrize(("question", "other", "told"), TOLD_AS_QUESTIONS, ids=texts)
+def test_statement_as_a_question_keeps_its_score(question: str, other: str, told: str) -> None:
+    head = said(("Marit", other, 0.7), ("Marit", told, 0.9))
+
+    judged = judge(question, head)
+
+    assert order_of(head, judged) == [1, 0]
+    assert judged.terms[1] == []
+
+
+def test_stored_question_counts_half() -> None:
+    head = said(
+        ("Marit", "Where is the ladder?", 0.9), ("Marit", "The ladder is in the shed.", 0.6)
+    )
+
+    judged = judge("Where is the ladder?", head, model=Model(NEVER, NEVER))
+
+    assert [(term.factor, term.reason) for term in judged.terms[0]] == [(0.5, CurrencyReason.ASKS)]
+
+
+def test_statement_without_the_asked_code_counts_half() -> None:
+    head = said(
+        ("Ana", "The part is on order.", 0.9), ("Ana", "Part 400-2142 is for the gate.", 0.8)
+    )
+
+    judged = judge("What is part 400-2142 for?", head, model=Model(NEVER, NEVER))
+
+    assert [term.reason for term in judged.terms[0]] == [CurrencyReason.LACKS_CODE]
+
+
+def test_closed_fact_counts_half_for_the_present() -> None:
+    old, new = said(("Nora", "Nora lives in York.", 0.9), ("Nora", "Nora likes Leeds.", 0.5))
+    head = [replace(old, closed=True), new]
+
+    now = judge("Where does Nora live now?", head, model=Model(NEVER, NEVER))
+    then = judge("Where did Nora live before?", head, model=Model(NEVER, NEVER))
+
+    assert [term.reason for term in now.terms[0]] == [CurrencyReason.CLOSED]
+    assert then.terms[0] == []
+
+
+def test_question_for_the_past_puts_the_older_first() -> None:
+    head = said(
+        ("Ana", "The office opens at nine now.", 0.9), ("Ana", "The office opens at ten now.", 0.95)
+    )
+    head = sorted(head, key=lambda each: -each.score)
+
+    judged = judge("When did the office open before?", head, model=Model(ALWAYS, ALWAYS))
+
+    assert order_of(head, judged) == [1, 0]
+    assert judged.outdated_by == {}
+
+
+def test_question_for_either_moves_nothing_but_corrections() -> None:
+    plain = said(
+        ("Ana", "The rent was 700 euros.", 0.9), ("Ana", "The rent is 800 euros now.", 0.8)
+    )
+
+    judged = judge("What was the rent?", plain, model=Model(ALWAYS, ALWAYS))
+
+    assert order_of(plain, judged) == [0, 1]
+
+
+def test_newest_is_first_of_several_that_outdate() -> None:
+    head = said(
+        ("Ana", "We open at eight.", 0.9),
+        ("Ana", "We open at nine.", 0.8),
+        ("Ana", "We open at ten.", 0.7),
+    )
+
+    judged = judge("When do we open?", head, model=Model(ALWAYS, ALWAYS))
+
+    assert order_of(head, judged) == [2, 1, 0]
+    assert judged.terms[2][0].by == 0
+
+
+def test_probability_is_zero_unless_one_is_newer() -> None:
+    now = Statement(text="We open at nine.", said=NOON, score=1.0)
+
+    found = Model(ALWAYS, ALWAYS).probabilities(Pairs(Question("When do we open?"), [now, now]))
+
+    assert not found.any()
+
+
+def test_vectors_change_the_probability() -> None:
+    head = said(("Ana", "We open at eight.", 0.9), ("Ana", "From May on it is nine.", 0.8))
+    asked, along = Question("When do we open?"), np.eye(2, dtype=np.float32)
+    near = [replace(each, vector=along[0]) for each in head]
+    far = [replace(each, vector=row) for each, row in zip(head, along, strict=True)]
+
+    found = [shipped_model().probabilities(Pairs(asked, each))[0, 1] for each in (near, far)]
+
+    assert found[0] > found[1]
+
+
+def test_judgement_of_no_candidates_is_empty() -> None:
+    assert judge("When do we open?", []) == Judgement(())
