@@ -1,0 +1,1 @@
+"""The model of what holds now: its pairs of statements, its weights, and what it is worth."""

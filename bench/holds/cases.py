@@ -1,0 +1,147 @@
+"""Questions with their first candidates, and what is known of each candidate."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.harness.collection import read_collection
+from serving.domain.ranking.holds.statement import Statement
+from trivium.values import Segment
+
+CONVERSATIONS = frozenset({"locomo", "locomo-without-facts", "realtalk"})
+"""Sets without questions about what changed."""
+
+NEAR = frozenset({"dense", "context", "facts"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A question, its candidates by place, and their judgments.
+
+    `gold` has the grade of each candidate that answers; `golds` counts those of the whole memory.
+    `over` are the places of candidates whose value is no longer valid, `holds` of those that hold,
+    and `traps` of later look-alikes of them. `missing` says that one of `holds` is no candidate.
+    """
+
+    set_name: str
+    scope: str
+    id: str
+    category: str
+    text: str
+    head: Sequence[Statement]
+    ids: Sequence[str]
+    gold: dict[int, float]
+    golds: dict[str, float]
+    over: frozenset[int]
+    holds: frozenset[int]
+    traps: frozenset[int]
+    missing: bool
+    changed: bool
+
+    @property
+    def is_about_changes(self) -> bool:
+        """Whether its set asks what holds now."""
+        return self.set_name not in CONVERSATIONS
+
+    @property
+    def hand(self) -> str:
+        """Who wrote its memory; a conversation of others is a hand of its own."""
+        if self.set_name == "updates":
+            return f"updates-{self.scope[:2]}"
+        return self.set_name if self.is_about_changes else f"{self.set_name}-{self.scope}"
+
+
+def read_cases(folder: Path, heads: Path) -> list[Case]:
+    """The judged questions of a set, with the candidates that were stored for them.
+
+    Args:
+        folder: The set; it is called as the folder is.
+        heads: Has a file of this name with the candidates, and one with their vectors.
+    """
+    collection = read_collection(folder)
+    name, heads = folder.name, heads / f"{folder.name}.jsonl"
+    segments = {
+        segment.id: segment
+        for memory in collection.memories.values()
+        for segment in memory.segments
+    }
+    grades, holds, traps = (
+        _pairs(folder, file) for file in ("qrels.tsv", "holds.tsv", "traps.tsv")
+    )
+    lines = [json.loads(line) for line in heads.read_text(encoding="utf-8").splitlines()]
+    stored = {line["id"]: line["head"] for line in lines}
+    vectors = _vectors(heads.with_suffix(".npz"))
+    cases = []
+    for query in sorted(collection.judged, key=lambda each: each.id):
+        found = stored[query.id]
+        ids = [id_ for id_, _, _ in found]
+        golds = {
+            id_: float(rest[0]) for id_, rest in grades[query.id].items() if float(rest[0]) > 0
+        }
+        place = {id_: at for at, id_ in enumerate(ids)}
+        best = max(golds.values())
+        kept = set(holds[query.id]) or (
+            set() if query.outdated else {id_ for id_, grade in golds.items() if grade == best}
+        )
+        cases.append(
+            Case(
+                set_name=name,
+                scope=query.tenant,
+                id=query.id,
+                category=query.category,
+                text=query.text,
+                head=[
+                    _statement(segments[id_], score, legs, vectors.get(id_))
+                    for id_, score, legs in found
+                ],
+                ids=ids,
+                gold={place[id_]: grade for id_, grade in golds.items() if id_ in place},
+                golds=golds,
+                over=frozenset(place[id_] for id_ in query.outdated if id_ in place),
+                holds=frozenset(place[id_] for id_ in kept if id_ in place),
+                traps=frozenset(place[id_] for id_ in traps[query.id] if id_ in place),
+                missing=any(id_ not in place for id_ in kept),
+                changed=bool(query.outdated),
+            )
+        )
+    return cases
+
+
+def _pairs(folder: Path, file: str) -> defaultdict[str, dict[str, list[str]]]:
+    found: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
+    if (folder / file).exists():
+        for line in (folder / file).read_text(encoding="utf-8").splitlines():
+            query, segment, *rest = line.split("\t")
+            found[query][segment] = rest
+    return found
+
+
+def _vectors(path: Path) -> dict[str, NDArray[np.float32]]:
+    if not path.exists():
+        return {}
+    with np.load(path) as stored:
+        return dict(zip(stored["ids"].tolist(), stored["vectors"].astype(np.float32), strict=True))
+
+
+def _statement(
+    segment: Segment, score: float, legs: dict[str, float], vector: NDArray[np.float32] | None
+) -> Statement:
+    said = segment.event_time or datetime.min
+    return Statement(
+        text=segment.text,
+        said=said if said.tzinfo else said.replace(tzinfo=UTC),
+        score=score,
+        is_near=not NEAR.isdisjoint(legs),
+        is_turn=bool(segment.speaker),
+        speaker=segment.speaker,
+        session=segment.session,
+        vector=vector,
+    )
