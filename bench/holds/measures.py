@@ -31,7 +31,7 @@ def outcome(case: Case, judged: Judgement) -> Outcome:
     head = case.head[:HEAD]
     values = [
         each.score * math.prod(term.factor for term in terms)
-        for each, terms in zip(head, judged.terms, strict=True)
+        for each, terms in zip(head, judged.verdicts, strict=True)
     ]
     order = [*sorted(range(len(head)), key=lambda at: -values[at]), *range(HEAD, len(case.head))]
     ranks = {at: rank for rank, at in enumerate(order[:DEPTH], 1)}

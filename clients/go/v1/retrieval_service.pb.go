@@ -160,9 +160,10 @@ const (
 	CurrencyReason_CURRENCY_REASON_ASKS CurrencyReason = 1
 	// Other hits have the code or number of the question, and this one has not.
 	CurrencyReason_CURRENCY_REASON_LACKS_CODE CurrencyReason = 2
-	// Later statements have as many words of the question.
-	CurrencyReason_CURRENCY_REASON_SAID_SINCE CurrencyReason = 3
-	// The hit takes the place of another statement about the same thing.
+	// The hit is a fact that holds no more, or evidence of such facts alone.
+	CurrencyReason_CURRENCY_REASON_CLOSED CurrencyReason = 3
+	// The hit probably answers in place of another statement about the same
+	// thing.
 	CurrencyReason_CURRENCY_REASON_TAKES_PLACE CurrencyReason = 4
 )
 
@@ -172,14 +173,14 @@ var (
 		0: "CURRENCY_REASON_UNSPECIFIED",
 		1: "CURRENCY_REASON_ASKS",
 		2: "CURRENCY_REASON_LACKS_CODE",
-		3: "CURRENCY_REASON_SAID_SINCE",
+		3: "CURRENCY_REASON_CLOSED",
 		4: "CURRENCY_REASON_TAKES_PLACE",
 	}
 	CurrencyReason_value = map[string]int32{
 		"CURRENCY_REASON_UNSPECIFIED": 0,
 		"CURRENCY_REASON_ASKS":        1,
 		"CURRENCY_REASON_LACKS_CODE":  2,
-		"CURRENCY_REASON_SAID_SINCE":  3,
+		"CURRENCY_REASON_CLOSED":      3,
 		"CURRENCY_REASON_TAKES_PLACE": 4,
 	}
 )
@@ -1722,8 +1723,8 @@ type CurrencyTerm struct {
 	Factor float64 `protobuf:"fixed64,1,opt,name=factor,proto3" json:"factor,omitempty"`
 	// The reason for it.
 	Reason CurrencyReason `protobuf:"varint,2,opt,name=reason,proto3,enum=trivium.v1.CurrencyReason" json:"reason,omitempty"`
-	// The other statement: the one whose place the hit takes, or the latest that
-	// was said since; unset if there is none.
+	// The statement whose place the hit takes; unset if the reason lies in the
+	// hit alone.
 	By            *ItemRef `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3207,12 +3208,12 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x19FUSION_METHOD_UNSPECIFIED\x10\x00\x12!\n" +
 	"\x1dFUSION_METHOD_RECIPROCAL_RANK\x10\x01\x12\x18\n" +
 	"\x14FUSION_METHOD_CONVEX\x10\x02\x12\x17\n" +
-	"\x13FUSION_METHOD_SCORE\x10\x03*\xac\x01\n" +
+	"\x13FUSION_METHOD_SCORE\x10\x03*\xa8\x01\n" +
 	"\x0eCurrencyReason\x12\x1f\n" +
 	"\x1bCURRENCY_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14CURRENCY_REASON_ASKS\x10\x01\x12\x1e\n" +
-	"\x1aCURRENCY_REASON_LACKS_CODE\x10\x02\x12\x1e\n" +
-	"\x1aCURRENCY_REASON_SAID_SINCE\x10\x03\x12\x1f\n" +
+	"\x1aCURRENCY_REASON_LACKS_CODE\x10\x02\x12\x1a\n" +
+	"\x16CURRENCY_REASON_CLOSED\x10\x03\x12\x1f\n" +
 	"\x1bCURRENCY_REASON_TAKES_PLACE\x10\x04*\xa9\x01\n" +
 	"\bLegState\x12\x19\n" +
 	"\x15LEG_STATE_UNSPECIFIED\x10\x00\x12\x10\n" +

@@ -308,18 +308,17 @@ class CurrencyReason(StrEnum):
     """The item only asks something, or repeats the question."""
     LACKS_CODE = "lacks the code"
     """Other hits have the code or number of the question, and this one has not."""
-    SAID_SINCE = "said since"
-    """Later statements have as many words of the question."""
+    CLOSED = "closed"
+    """The hit is a fact that holds no more, or evidence of such facts alone."""
     TAKES_PLACE = "takes the place"
-    """The hit takes the place of another statement about the same thing."""
+    """The hit probably answers in place of another statement about the same thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencyTerm:
     """The effect of what holds now: the score times `factor`.
 
-    `by` is the other statement: the one whose place the hit takes, or the latest that was said
-    since; None if there is none.
+    `by` is the statement whose place the hit takes; None if the reason lies in the hit alone.
     """
 
     factor: float

@@ -80,18 +80,17 @@ class CurrencyReason(StrEnum):
     """The item only asks something, or repeats the question."""
     LACKS_CODE = "lacks_code"
     """Others have the code or the number of the question, and the item has not."""
-    SAID_SINCE = "said_since"
-    """Later statements have as many words of the question."""
+    CLOSED = "closed"
+    """It is a fact that holds no more, or evidence of such facts alone."""
     TAKES_PLACE = "takes_place"
-    """It is asked for in place of another statement about the same thing."""
+    """It probably answers in place of another statement about the same thing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurrencyTerm:
     """The effect of what holds now: the score times `factor`.
 
-    `by` is the other statement: the one whose place the item takes, or the latest of those said
-    since; None if the reason lies in the item alone.
+    `by` is the statement whose place the item takes; None if the reason lies in the item alone.
     """
 
     factor: float

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from serving.domain.items.records import Item, ItemId, Segment, time_of
 from serving.domain.items.text import name_words, words_of_name
 from serving.domain.questions.period import Period
@@ -37,11 +40,16 @@ _NOTHING = Named()
 
 
 class Traits(NamedTuple):
-    """What signals ask of an item: when it was said or became true, and who said it."""
+    """What the index knows of an item: when it was said or became true, who said it, its vector.
+
+    The vector, float16 (dimension,) of length 1, is that of its first window; None where it is on a
+    device.
+    """
 
     item: ItemId
     since: datetime
     speaker: str = ""
+    vector: NDArray[np.float16] | None = None
 
     @classmethod
     def of(cls, item: Item) -> Traits:

@@ -155,13 +155,17 @@ class RetrievalSteps:
         results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
         _check_required(query, results)
         loading = self._loading(query, deadline)
+        known = self._space.traits
+        traits_of = None if known is None else partial(known, query.scope.tenant)
 
         async def ordering_of(newest: Mapping[ItemId, ItemId]) -> Ordering:
             found = by_time_alone(profile, _lists(profile, results, newest), times)
             signals = await self._signals(query, profile, found, times, loading)
             fused = _fuse(profile, [*found, *signals])
             repeats = [loading.known[item] for item in newest]
-            return Ordering(profile, query, fused, repeats=repeats, thorough=thorough)
+            return Ordering(
+                profile, query, fused, repeats=repeats, traits_of=traits_of, thorough=thorough
+            )
 
         ordering = await ordering_of({})
         if suspects := _suspects(profile, results):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from trivium.values import (
-    CurrencyReason,
     CurrencyTerm,
     DecayTerm,
     DiversityTerm,
@@ -133,10 +132,7 @@ def _currency(ledger: Ledger) -> str:
 
 
 def _reason(term: CurrencyTerm) -> str:
-    if term.by is None:
-        return term.reason.value
-    of = "of" if term.reason is CurrencyReason.TAKES_PLACE else "by"
-    return f"{term.reason.value} {of} {term.by.id}"
+    return term.reason.value if term.by is None else f"{term.reason.value} of {term.by.id}"
 
 
 def _diversity(diversity: DiversityTerm) -> str:

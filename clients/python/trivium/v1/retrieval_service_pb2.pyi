@@ -35,7 +35,7 @@ class CurrencyReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CURRENCY_REASON_UNSPECIFIED: _ClassVar[CurrencyReason]
     CURRENCY_REASON_ASKS: _ClassVar[CurrencyReason]
     CURRENCY_REASON_LACKS_CODE: _ClassVar[CurrencyReason]
-    CURRENCY_REASON_SAID_SINCE: _ClassVar[CurrencyReason]
+    CURRENCY_REASON_CLOSED: _ClassVar[CurrencyReason]
     CURRENCY_REASON_TAKES_PLACE: _ClassVar[CurrencyReason]
 
 class LegState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -78,7 +78,7 @@ FUSION_METHOD_SCORE: FusionMethod
 CURRENCY_REASON_UNSPECIFIED: CurrencyReason
 CURRENCY_REASON_ASKS: CurrencyReason
 CURRENCY_REASON_LACKS_CODE: CurrencyReason
-CURRENCY_REASON_SAID_SINCE: CurrencyReason
+CURRENCY_REASON_CLOSED: CurrencyReason
 CURRENCY_REASON_TAKES_PLACE: CurrencyReason
 LEG_STATE_UNSPECIFIED: LegState
 LEG_STATE_OK: LegState

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from serving.adapters.vector_index.arrays import is_on_host
 from serving.adapters.vector_index.rows.instants import BEFORE_ALL, instant_of, microseconds
 from serving.adapters.vector_index.rows.tenant_view import TenantView
 from serving.domain.items.records import ItemId, ItemKind
@@ -81,5 +82,6 @@ def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]
             since = int(columns.times["event_time"][row])
         elif (since := int(columns.times["valid_from"][row])) == BEFORE_ALL:
             since = int(columns.times["recorded_at"][row])
-        traits[item] = Traits(item, instant_of(since), columns.speaker(row))
+        vector = columns.vectors[row] if is_on_host(columns.vectors) else None
+        traits[item] = Traits(item, instant_of(since), columns.speaker(row), vector)
     return traits

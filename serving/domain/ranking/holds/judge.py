@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,23 +15,14 @@ from serving.domain.ranking.holds.pairs import Pairs, Vector
 from serving.domain.ranking.holds.question import Question
 from serving.domain.ranking.holds.rules import RULES, Rules
 from serving.domain.ranking.holds.statement import Statement
+from serving.domain.ranking.ledger import CurrencyReason
 
 APART = 1e-6
 """How far above the place that it took a score is, as a share of it."""
 
 
-class CurrencyReason(StrEnum):
-    """Why a score counts more or less."""
-
-    ASKS = "asks"
-    LACKS_CODE = "lacks_code"
-    CLOSED = "closed"
-    SUPERSEDES = "supersedes"
-
-
-@dataclass(frozen=True, slots=True)
-class CurrencyTerm:
-    """The factor of a score, why it has it, and the place of the other statement, if any."""
+class Verdict(NamedTuple):
+    """A factor of a score, the reason for it, and the place of the other statement, if any."""
 
     factor: float
     reason: CurrencyReason
@@ -40,9 +31,9 @@ class CurrencyTerm:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The terms of each candidate by its place, and what is marked as outdated, by what."""
+    """The verdicts on each candidate by its place, and what is marked as outdated, by what."""
 
-    terms: Sequence[Sequence[CurrencyTerm]]
+    verdicts: Sequence[Sequence[Verdict]]
     outdated_by: dict[int, int] = field(default_factory=dict)
 
 
@@ -66,12 +57,12 @@ def judge(
         return Judgement(())
     asked = Question(question)
     pairs = Pairs(asked, head)
-    terms = _worth(asked, pairs, rules)
+    verdicts = _worth(asked, pairs, rules)
     probabilities = (model or shipped_model()).probabilities(pairs)
     scores = np.array(
         [
-            each.score * math.prod(term.factor for term in own)
-            for each, own in zip(head, terms, strict=True)
+            each.score * math.prod(verdict.factor for verdict in own)
+            for each, own in zip(head, verdicts, strict=True)
         ]
     )
     taken = probabilities >= rules.order
@@ -84,28 +75,28 @@ def judge(
     found.sort(key=lambda each: head[each[0]].said, reverse=asked.asks_for_past)
     for rank, (place, other) in enumerate(found, 1):
         factor = float(scores[other] * (1 + APART * rank) / scores[place])
-        terms[place].append(CurrencyTerm(factor, CurrencyReason.SUPERSEDES, other))
+        verdicts[place].append(Verdict(factor, CurrencyReason.TAKES_PLACE, other))
     if asked.asks_for_past or asked.may_be_any:
-        return Judgement(terms)
+        return Judgement(verdicts)
     final = [
-        each.score * math.prod(term.factor for term in own)
-        for each, own in zip(head, terms, strict=True)
+        each.score * math.prod(verdict.factor for verdict in own)
+        for each, own in zip(head, verdicts, strict=True)
     ]
-    return Judgement(terms, outdated(asked, pairs, probabilities, final, rules))
+    return Judgement(verdicts, outdated(asked, pairs, probabilities, final, rules))
 
 
-def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[CurrencyTerm]]:
+def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[Verdict]]:
     """Less for what does not answer."""
     has_code = [any(map(each.has_code, asked.asked_codes)) for each in pairs.traits]
-    terms: list[list[CurrencyTerm]] = [[] for _ in pairs.head]
+    verdicts: list[list[Verdict]] = [[] for _ in pairs.head]
     for place, statement in enumerate(pairs.head):
         if pairs.asks[place]:
-            terms[place].append(CurrencyTerm(rules.asks, CurrencyReason.ASKS))
+            verdicts[place].append(Verdict(rules.asks, CurrencyReason.ASKS))
         if any(has_code) and not has_code[place]:
-            terms[place].append(CurrencyTerm(rules.lacks_code, CurrencyReason.LACKS_CODE))
+            verdicts[place].append(Verdict(rules.lacks_code, CurrencyReason.LACKS_CODE))
         if statement.closed and not asked.asks_for_past:
-            terms[place].append(CurrencyTerm(rules.closed, CurrencyReason.CLOSED))
-    return terms
+            verdicts[place].append(Verdict(rules.closed, CurrencyReason.CLOSED))
+    return verdicts
 
 
 def _superseding(taken: Vector, scores: Vector) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ class Statement:
     is_turn: bool = True
     speaker: str = ""
     session: str = ""
-    vector: NDArray[np.float32] | None = None
+    vector: NDArray[np.floating[Any]] | None = None
     closed: bool = False
 
 

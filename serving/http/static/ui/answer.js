@@ -57,7 +57,7 @@ function formula({ weight, rank, legScore, minScore, maxScore }, { method, rankC
 
 /** Why a score is multiplied for what holds now, and by which other statement. */
 function reason({ reason: name, by }) {
-  return [words(name, "CURRENCY_REASON_"), by && `${name === "CURRENCY_REASON_TAKES_PLACE" ? "of" : "by"} ${idOf(by)}`].filter(Boolean).join(" ");
+  return [words(name, "CURRENCY_REASON_"), by && `of ${idOf(by)}`].filter(Boolean).join(" ");
 }
 
 /** What becomes of the sum of the legs, in this order. */

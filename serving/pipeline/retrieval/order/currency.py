@@ -7,15 +7,20 @@ from dataclasses import replace
 from itertools import takewhile
 
 from serving.domain.items.records import ItemId, Segment, time_of
-from serving.domain.ranking.current import HEAD, Statement, current_first
+from serving.domain.ranking.holds.judge import judge
+from serving.domain.ranking.holds.pairs import HEAD
+from serving.domain.ranking.holds.statement import Statement
 from serving.domain.ranking.ledger import CurrencyTerm
 from serving.domain.ranking.profile import Profile, Sort
+from serving.domain.ranking.signals import Traits
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.order.hit import Hit
 from serving.pipeline.retrieval.order.loss import Loss
 from serving.pipeline.retrieval.order.step import Step, StepInput
 
 LEGS_BY_MEANING = frozenset(name for name, leg in LEGS.items() if leg.by_meaning)
+
+JUST_ABOVE = 1 + 1e-6
 
 
 class Currency(Step):
@@ -39,31 +44,51 @@ class Currency(Step):
             takewhile(lambda hit: hit.stage is hits[0].stage and hit.score > 0, hits[:HEAD])
         )
         rest = hits[len(head) :]
-        below = rest[0].score if rest and rest[0].stage is hits[0].stage else 0.0
-        judged = current_first(given.query.text, list(map(_statement, head)), below=max(below, 0.0))
         items = [hit.item.item for hit in head]
+        traits = given.traits_of(items)
+        statements = [_statement(hit, traits.get(hit.item.item)) for hit in head]
+        judged = judge(given.query.text, statements)
         for place, hit in enumerate(head):
+            terms = tuple(
+                CurrencyTerm(factor, reason, None if by is None else items[by])
+                for factor, reason, by in judged.verdicts[place]
+            )
             newer = judged.outdated_by.get(place)
-            if verdicts := judged.verdicts[place]:
-                terms = tuple(
-                    CurrencyTerm(factor, reason, None if by is None else items[by])
-                    for factor, reason, by in verdicts
-                )
-                head[place] = hit = replace(hit, ledger=replace(hit.ledger, currency=terms))
+            if terms:
+                hit = replace(hit, ledger=replace(hit.ledger, currency=terms))
             if newer is not None:
-                head[place] = replace(hit, outdated_by=items[newer])
-        return [*given.sorted(head), *rest]
+                hit = replace(hit, outdated_by=items[newer])
+            head[place] = hit
+        is_after = bool(rest) and rest[0].stage is hits[0].stage
+        head = given.sorted(head)
+        return [*given.sorted(_kept_above(rest[0].score, head) if is_after else head), *rest]
 
     def named_by(self, hit: Hit) -> ItemId | None:
-        later = (term.by for term in hit.ledger.currency if term.by is not None)
-        return hit.outdated_by or next(later, None)
+        return hit.outdated_by
 
 
-def _statement(hit: Hit) -> Statement:
+def _kept_above(least: float, head: Sequence[Hit]) -> list[Hit]:
+    """Raises the factors of hits that would fall below a score, in their order."""
+    kept = []
+    for hit in reversed(head):
+        if hit.ledger.currency and hit.score <= least:
+            least *= JUST_ABOVE
+            *others, last = hit.ledger.currency
+            raised = replace(last, factor=last.factor * least / hit.score)
+            hit = replace(hit, ledger=replace(hit.ledger, currency=(*others, raised)))
+        kept.append(hit)
+    return kept
+
+
+def _statement(hit: Hit, traits: Traits | None) -> Statement:
+    turn = hit.item if isinstance(hit.item, Segment) and hit.item.speaker else None
     return Statement(
-        hit.text,
-        time_of(hit.item),
-        hit.score,
+        text=hit.text,
+        said=time_of(hit.item),
+        score=hit.score,
         is_near=any(term.leg in LEGS_BY_MEANING for term in hit.ledger.leg_terms),
-        is_turn=isinstance(hit.item, Segment) and hit.item.speaker != "",
+        is_turn=turn is not None,
+        speaker=turn.speaker if turn else "",
+        session=turn.session if turn else "",
+        vector=None if traits is None else traits.vector,
     )

@@ -15,7 +15,7 @@ from serving.domain.ranking.ledger import Ledger
 from serving.domain.ranking.profile import Profile, Sort
 from serving.domain.ranking.repeats import newest_first, newest_of_repeats
 from serving.pipeline.retrieval.order.hit import Hit, Stage
-from serving.pipeline.retrieval.order.step import Step, StepInput
+from serving.pipeline.retrieval.order.step import Step, StepInput, TraitsOf
 from serving.pipeline.retrieval.order.steps import CUT, RERANK, steps_of
 
 
@@ -37,6 +37,7 @@ class Ordering:
         fused: Sequence[Fused],
         *,
         repeats: Sequence[Item] = (),
+        traits_of: TraitsOf | None = None,
         steps: Sequence[Step] | None = None,
         thorough: bool = False,
     ) -> None:
@@ -45,6 +46,8 @@ class Ordering:
         self.steps = steps_of(profile) if steps is None else tuple(steps)
         self.vanished: list[ItemId] = []
         self._given = StepInput(profile=profile, query=query)
+        if traits_of is not None:
+            self._given = replace(self._given, traits_of=traits_of)
         self._repeats = repeats
         self._rows: dict[ItemId, Item] = {}
         self._waiting = list(fused)
@@ -120,9 +123,15 @@ class Ordering:
 
     def without(self, step: Step) -> Ordering:
         """Returns the same candidates and rows without one of the steps, not reranked yet."""
-        steps = [each for each in self.steps if each is not step]
-        query, fused, repeats = self._given.query, self.fused, self._repeats
-        again = Ordering(self.profile, query, fused, repeats=repeats, steps=steps, thorough=True)
+        again = Ordering(
+            self.profile,
+            self._given.query,
+            self.fused,
+            repeats=self._repeats,
+            traits_of=self._given.traits_of,
+            steps=[each for each in self.steps if each is not step],
+            thorough=True,
+        )
         again.add_rows(again.next_to_load(), self._rows)
         return again
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from serving.domain.items.records import DEFAULT_IMPORTANCE, Item, ItemId, Segment, time_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile, Sort
+from serving.domain.ranking.signals import Traits
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.loss import Loss
 
@@ -19,16 +20,25 @@ def importance_of(item: Item) -> float:
     return item.importance if isinstance(item, Segment) else DEFAULT_IMPORTANCE
 
 
+TraitsOf = Callable[[Sequence[ItemId]], Mapping[ItemId, Traits]]
+
+
+def _no_traits(_: Sequence[ItemId]) -> Mapping[ItemId, Traits]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInput:
     """What the steps are given besides the hits.
 
+    `traits_of` returns what the index knows of items, if it is in this process.
     `logits` are those of the reranked hits. `not_reranked` is the stage of all hits if the profile
     reranks and nothing was reranked.
     """
 
     profile: Profile
     query: Query
+    traits_of: TraitsOf = _no_traits
     logits: Mapping[ItemId, float] | None = None
     not_reranked: Stage | None = None
 

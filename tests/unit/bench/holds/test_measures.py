@@ -8,8 +8,9 @@ from datetime import timedelta
 from bench.holds.cases import Case
 from bench.holds.fitting import TRAP, label
 from bench.holds.measures import means, outcome
-from serving.domain.ranking.holds.judge import CurrencyReason, CurrencyTerm, Judgement
+from serving.domain.ranking.holds.judge import Judgement, Verdict
 from serving.domain.ranking.holds.statement import Statement
+from serving.domain.ranking.ledger import CurrencyReason
 from tests.support.builders import NOON
 
 TURNS = [
@@ -40,7 +41,7 @@ HOLD = replace(
     traps=frozenset({2}),
     changed=False,
 )
-LIFTED = [(), (CurrencyTerm(1.2, CurrencyReason.SUPERSEDES, 0),), ()]
+LIFTED = [(), (Verdict(1.2, CurrencyReason.TAKES_PLACE, 0),), ()]
 
 
 def test_current_first_follows_score_times_factor() -> None:
@@ -52,7 +53,7 @@ def test_current_first_follows_score_times_factor() -> None:
 
 
 def test_holding_statement_is_kept_above_its_trap() -> None:
-    over = [(), (), (CurrencyTerm(2.0, CurrencyReason.SUPERSEDES, 1),)]
+    over = [(), (), (Verdict(2.0, CurrencyReason.TAKES_PLACE, 1),)]
 
     assert outcome(HOLD, Judgement([()] * 3)).scores["kept"] == 1.0
     assert outcome(HOLD, Judgement(over)).scores["kept"] == 0.0

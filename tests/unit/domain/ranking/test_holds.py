@@ -10,11 +10,12 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from serving.domain.ranking.holds.judge import CurrencyReason, Judgement, judge
+from serving.domain.ranking.holds.judge import Judgement, judge
 from serving.domain.ranking.holds.model import Model, Weights, shipped_model
 from serving.domain.ranking.holds.pairs import Pairs
 from serving.domain.ranking.holds.question import Question
 from serving.domain.ranking.holds.statement import Statement
+from serving.domain.ranking.ledger import CurrencyReason
 from tests.support.builders import NOON
 
 NEVER = Weights(-20.0, dict.fromkeys(shipped_model().without_vectors.of, 0.0))
@@ -38,7 +39,7 @@ def said(*turns: tuple[str, str, float], session: str = "") -> list[Statement]:
 def order_of(head: Sequence[Statement], judged: Judgement) -> list[int]:
     values = [
         each.score * math.prod(term.factor for term in terms)
-        for each, terms in zip(head, judged.terms, strict=True)
+        for each, terms in zip(head, judged.verdicts, strict=True)
     ]
     assert len(set(values)) == len(values), "no two have one score, so that no order is by chance"
     return sorted(range(len(head)), key=lambda place: -values[place])
@@ -253,7 +254,7 @@ def test_statement_as_a_question_keeps_its_score(question: str, other: str, told
     judged = judge(question, head)
 
     assert order_of(head, judged) == [1, 0]
-    assert judged.terms[1] == []
+    assert judged.verdicts[1] == []
 
 
 def test_stored_question_counts_half() -> None:
@@ -263,7 +264,9 @@ def test_stored_question_counts_half() -> None:
 
     judged = judge("Where is the ladder?", head, model=Model(NEVER, NEVER))
 
-    assert [(term.factor, term.reason) for term in judged.terms[0]] == [(0.5, CurrencyReason.ASKS)]
+    assert [(term.factor, term.reason) for term in judged.verdicts[0]] == [
+        (0.5, CurrencyReason.ASKS)
+    ]
 
 
 def test_statement_without_the_asked_code_counts_half() -> None:
@@ -273,7 +276,7 @@ def test_statement_without_the_asked_code_counts_half() -> None:
 
     judged = judge("What is part 400-2142 for?", head, model=Model(NEVER, NEVER))
 
-    assert [term.reason for term in judged.terms[0]] == [CurrencyReason.LACKS_CODE]
+    assert [term.reason for term in judged.verdicts[0]] == [CurrencyReason.LACKS_CODE]
 
 
 def test_closed_fact_counts_half_for_the_present() -> None:
@@ -283,8 +286,8 @@ def test_closed_fact_counts_half_for_the_present() -> None:
     now = judge("Where does Nora live now?", head, model=Model(NEVER, NEVER))
     then = judge("Where did Nora live before?", head, model=Model(NEVER, NEVER))
 
-    assert [term.reason for term in now.terms[0]] == [CurrencyReason.CLOSED]
-    assert then.terms[0] == []
+    assert [term.reason for term in now.verdicts[0]] == [CurrencyReason.CLOSED]
+    assert then.verdicts[0] == []
 
 
 def test_question_for_the_past_puts_the_older_first() -> None:
@@ -319,7 +322,7 @@ def test_newest_is_first_of_several_that_outdate() -> None:
     judged = judge("When do we open?", head, model=Model(ALWAYS, ALWAYS))
 
     assert order_of(head, judged) == [2, 1, 0]
-    assert judged.terms[2][0].by == 0
+    assert judged.verdicts[2][0].by == 0
 
 
 def test_probability_is_zero_unless_one_is_newer() -> None:
