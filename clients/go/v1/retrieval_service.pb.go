@@ -986,7 +986,7 @@ func (x *BriefingOptions) GetWithoutDays() bool {
 // Response message for RetrievalService.Retrieve.
 type RetrieveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The hits, best first; equal scores are ordered by id.
+	// The hits, best first; of equal scores the oldest is first.
 	Hits []*Hit `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"`
 	// One report per leg of the profile, in the profile's order.
 	LegReports []*LegReport `protobuf:"bytes,2,rep,name=leg_reports,json=legReports,proto3" json:"leg_reports,omitempty"`

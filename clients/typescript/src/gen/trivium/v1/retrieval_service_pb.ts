@@ -442,7 +442,7 @@ export const BriefingOptionsSchema: GenMessage<BriefingOptions> = /*@__PURE__*/
  */
 export type RetrieveResponse = Message<"trivium.v1.RetrieveResponse"> & {
   /**
-   * The hits, best first; equal scores are ordered by id.
+   * The hits, best first; of equal scores the oldest is first.
    *
    * @generated from field: repeated trivium.v1.Hit hits = 1;
    */
