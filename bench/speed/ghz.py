@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.json_format import MessageToDict
 
 from bench.harness.collection import Collection
@@ -27,9 +28,10 @@ from bench.harness.writing import store
 from bench.reports import environment
 from bench.reports.recording import recorded
 from bench.reports.report import Column, parameter, table_of, value
+from trivium.v1 import retrieval_service_pb2
 from trivium.wire import requests
 
-PROTO = "protos/trivium/v1/retrieval_service.proto"
+SERVICE = retrieval_service_pb2.DESCRIPTOR
 CONNECTIONS = 8
 OK, REFUSED, LATE = "OK", "ResourceExhausted", "DeadlineExceeded"
 
@@ -81,10 +83,8 @@ async def _measure(
             (folder / "requests.json").write_text(json.dumps(written), encoding="utf-8")
             settings = settings_of(rate, budget, seconds)
             (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
-            await _run(
-                *(sys.executable, "-m", "grpc_tools.protoc", "-I", "protos", "--include_imports"),
-                *(f"--descriptor_set_out={folder / 'messages.protoset'}", PROTO),
-            )
+            described = FileDescriptorSet(file=described_with_imports(SERVICE))
+            (folder / "messages.protoset").write_bytes(described.SerializeToString())
             await _run(
                 *(program, "--config", str(folder / "settings.json")),
                 *("--protoset", str(folder / "messages.protoset")),
@@ -93,6 +93,20 @@ async def _measure(
             )
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     return result_of(report["details"], rate, budget)
+
+
+def described_with_imports(file: FileDescriptor) -> list[FileDescriptorProto]:
+    """The descriptors of a file and of all that it imports, each once, imports first."""
+    found: dict[str, FileDescriptorProto] = {}
+
+    def add(each: FileDescriptor) -> None:
+        for imported in each.dependencies:
+            add(imported)
+        each.CopyToProto(described := FileDescriptorProto())
+        found.setdefault(each.name, described)
+
+    add(file)
+    return [*found.values()]
 
 
 async def _run(*command: str) -> None:

@@ -33,7 +33,7 @@ def play(address: str, sample: Path = SAMPLE) -> None:
 
 def next_command(address: str) -> str:
     """The command to suggest to the user."""
-    return f'{_program()} --address {address} --tenant {TENANT} ask "Who looks after the dog?"'
+    return f'{_program()} --address {address} --tenant {TENANT} ask "Who has a greyhound?"'
 
 
 def _program() -> Path:

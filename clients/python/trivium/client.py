@@ -370,6 +370,7 @@ class Client:
         items: Iterable[Item],
         *,
         text_search_config: str = "",
+        time_zone: str = "",
         timeout: float | None = None,
     ) -> IngestResult:
         """Stores up to 1,000 items in one transaction; invalid items are rejected and reported.
@@ -378,9 +379,11 @@ class Client:
             items: Segments and facts.
             text_search_config: The language of the words of a tenant
                 that this call creates; empty means "english".
+            time_zone: Where the turns are said, if not where the client is.
             timeout: In seconds.
         """
-        request = requests.ingest(self.tenant, list(items), text_search_config, self.time_zone)
+        zone = time_zone or self.time_zone
+        request = requests.ingest(self.tenant, list(items), text_search_config, zone)
         response = self._send(self._ingest.Ingest, request, self._writing(timeout))
         return responses.to_ingest_result(response)
 

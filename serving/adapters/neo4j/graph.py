@@ -38,6 +38,10 @@ PLANNING_PARAMETERS = {
 
 MAX_CONNECTIONS = 32
 
+FAILED = "FAILED"
+OWNERS: tuple[LiteralString, ...] = ("CONSTRAINT", "INDEX")
+"""What an index may be dropped as: one that a constraint owns goes with it alone."""
+
 PREPARE_EVERY_S = 0.5
 """The interval at which a lost Neo4j is retried."""
 
@@ -238,7 +242,7 @@ class Neo4jGraph:
     async def _run(
         self, statement: LiteralString, given: Row, timeout_s: float
     ) -> list[neo4j.Record]:
-        """Runs a statement in a transaction, in one round trip; NotReadyError without indexes."""
+        """Runs a statement in a transaction, in one round trip; raises as `_require_schema`."""
         # The server enforces the limit too, or an abandoned walk would continue. 0 means no limit.
         query = neo4j.Query(statement, timeout=max(timeout_s, 0.001))
 
@@ -249,8 +253,12 @@ class Neo4jGraph:
         return await retry_once_if_lost(fetch, self._prepare_when_back)
 
     async def _set_up(self) -> None:
-        for statement in statements.SCHEMA:
-            query = neo4j.Query(statement, timeout=self._settings.write_timeout_s)
+        timeout_s = self._settings.write_timeout_s
+        failed = [name for name, state in await self._index_states(timeout_s) if state == FAILED]
+        # "IF NOT EXISTS" keeps an index that has FAILED, as on a full disk, also in a constraint.
+        drops = [f"DROP {kind} {name} IF EXISTS" for name in failed for kind in OWNERS]
+        for statement in (*drops, *statements.SCHEMA):
+            query = neo4j.Query(statement, timeout=timeout_s)
             await self._fetch(query, {}, neo4j.WRITE_ACCESS)
         self._has_schema = True
 
@@ -258,14 +266,24 @@ class Neo4jGraph:
         """Checks once that the constraints and indexes exist.
 
         A search planned before they exist reads every node, and its plan is never replaced.
+
+        Raises:
+            NotReadyError: They are being created.
+            DependencyError: One could not be created; `prepare` creates it again.
         """
         if self._has_schema:
             return
-        query = neo4j.Query(statements.COUNT_INDEXES, timeout=max(timeout_s, 0.001))
-        [(count,)] = await self._fetch(query, {"names": statements.INDEXES})
-        if count < len(statements.INDEXES):
+        states = [state for _, state in await self._index_states(timeout_s)]
+        if FAILED in states:
+            raise DependencyError("graph", "Neo4j could not create an index; is its disk full?")
+        if states.count("ONLINE") < len(statements.INDEXES):
             raise NotReadyError("graph", "the indexes of the graph are being created")
         self._has_schema = True
+
+    async def _index_states(self, timeout_s: float) -> list[tuple[LiteralString, str]]:
+        query = neo4j.Query(statements.INDEX_STATES, timeout=max(timeout_s, 0.001))
+        found: dict[str, str] = dict(await self._fetch(query, {"names": statements.INDEXES}))
+        return [(name, found[name]) for name in statements.INDEXES if name in found]
 
     async def _plan(self, search: LiteralString) -> None:
         async with self._write_errors():

@@ -16,6 +16,8 @@ all maps are one type.
 
 from __future__ import annotations
 
+from typing import LiteralString
+
 SCHEMA = (
     "CREATE CONSTRAINT entity_key IF NOT EXISTS "
     "FOR (entity:Entity) REQUIRE (entity.tenant, entity.key) IS UNIQUE",
@@ -32,12 +34,18 @@ SCHEMA = (
     "CALL db.awaitIndexes(300)",
 )
 
-INDEXES = ["entity_key", "entity_words", "segment_id", "fact_id", "words_of_entities"]
+INDEXES: list[LiteralString] = [
+    "entity_key",
+    "entity_words",
+    "segment_id",
+    "fact_id",
+    "words_of_entities",
+]
 """The indexes that `SCHEMA` creates; a uniqueness constraint has an index of its name."""
 
-COUNT_INDEXES = """
-SHOW INDEXES YIELD name, state WHERE name IN $given.names AND state = 'ONLINE'
-RETURN count(*) AS count
+INDEX_STATES = """
+SHOW INDEXES YIELD name, state WHERE name IN $given.names
+RETURN name, state
 """
 
 # ---------------------------------------------------------------- writing

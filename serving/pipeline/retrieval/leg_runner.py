@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ from serving.pipeline.retrieval.legs.leg import (
     LegSkippedError,
     Times,
     UpstreamAnswer,
+    asks_postgres,
 )
 from serving.ports.change_log import Consistency, Projection
 
@@ -69,7 +71,8 @@ class LegReport:
     elapsed_s: float = 0.0
     dead_letter_count: int = 0
     pending: int = 0
-    """The tenant's changed rows that its projection lacked, as of a second ago."""
+    """The tenant's changed rows that its projection lacked, as of a second ago; 0 for a leg that
+    has waited for the query's token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +137,14 @@ class LegRunner:
                 times=times,
                 has_facts=has_facts,
                 found_by={name: partial(_upstream_answer, tasks[name]) for name in spec.leans_on},
+                breakers=self._breakers,
             )
             is_shed = spec.name in shed
             if spec.weight and not is_shed and self._is_over_facts(request):
                 # Mostly known at once: then this leg begins together with the others.
                 has_facts()
             tasks[spec.name] = asyncio.create_task(self._run(request, profile, shed=is_shed))
-        counting = self._consistency.pending_counts(query.scope.tenant, deadline)
+        counting = self._pending_counts(query, deadline)
         pending, results = await asyncio.gather(counting, asyncio.gather(*tasks.values()))
         for result in results:
             if result.store_error is not None:
@@ -148,9 +152,22 @@ class LegRunner:
                 raise result.store_error
         _require_one_answer([result.report for result in results])
         dead_letters: Mapping[Projection, int] = {}
-        if query.token is not None:
-            dead_letters = await self._consistency.dead_letter_counts(query.token)
-        return [_with_counts(result, pending, dead_letters) for result in results]
+        if query.token is not None and self.asks_postgres:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(deadline.remaining()):
+                    dead_letters = await self._consistency.dead_letter_counts(query.token)
+        waited = query.token is not None
+        return [_with_counts(result, pending, dead_letters, waited=waited) for result in results]
+
+    @property
+    def asks_postgres(self) -> bool:
+        """Whether no breaker of PostgreSQL is open; if one is, nothing optional is read of it."""
+        return asks_postgres(self._breakers)
+
+    async def _pending_counts(self, query: Query, deadline: Deadline) -> Mapping[Projection, int]:
+        if not self.asks_postgres:
+            return {}
+        return await self._consistency.pending_counts(query.scope.tenant, deadline)
 
     async def _run(self, request: LegRequest, profile: Profile, *, shed: bool) -> LegResult:
         """Runs one leg; any outcome, errors included, becomes its report."""
@@ -194,29 +211,13 @@ class LegRunner:
             raise LegSkippedError(SHED_REASON)
         if self._is_over_facts(request) and not await request.has_facts():
             raise LegSkippedError(NOTHING_TO_LOOK_UP)
-        if (breaker := self._breaker_of(request)) is None:
-            async with asyncio.timeout(request.deadline.remaining()):
-                return await leg.find(request)
-        return await breaker.ask(
-            request.lookup,
-            request.deadline,
-            lambda deadline: leg.find(replace(request, deadline=deadline)),
-        )
+        async with asyncio.timeout(request.deadline.remaining()):
+            return await leg.find(request)
 
     def _is_over_facts(self, request: LegRequest) -> bool:
         """Whether the leg is skipped in a memory without facts."""
         leg = self._legs.get(request.spec.name)
         return leg is not None and leg.needs_facts and _may_be_skipped(request)
-
-    def _breaker_of(self, request: LegRequest) -> Breaker | None:
-        """Returns the breaker of what the leg asks.
-
-        A leg that waits for others has none, since it may be late through no fault of its own.
-        """
-        leg = LEGS.get(request.spec.name)
-        if leg is None or request.spec.leans_on:
-            return None
-        return self._breakers.get(leg.dependency)
 
 
 def _may_be_skipped(request: LegRequest) -> bool:
@@ -265,12 +266,19 @@ async def _upstream_answer(leg: asyncio.Task[LegResult]) -> UpstreamAnswer:
 
 
 def _with_counts(
-    result: LegResult, pending: Mapping[Projection, int], dead_letters: Mapping[Projection, int]
+    result: LegResult,
+    pending: Mapping[Projection, int],
+    dead_letters: Mapping[Projection, int],
+    *,
+    waited: bool,
 ) -> LegResult:
+    """Adds what the leg lacks; rows counted before it `waited` for a write are there by now."""
     leg = LEGS.get(result.report.leg)
     if leg is None or leg.projection is None:
         return result
-    waiting, dead = pending.get(leg.projection, 0), dead_letters.get(leg.projection, 0)
+    is_there = waited and result.report.state in (LegState.OK, LegState.PARTIAL)
+    waiting = 0 if is_there else pending.get(leg.projection, 0)
+    dead = dead_letters.get(leg.projection, 0)
     if not (waiting or dead):
         return result
     report = replace(result.report, pending=waiting, dead_letter_count=dead)

@@ -231,7 +231,7 @@ class RetrievalSteps:
         if query.time_zone is None:
             time_zone = await self._loading(query, deadline).time_zone()
             query = replace(query, time_zone=time_zone)
-        if self._names is None or not profile.resolve_names:
+        if self._names is None or not (profile.resolve_names and self._legs.asks_postgres):
             return query, ()
         return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
 

@@ -16,6 +16,7 @@ import click
 import pytest
 import torch
 from click.testing import CliRunner
+from google.protobuf import descriptor_pool
 
 from bench import docs, scale
 from bench.gpu import index as gpu_index
@@ -40,6 +41,17 @@ from tests.fakes.service import running
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.unit.bench.quality.fake_memory import FakeMemory
 from tests.unit.client.conversation.fake_memory import FakeMemory as FakeClient
+
+
+def test_descriptors_for_ghz_have_their_imports_first() -> None:
+    described = ghz.described_with_imports(ghz.SERVICE)
+
+    pool = descriptor_pool.DescriptorPool()
+    for file in described:
+        pool.AddSerializedFile(file.SerializeToString())
+    method = pool.FindMethodByName("trivium.v1.RetrievalService.Retrieve")
+    assert method.input_type.name == "RetrieveRequest"
+    assert len({file.name for file in described}) == len(described)
 
 
 @pytest.fixture

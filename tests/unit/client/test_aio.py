@@ -94,6 +94,18 @@ async def test_cold_parts_are_reported(
     assert fake_service.request().time_budget.ToTimedelta() == timedelta(seconds=9)
 
 
+@pytest.mark.parametrize(("given", "sent"), [("", "Europe/Lisbon"), ("Asia/Tokyo", "Asia/Tokyo")])
+async def test_write_has_time_zone_of_call_or_client(
+    fake_service: FakeService, given: str, sent: str
+) -> None:
+    async with AsyncClient(
+        fake_service.address, tenant="acme", time_zone="Europe/Lisbon"
+    ) as client:
+        await client.ingest([Segment(id="a", text="hi")], time_zone=given)
+
+    assert fake_service.request().time_zone == sent
+
+
 async def test_reading_and_writing_calls_reach_the_service(
     async_client: AsyncClient, fake_service: FakeService
 ) -> None:

@@ -154,3 +154,11 @@ def test_stream_is_cut(turns: int, text: str, expected: list[int]) -> None:
 def test_forgetting_needs_exactly_one_selector(given: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="exactly one"):
         requests.forget("acme", **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [3, True, None])
+def test_label_of_another_type_is_named(value: Any) -> None:
+    item = Segment(id="a", text="Third floor.", labels={"site": "north", "floor": value})
+
+    with pytest.raises(TypeError, match=r"the segment 'a' .* its label 'floor' is no string"):
+        requests.to_message(item)

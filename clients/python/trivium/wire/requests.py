@@ -325,6 +325,7 @@ def to_message(item: Item) -> ingest_service_pb2.IngestItem:
 
     Raises:
         ValueError: A field has a lone surrogate, or a time has no time zone.
+        TypeError: A field has a value of another type, such as the label 3.
     """
     try:
         if isinstance(item, Segment):
@@ -332,6 +333,16 @@ def to_message(item: Item) -> ingest_service_pb2.IngestItem:
         return ingest_service_pb2.IngestItem(fact=_fact(item))
     except UnicodeEncodeError:
         raise ValueError(_unwritable(item)) from None
+    except TypeError as error:
+        kind, labels = type(item).__name__.lower(), _other_labels(item)
+        why = f"its label {labels[0]!r} is no string" if labels else str(error)
+        raise TypeError(f"the {kind} {item.id!r} cannot be sent: {why}") from None
+
+
+def _other_labels(item: Item) -> list[str]:
+    """The names of the labels whose values are no strings, whatever the annotations say."""
+    labels: Mapping[str, object] = item.labels if isinstance(item, Segment) else {}
+    return [name for name, value in labels.items() if not isinstance(value, str)]
 
 
 def _unwritable(item: Item) -> str:

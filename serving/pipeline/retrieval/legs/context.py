@@ -25,6 +25,6 @@ class ContextLeg(Leg):
         """Finds the turns that are nearest to the question, each with the turn before it."""
         query = request.query
         wanted = WantedNeighbours(CONTEXT, query.scope, request.depth, token=query.token)
-        answer = await request.lookup.nearest(wanted, request.deadline)
+        answer = await request.nearest(wanted)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         return LegAnswer(kept, below, answer.stale, answer.epoch, unsearched=answer.unsearched)

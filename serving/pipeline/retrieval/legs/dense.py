@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from serving.domain.items.records import ItemId, ItemKind
 from serving.domain.ranking.leg_options import CandidatePool
@@ -32,7 +33,7 @@ class DenseLeg(Leg):
             only, lacking = await self._members(pool, request)
         query, depth = request.query, request.depth
         wanted = WantedNeighbours(ItemKind.SEGMENT, query.scope, depth, only, query.token)
-        answer = await request.lookup.nearest(wanted, request.deadline)
+        answer = await request.nearest(wanted)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         return LegAnswer(kept, below, answer.stale, answer.epoch, lacking, answer.unsearched)
 
@@ -40,7 +41,9 @@ class DenseLeg(Leg):
         """Returns the pool, and what it lacks because an upstream leg failed."""
         scope = request.query.scope
         recent, brought = await asyncio.gather(
-            self._access.recently_accessed(scope, pool.recently_accessed, request.deadline),
+            request.ask(
+                "words", partial(self._access.recently_accessed, scope, pool.recently_accessed)
+            ),
             request.found_before(pool.joined_by),
         )
         return {*recent, *brought.items}, "; ".join(brought.broken)

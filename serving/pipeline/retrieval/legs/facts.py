@@ -29,7 +29,7 @@ class FactsLeg(Leg):
         """Finds the facts nearest to the question, or their evidence in the facts' order."""
         query = request.query
         wanted = WantedNeighbours(ItemKind.FACT, query.scope, request.depth, token=query.token)
-        answer = await request.lookup.nearest(wanted, request.deadline)
+        answer = await request.nearest(wanted)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         if request.spec.yields is Yields.EVIDENCE:
             kept = evidence_in_order(kept, answer)[: request.depth]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from serving.domain.budget import GRAPH_WALK
+from serving.domain.budget import GRAPH_WALK, Deadline
 from serving.domain.items.records import ItemId, segment_id
-from serving.domain.ranking.ranked_list import above_floor
+from serving.domain.ranking.ranked_list import Candidate, above_floor
 from serving.pipeline.retrieval.legs.leg import (
     Leg,
     LegAnswer,
     LegRequest,
     LegSkippedError,
+    asks_postgres,
     fused_by_rank,
     require_text,
 )
@@ -44,7 +45,6 @@ class GraphLeg(Leg):
     async def find(self, request: LegRequest) -> LegAnswer:
         """Walks the graph once it has seen the caller's write, or half of the time has passed."""
         query, spec = request.query, request.spec
-        stale = await graph_is_stale(self._consistency, request)
         walk, lacking = spec.walk, ""
         if query.seeds:
             seeds: list[ItemId] | None = [segment_id(id_) for id_ in query.seeds]
@@ -54,9 +54,14 @@ class GraphLeg(Leg):
         else:
             require_text(query)
             seeds = None
-        found = await self._graph.search(
-            query, walk, seeds, request.depth, spec.yields, request.deadline
-        )
+
+        async def search(deadline: Deadline) -> tuple[bool, list[Candidate]]:
+            stale = await graph_is_stale(self._consistency, request, deadline)
+            return stale, await self._graph.search(
+                query, walk, seeds, request.depth, spec.yields, deadline
+            )
+
+        stale, found = await request.ask("graph", search)
         kept, below = above_floor(found, spec.floor)
         return LegAnswer(kept, below, stale, lacking=lacking)
 
@@ -76,9 +81,11 @@ async def _found_seeds(request: LegRequest) -> tuple[list[ItemId], str]:
     return seeds, "; ".join(broken)
 
 
-async def graph_is_stale(consistency: Consistency, request: LegRequest) -> bool:
+async def graph_is_stale(consistency: Consistency, request: LegRequest, deadline: Deadline) -> bool:
     """Waits until the graph has seen the caller's write; True if it did not in time."""
-    if request.query.token is None:
+    token = request.query.token
+    if token is None:
         return False
-    waiting = GRAPH_WALK.before(request.deadline)
-    return not await consistency.graph_has_seen(request.query.token, waiting)
+    if not asks_postgres(request.breakers):
+        return True  # which knows what the graph has seen
+    return not await consistency.graph_has_seen(token, GRAPH_WALK.before(deadline))

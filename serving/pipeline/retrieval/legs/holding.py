@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.access import Timeline
 
@@ -21,6 +23,5 @@ class HoldingLeg(Leg):
         self._timeline = timeline
 
     async def find(self, request: LegRequest) -> LegAnswer:
-        return LegAnswer(
-            await self._timeline.holding(request.query.scope, request.depth, request.deadline)
-        )
+        search = partial(self._timeline.holding, request.query.scope, request.depth)
+        return LegAnswer(await request.ask("words", search))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.access import Timeline
 
@@ -26,8 +28,5 @@ class ImportantLeg(Leg):
     async def find(self, request: LegRequest) -> LegAnswer:
         floor = request.spec.floor
         least = MIN_IMPORTANCE if floor is None else floor
-        return LegAnswer(
-            await self._timeline.important(
-                request.query.scope, least, request.depth, request.deadline
-            )
-        )
+        search = partial(self._timeline.important, request.query.scope, least, request.depth)
+        return LegAnswer(await request.ask("words", search))

@@ -6,8 +6,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, TypeVar
 
+from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId
 from serving.domain.questions.period import NamedTimes
@@ -17,6 +19,7 @@ from serving.domain.ranking.profile import LegSpec
 from serving.domain.ranking.ranked_list import Candidate, RankedList
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.ports.change_log import Projection
+from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 
 SEED_RANK_CONSTANT = PUBLISHED_RANK_CONSTANT
 """Fuses lists for seeds, in every profile and whatever its own `rank_constant` is."""
@@ -69,13 +72,19 @@ Times = Callable[[], NamedTimes]
 HasFacts = Callable[[], Awaitable[bool]]
 """Whether the tenant has facts, as `MemoryStore.has_facts`."""
 
+POSTGRES = frozenset({"words", "store"})
+"""The breakers of PostgreSQL."""
+
+Answer = TypeVar("Answer")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegRequest:
     """The input of a leg.
 
     `query.scope` has the lookback of its `spec`; `limit` is that of the answer. `times` and
-    `has_facts` read once for all legs. `found_by` awaits the answers of its upstream legs.
+    `has_facts` read once for all legs. `found_by` awaits the answers of its upstream legs. Each
+    call of a dependency goes through `ask`, behind the breaker of that dependency.
     """
 
     query: Query
@@ -87,6 +96,33 @@ class LegRequest:
     times: Times
     has_facts: HasFacts
     found_by: Mapping[str, Callable[[], Awaitable[UpstreamAnswer]]] = field(default_factory=dict)
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)
+
+    async def ask(
+        self,
+        dependency: str,
+        call: Callable[[Deadline], Awaitable[Answer]],
+        within: Deadline | None = None,
+    ) -> Answer:
+        """Calls a dependency: "words", "index" or "graph"; by default until the leg's deadline.
+
+        A wait for other legs is no part of the call, since a late leg is no fault of the
+        dependency.
+
+        Raises:
+            BreakerOpenError: The dependency is not asked.
+            TimeoutError: It did not answer in time.
+        """
+        deadline = within or self.deadline
+        if (breaker := self.breakers.get(dependency)) is None:
+            return await call(deadline)
+        return await breaker.ask(self.lookup, deadline, call)
+
+    async def nearest(
+        self, wanted: WantedNeighbours, within: Deadline | None = None
+    ) -> IndexAnswer:
+        """Looks the question up in the index; raises as `ask`."""
+        return await self.ask("index", partial(self.lookup.nearest, wanted), within)
 
     async def found_before(self, legs: Sequence[str]) -> UpstreamAnswer:
         """Returns what these legs found, in their order; nothing from one that did not answer."""
@@ -107,8 +143,8 @@ class Leg(ABC):
         name: Its name in profiles and reports.
         options: The options that a profile may give it, beyond those of all legs.
         projection: What it reads of the change log; None for PostgreSQL itself.
-        dependency: What it asks, and whose breaker it has: "words" for PostgreSQL, "index" for the
-            index and its embedder, "graph" for Neo4j. Empty for one without a breaker.
+        dependency: What its candidates come from: "words" for PostgreSQL, "index" for the index and
+            its embedder, "graph" for Neo4j. Empty for one that has a choice.
         by_meaning: Whether what it finds is near to the question, whatever words it has.
         ranks_by_text: Whether its scores depend on text and question alone, so that equal texts
             have equal scores.
@@ -150,6 +186,11 @@ def by_name(*legs: type[Leg]) -> dict[str, type[Leg]]:
         if missing := [name for name in Leg.__annotations__ if not hasattr(leg, name)]:
             raise TypeError(f"{leg.__name__} must set {', '.join(missing)} (see Leg)")
     return {leg.name: leg for leg in legs}
+
+
+def asks_postgres(breakers: Mapping[str, Breaker]) -> bool:
+    """Whether no breaker of PostgreSQL is open."""
+    return not any(breakers[name].trouble for name in POSTGRES & breakers.keys())
 
 
 def fused_by_rank(found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:

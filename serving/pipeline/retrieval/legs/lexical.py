@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from serving.domain.ranking.ranked_list import above_floor
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, require_text
 from serving.ports.words import LexicalSearch
@@ -22,8 +24,8 @@ class LexicalLeg(Leg):
         self._lexical = lexical
 
     async def find(self, request: LegRequest) -> LegAnswer:
-        require_text(request.query)
-        found = await self._lexical.search(
-            request.query, request.spec.words, request.depth, request.limit, request.deadline
-        )
-        return LegAnswer(*above_floor(found, request.spec.floor))
+        query, spec = request.query, request.spec
+        require_text(query)
+        search = partial(self._lexical.search, query, spec.words, request.depth, request.limit)
+        found = await request.ask("words", search)
+        return LegAnswer(*above_floor(found, spec.floor))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
+from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId
 from serving.domain.ranking.ranked_list import Candidate, above_floor
 from serving.pipeline.retrieval.legs.graph import graph_is_stale
@@ -29,8 +31,6 @@ class RelatedLeg(Leg):
 
     This is the second hop of a two-hop question: who directed the film is in a passage that shares
     words with the question; where he was born is in one that shares his name with the first.
-
-    It has no breaker: it waits for other legs, and may be late through no fault of the index.
     """
 
     name = "related"
@@ -70,12 +70,15 @@ class RelatedLeg(Leg):
         """Asks the index, or the graph if the index is in shards and none knows all mentions."""
         query, depth = request.query, request.depth
         if (index := request.lookup.related) is not None:
-            found = await index.related(query, seeds, depth, request.deadline)
-            return LegAnswer(found.candidates, stale=found.stale, index_epoch=found.epoch)
-        stale = await graph_is_stale(self._consistency, request)
-        return LegAnswer(
-            await self._graph.related(query, seeds, depth, request.deadline), stale=stale
-        )
+            answer = await request.ask("index", partial(index.related, query, seeds, depth))
+            return LegAnswer(answer.candidates, stale=answer.stale, index_epoch=answer.epoch)
+
+        async def search(deadline: Deadline) -> LegAnswer:
+            stale = await graph_is_stale(self._consistency, request, deadline)
+            found = await self._graph.related(query, seeds, depth, deadline)
+            return LegAnswer(found, stale=stale)
+
+        return await request.ask("graph", search)
 
 
 def duplicates_of(

@@ -45,8 +45,8 @@ class TemporalLeg(Leg):
     async def find(self, request: LegRequest) -> LegAnswer:
         depth = request.depth
         if not request.spec.named_times:
-            scope = request.query.scope
-            return LegAnswer(await self._timeline.latest(scope, depth, request.deadline))
+            latest = partial(self._timeline.latest, request.query.scope, depth)
+            return LegAnswer(await request.ask("words", latest))
         times = request.times()
         said, about = await asyncio.gather(self._said(times, request), self._about(times, request))
         return replace(said, candidates=_merged(said.candidates, about)[:depth])
@@ -59,13 +59,13 @@ class TemporalLeg(Leg):
         scope = request.query.scope
         latest = partial(self._timeline.latest, earliest_first=times.earliest_first)
         within = [scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
-        found = (latest(each, request.depth, request.deadline) for each in within)
+        found = (request.ask("words", partial(latest, each, request.depth)) for each in within)
         return _distinct(await asyncio.gather(*found))
 
     async def _about(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
-        scope, depth, deadline = request.query.scope, request.depth, request.deadline
+        scope, depth, mentioning = request.query.scope, request.depth, self._timeline.mentioning
         named = [each for each in times.periods if each.length <= MAX_MENTION]
-        found = (self._timeline.mentioning(each, scope, depth, deadline) for each in named)
+        found = (request.ask("words", partial(mentioning, each, scope, depth)) for each in named)
         return _distinct(await asyncio.gather(*found))
 
 
@@ -74,7 +74,7 @@ async def _nearest(times: NamedTimes, request: LegRequest) -> LegAnswer | None:
     query, deadline = request.query, BY_MEANING.only(request.deadline)
     scopes = [query.scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
     wanted = partial(WantedNeighbours, ItemKind.SEGMENT, depth=request.depth, token=query.token)
-    answers = (request.lookup.nearest(wanted(scope), deadline) for scope in scopes)
+    answers = (request.nearest(wanted(scope), deadline) for scope in scopes)
     try:
         async with asyncio.timeout(deadline.remaining()):
             found = await asyncio.gather(*answers)

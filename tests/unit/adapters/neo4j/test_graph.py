@@ -102,8 +102,10 @@ class Restarted(Neo4jGraph):
         self, query: neo4j.Query, given: Row, access: str = neo4j.READ_ACCESS
     ) -> list[neo4j.Record]:
         self._use_connection()
-        counted = neo4j.Record({"count": len(statements.INDEXES)})  # type: ignore[no-untyped-call]
-        return [counted]
+        return [
+            neo4j.Record({"name": name, "state": "ONLINE"})  # type: ignore[no-untyped-call]
+            for name in statements.INDEXES
+        ]
 
     async def _apply(self, changes: GraphChanges) -> None:
         self._use_connection()

@@ -84,7 +84,7 @@ BUDGETS = st.integers(4, 60).map(lambda number: number / 200)
 
 
 class FaultyLeg(Leg):
-    """Ends as it is told, question by question, and counts what still runs."""
+    """Asks a dependency that ends as it is told, question by question; counts what still runs."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self._faults = list(faults)
@@ -92,6 +92,10 @@ class FaultyLeg(Leg):
         self.running = 0
 
     async def find(self, request: LegRequest) -> LegAnswer:
+        dependency = LEGS_BY_NAME[request.spec.name].dependency
+        return await request.ask(dependency, lambda _: self._ask(request))
+
+    async def _ask(self, request: LegRequest) -> LegAnswer:
         fault = self._faults[len(self.time_s) % len(self._faults)]
         self.time_s.append(request.deadline.remaining())
         self.running += 1

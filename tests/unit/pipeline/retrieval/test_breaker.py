@@ -266,6 +266,9 @@ class CountedBrokenLeg(BrokenLeg):
     asked = 0
 
     async def find(self, request: LegRequest) -> LegAnswer:
+        return await request.ask("graph", lambda _: self._ask(request))
+
+    async def _ask(self, request: LegRequest) -> LegAnswer:
         self.asked += 1
         return await super().find(request)
 

@@ -125,15 +125,22 @@ async def test_a_stale_leg_is_used_and_reported() -> None:
     assert states(answer)["dense"] is LegState.STALE
 
 
-async def test_dead_or_pending_rows_are_counted_per_leg() -> None:
+@pytest.mark.parametrize(
+    ("token", "stale", "lacking"),
+    [(TOKEN, True, (2, 7)), (TOKEN, False, (2, 0)), (None, False, (0, 7))],
+    ids=["behind the token", "waited for the token", "no token"],
+)
+async def test_dead_or_pending_rows_are_counted_per_leg(
+    token: ConsistencyToken | None, stale: bool, lacking: tuple[int, int]
+) -> None:
     consistency = FixedConsistency(dead_letters={"embedding": 2}, pending={"embedding": 7})
-    legs = {"lexical": FixedLeg(), "dense": FixedLeg()}
-    asked = query("?", token=TOKEN)
+    legs = {"lexical": FixedLeg(), "dense": FixedLeg(stale=stale)}
+    asked = query("?", token=token)
 
     answer = await answered([], legs, TWO_LEGS, asked, consistency=consistency)
 
     lacks = [(report.dead_letter_count, report.pending) for report in answer.reports]
-    assert lacks == [(0, 0), (2, 7)]
+    assert lacks == [(0, 0), lacking]
 
 
 async def test_a_leg_of_weight_zero_is_not_asked() -> None:
