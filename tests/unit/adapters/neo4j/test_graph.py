@@ -102,6 +102,8 @@ class Restarted(Neo4jGraph):
         self, query: neo4j.Query, given: Row, access: str = neo4j.READ_ACCESS
     ) -> list[neo4j.Record]:
         self._use_connection()
+        if query.text != statements.INDEX_STATES:
+            return [neo4j.Record({"count": 1})]  # type: ignore[no-untyped-call]
         return [
             neo4j.Record({"name": name, "state": "ONLINE"})  # type: ignore[no-untyped-call]
             for name in statements.INDEXES
