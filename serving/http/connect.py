@@ -36,13 +36,19 @@ SHOWN_OF_SEGMENTS = {"id", "kind", "session", "event_time", "created_at", "updat
 SHOWN_OF_FACTS = {"id", "valid_from", "valid_to", "recorded_at", "sensitive"}
 """What is left of a sensitive item for such a caller."""
 
+CONNECT_PATHS = {
+    f"/{each.containing_service.full_name}/{each.name}": each for each in METHODS.values()
+}
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def connect_routes(service: TriviumService) -> list[Route]:
     """The route of each RPC."""
-    paths = {f"/{each.containing_service.full_name}/{each.name}": each for each in METHODS.values()}
-    return [Route(path, _endpoint(service, each), methods=["POST"]) for path, each in paths.items()]
+    return [
+        Route(path, _endpoint(service, each), methods=["POST"])
+        for path, each in CONNECT_PATHS.items()
+    ]
 
 
 def _endpoint(service: TriviumService, method: MethodDescriptor) -> Endpoint:

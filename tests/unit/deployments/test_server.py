@@ -17,7 +17,6 @@ from ray.serve.config import gRPCOptions
 
 from serving.deployments import app, server
 from serving.desk.ray_environment import free_ports
-from serving.http.whole_requests import WholeRequests
 from serving.rpc import bounds
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.identity.access import OPEN
@@ -121,13 +120,13 @@ async def test_servers_of_replicas_read_whole_requests(monkeypatch: pytest.Monke
         started.append(app)
 
     monkeypatch.setattr(replica, server.START, start)
-    server.read_whole_requests(OPEN)
-    server.read_whole_requests(OPEN)
+    for _ in range(2):
+        server.read_whole_requests(lambda app: app + " behind")  # type: ignore[operator]
     options = SimpleNamespace(ssl_certfile=None)
 
     await getattr(replica, server.START)("app", options, event_loop=None)
 
-    assert [type(app) for app in started] == [WholeRequests]
+    assert started == ["app behind"]
 
 
 def test_serve_starts_its_server_by_the_replaced_name() -> None:
@@ -140,4 +139,4 @@ def test_a_version_of_ray_without_this_start_is_refused(monkeypatch: pytest.Monk
     monkeypatch.delattr(replica, server.START)
 
     with pytest.raises(RuntimeError, match="unsupported version of Ray"):
-        server.read_whole_requests(OPEN)
+        server.read_whole_requests(lambda app: app)

@@ -101,6 +101,7 @@ async def serving(access: Access = OPEN) -> AsyncIterator[grpc.aio.Channel]:
     bounded = WithinBounds(server, service)
     registration.add_retrieval_service(service, bounded)
     registration.add_ingest_service(service, bounded)
+    registration.add_catalog_service(service, bounded)
     health_pb2_grpc.add_HealthServicer_to_server(service, bounded)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -134,10 +135,12 @@ async def none_pending() -> bool:
     return PENDING_CALLS.count() == 0
 
 
-async def test_credentials_are_checked_before_a_message() -> None:
+@pytest.mark.parametrize("method", registration.METHODS.values(), ids=lambda method: method.name)
+async def test_credentials_are_checked_before_a_message(method: Any) -> None:
     access, _ = await access_by_key()
     async with serving(access) as channel:
-        call = half_open(channel)
+        kind: Any = channel.stream_stream if method.server_streaming else channel.stream_unary
+        call = kind(f"/{method.containing_service.full_name}/{method.name}")()
 
         assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
         assert "authorization" in await call.details()
