@@ -20,7 +20,8 @@ from starlette.routing import Route
 
 from serving.http.calls import answer
 from serving.http.failures import NOT_KEPT, RefusedRequestError, json_response
-from serving.http.messages import converted, from_binary, from_json, to_json
+from serving.http.messages import from_binary, from_json, to_json
+from serving.rpc.message_bounds import off_loop, read_json, read_wire
 from serving.rpc.registration import METHODS, Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1.fact_pb2 import Fact
@@ -63,16 +64,17 @@ def _endpoint(service: TriviumService, method: MethodDescriptor) -> Endpoint:
         body = await request.body()
         message: Message | Malformed
         if content_type == BINARY:
-            message = from_binary(body, message_class)
+            read = partial(from_binary, message_class=message_class)
+            message = await read_wire(method.name, body, read)
         else:
-            read = partial(from_json, body, message_class, strict=False)
-            message = await converted(read, len(body))
+            read = partial(from_json, message_class=message_class, strict=False)
+            message = await read_json(method.name, body, read)
         response = await answer(service, method.name, message, request)
         if HIDE_SENSITIVE in request.headers:
             hide_sensitive(response)
         if content_type == BINARY:
             return Response(response.SerializeToString(), headers=NOT_KEPT, media_type=BINARY)
-        return json_response(await converted(partial(to_json, response), response.ByteSize()))
+        return json_response(await off_loop(partial(to_json, response), response.ByteSize()))
 
     return endpoint
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -21,6 +22,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.domain.errors import TriviumError
+from serving.domain.identity import Caller
 from serving.http.calls import ARRIVED, HttpCall
 from serving.http.failures import (
     HTTP_STATUS,
@@ -30,11 +32,13 @@ from serving.http.failures import (
 )
 from serving.http.routes import called_rpc
 from serving.rpc.boundary import Guarded, answer_with_error
+from serving.rpc.bounds import SHARE_OF_ONE
+from serving.rpc.message_bounds import bounds_of
 from serving.rpc.pending import PENDING_CALLS
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_HELD_BYTES = 128 * 1024 * 1024
-"""Of all requests that are being read or answered."""
+"""Of all requests that are being read or answered; a caller has three quarters at most."""
 READ_WITHIN_S = 10.0
 SEND_WITHIN_S = 30.0
 DISCARD_WITHIN_S = 2.0
@@ -43,11 +47,6 @@ MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
 OF_SERVE = "/-/"
 """Where the paths begin that Serve answers itself: its health."""
 
-TOO_LARGE = RefusedRequestError(
-    413,
-    "resource_exhausted",
-    f"a request has at most {MAX_BODY_BYTES:,} bytes; send fewer items, or use gRPC",
-)
 TOO_SLOW = RefusedRequestError(
     408, "deadline_exceeded", f"the request was not complete within {READ_WITHIN_S:g} s"
 )
@@ -82,7 +81,7 @@ class WholeRequests:
         self._app = app
         self._service = service
         self._readable = readable
-        self._held_bytes = 0
+        self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request; whatever is no request of HTTP is passed on."""
@@ -98,25 +97,25 @@ class WholeRequests:
             pass
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = bytearray()
+        rpc = called_rpc(scope["method"], scope["path"])
+        if rpc is None:
+            await self._pass_on(scope, b"", receive, send)
+            return
+        body = _Body(self._held, self._require_credentials(rpc, scope).name, rpc)
         try:
-            # What calls no RPC needs no body.
-            if rpc := called_rpc(scope["method"], scope["path"]):
-                self._require_credentials(rpc, scope)
-                await self._read(scope, receive, body)
-            await self._pass_on(scope, bytes(body), receive, send)
+            await body.read(scope, receive)
+            await self._pass_on(scope, bytes(body.bytes), receive, send)
         finally:
-            self._held_bytes -= len(body)
-            # A refused request is in memory until its rest was sent.
-            body.clear()
+            body.release()
 
-    def _require_credentials(self, rpc: str, scope: Scope) -> None:
+    def _require_credentials(self, rpc: str, scope: Scope) -> Caller:
         call = HttpCall(Request(scope))
         try:
-            self._service.access.caller_of(rpc, call)
+            return self._service.access.caller_of(rpc, call)
         except TriviumError as error:
             answer_with_error(rpc, call, self._service.recorder, error)
             call.require_ok()
+            raise
 
     async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         answer = _Answer()
@@ -126,33 +125,6 @@ class WholeRequests:
         finally:
             async with asyncio.timeout(SEND_WITHIN_S):
                 await answer.send(scope, receive, send)
-
-    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> None:
-        try:
-            async with asyncio.timeout(READ_WITHIN_S):
-                length = Headers(scope=scope).get("content-length", "0")
-                self._require_room(int(length) if length.isdecimal() else 0, 0)
-                await self._read_all(receive, body)
-        except TimeoutError:
-            raise TOO_SLOW from None
-
-    async def _read_all(self, receive: Receive, body: bytearray) -> None:
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _ClientLeftError
-            part = message.get("body", b"")
-            self._require_room(len(body) + len(part), len(part))
-            body += part
-            self._held_bytes += len(part)
-            more = message.get("more_body", False)
-
-    def _require_room(self, length: int, new: int) -> None:
-        if length > MAX_BODY_BYTES:
-            raise TOO_LARGE
-        if self._held_bytes + new > MAX_HELD_BYTES:
-            raise TOO_MANY
 
     async def _refuse(
         self,
@@ -177,6 +149,53 @@ class WholeRequests:
             async with asyncio.timeout(DISCARD_WITHIN_S):
                 await _discard(receive)
         await send({"type": "http.response.body"})
+
+
+class _Body:
+    """The body of a request, which counts as held by its caller until it is released."""
+
+    def __init__(self, held: Counter[str], caller: str, rpc: str) -> None:
+        self.bytes = bytearray()
+        self._held = held
+        self._caller = caller
+        self._max_bytes = min(MAX_BODY_BYTES, bounds_of(rpc).max_bytes)
+
+    async def read(self, scope: Scope, receive: Receive) -> None:
+        """Reads all; raises `RefusedRequestError` if it is too large or too slow."""
+        length = Headers(scope=scope).get("content-length", "0")
+        self._require_room(int(length) if length.isdecimal() else 0, 0)
+        try:
+            async with asyncio.timeout(READ_WITHIN_S):
+                more = True
+                while more:
+                    more = self._add(await receive())
+        except TimeoutError:
+            raise TOO_SLOW from None
+
+    def release(self) -> None:
+        """Forgets the body: a refused request is in memory until its rest was sent."""
+        self._held[self._caller] -= len(self.bytes)
+        if not self._held[self._caller]:
+            del self._held[self._caller]
+        self.bytes.clear()
+
+    def _add(self, message: Message) -> bool:
+        if message["type"] == "http.disconnect":
+            raise _ClientLeftError
+        part = message.get("body", b"")
+        self._require_room(len(self.bytes) + len(part), len(part))
+        self.bytes += part
+        self._held[self._caller] += len(part)
+        more: bool = message.get("more_body", False)
+        return more
+
+    def _require_room(self, length: int, new: int) -> None:
+        if length > self._max_bytes:
+            advice = f"this request has at most {self._max_bytes:,} bytes; send less, or use gRPC"
+            raise RefusedRequestError(413, "resource_exhausted", advice)
+        held, of_caller = self._held.total() + new, self._held[self._caller] + new
+        if held > MAX_HELD_BYTES or of_caller > SHARE_OF_ONE * MAX_HELD_BYTES:
+            raise TOO_MANY
 
 
 async def _discard(receive: Receive) -> None:

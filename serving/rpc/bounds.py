@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -26,6 +27,7 @@ from serving.domain.errors import (
 from serving.rpc.boundary import CallContext, Guarded, answer_with_error
 from serving.rpc.identity.access import ANYONE
 from serving.rpc.identity.rules import RULES
+from serving.rpc.message_bounds import read_wire
 from serving.rpc.pending import PENDING_CALLS
 
 MESSAGE_S = 1.0
@@ -105,8 +107,9 @@ class BoundedHandlers(grpc.GenericRpcHandler):
         return self._within_bounds.get(path)
 
     def _bounded(self, name: str, handler: Any) -> Any:
-        # gRPC calls the handler of a stream when the headers are there, others with the message.
-        formats = handler.request_deserializer, handler.response_serializer
+        # gRPC calls the handler of a stream when the headers are there, others with the message,
+        # which is read here and not by gRPC: within bounds, and in a thread if it is large.
+        formats = None, handler.response_serializer
         if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(self._responses(name, handler), *formats)
         return grpc.stream_unary_rpc_method_handler(self._response(name, handler), *formats)
@@ -116,7 +119,7 @@ class BoundedHandlers(grpc.GenericRpcHandler):
 
         async def response(requests: AsyncIterator[Any], context: Call) -> Any:
             with self._answered(name, context):
-                messages = _Messages(requests)
+                messages = _Messages(requests, name, handler.request_deserializer)
                 if not handler.request_streaming:
                     self._require_credentials(name, context)
                     request = await messages.only(within_s)
@@ -133,7 +136,7 @@ class BoundedHandlers(grpc.GenericRpcHandler):
             requests: AsyncIterator[Any], context: Call
         ) -> AsyncGenerator[Any, None]:
             with self._answered(name, context), self._opened(name, context):
-                messages = _Messages(requests)
+                messages = _Messages(requests, name, handler.request_deserializer)
                 if handler.request_streaming:
                     answers = handler.stream_stream(messages.read(), context)
                 else:
@@ -179,33 +182,37 @@ class BoundedHandlers(grpc.GenericRpcHandler):
 class _Messages:
     """The messages of a call, until it sends none for too long."""
 
-    def __init__(self, requests: AsyncIterator[Any]) -> None:
+    def __init__(
+        self, requests: AsyncIterator[bytes], rpc: str, deserialize: Callable[[bytes], Any]
+    ) -> None:
         self._requests = requests
+        self._read = partial(read_wire, rpc, read=deserialize)
         self._idle = False
 
     async def only(self, within_s: float) -> Any:
         try:
             async with asyncio.timeout(within_s):
-                return await anext(self._requests)
+                encoded = await anext(self._requests)
         except TimeoutError:
             raise BudgetExhaustedError(
                 f"waiting {within_s:g} s for the message of the call"
             ) from None
         except StopAsyncIteration:
             raise InvalidRequestError([Violation("request", "was not sent")]) from None
+        return await self._read(encoded)
 
     async def read(self) -> AsyncIterator[Any]:
         while True:
             try:
                 async with asyncio.timeout(IDLE_S):
-                    message = await anext(self._requests)
+                    encoded = await anext(self._requests)
             except StopAsyncIteration:
                 return
             except TimeoutError:
                 # Serve would take an error for the end of the stream, and so would the method.
                 self._idle = True
                 return
-            yield message
+            yield await self._read(encoded)
 
     def require_busy(self) -> None:
         """Raises `BudgetExhaustedError` if the call ended for lack of messages."""

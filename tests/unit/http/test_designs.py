@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from serving.rpc.message_bounds import QUESTION
 from tests.unit.http.requesting import FakeRpcs, posted, sent
 from trivium.v1 import fact_pb2, segment_pb2
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -37,6 +38,24 @@ async def asked(
     assert answer.status_code == 200, answer.text
     (request,) = service.requests
     return request, answer.json()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"text": "a", "filters": {"object_types": [0] * QUESTION.max_values}}, "values"),
+        ({"text": "a", "filters": {"object_types": [0] * 33}}, "has 33 faults"),
+        ({"text": "a", **{f"x{place}": 0 for place in range(33)}}, "has 33 faults"),
+        ({"text": "a", "filters": {"object_types": [0]}}, "filters.object_types.0: Input should"),
+    ],
+)
+async def test_request_with_many_faults_is_told_briefly(given: Any, why: str) -> None:
+    service = FakeRpcs()
+
+    answer = await posted(service, "/v1/query", given)
+
+    assert (answer.status_code, service.requests) == (400, [])
+    assert why in answer.json()["message"]
 
 
 async def test_annie_asks_for_context_before_a_call() -> None:

@@ -16,11 +16,12 @@ from serving.domain.errors import (
     TriviumError,
     UnauthenticatedError,
 )
-from serving.domain.identity import Caller
+from serving.domain.identity import Caller, Role
 from serving.http import whole_requests
 from serving.http.calls import ARRIVED
 from serving.http.whole_requests import WholeRequests
 from serving.rpc.identity.access import Access
+from serving.rpc.message_bounds import QUESTION
 from serving.rpc.pending import READ_AGAIN_S, PendingCalls
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import cancel
@@ -189,7 +190,7 @@ async def test_slow_request_is_refused_without_taking_a_place(
 
 async def test_refused_request_holds_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_requests, "MAX_BODY_BYTES", 3)
-    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 4)
     behind = Behind()
     whole = WholeRequests(behind, SERVICE)
     refused, other = Client(part(b"abc"), part(b"d")), Client(part(b"ef"), ENDED)
@@ -218,6 +219,35 @@ async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.Monkey
 
     assert (second.status, third.status) == (429, 200)
     assert behind.bodies == [b"ef"]
+
+
+async def test_a_caller_cannot_hold_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 4)
+    service, behind = FakeRpcs(), Behind()
+    service.access = Access(
+        keys=lambda text: Caller(name=text, roles=frozenset(Role), tenants=None)
+    )
+    whole = WholeRequests(behind, service)
+    held, more, other = Client(part(b"abc")), Client(part(b"d"), ENDED), Client(part(b"e"), ENDED)
+
+    reading = asyncio.create_task(held.request(whole, authorization="Bearer trv_a"))
+    await asyncio.sleep(0)
+    await more.request(whole, authorization="Bearer trv_a")
+    await other.request(whole, authorization="Bearer trv_b")
+    await cancel(reading)
+
+    assert (more.status, other.status) == (429, 200)
+
+
+async def test_question_has_fewer_bytes_than_a_batch() -> None:
+    behind = Behind()
+    length = str(QUESTION.max_bytes + 1)
+    question, batch = Client(ENDED), Client(ENDED)
+
+    await question.request(WholeRequests(behind, SERVICE), "/v1/retrieve", content_length=length)
+    await batch.request(WholeRequests(behind, SERVICE), "/v1/ingest", content_length=length)
+
+    assert (question.status, batch.status) == (413, 200)
 
 
 async def test_client_that_leaves_while_sending_is_no_call() -> None:

@@ -20,6 +20,7 @@ from serving.rpc.boundary import rpc, streaming_rpc
 from serving.rpc.bounds import BoundedHandlers, OpenStreams
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.identity.key_ring import KeyRing
+from serving.rpc.message_bounds import QUESTION as BOUNDS
 from serving.rpc.pending import PENDING_CALLS
 from serving.telemetry import NoRecorder
 from tests.support.waiting import until_async
@@ -62,7 +63,9 @@ class Service:
     async def RetrieveStream(  # noqa: N802
         self, stream: AsyncIterator[Any]
     ) -> AsyncGenerator[retrieval.RetrieveStreamResponse, None]:
-        async for _ in stream:
+        async for request in stream:
+            if isinstance(request, registration.Malformed):
+                request.reject()
             yield retrieval.RetrieveStreamResponse()
 
     @rpc(ingest.IngestStreamResponse)
@@ -182,6 +185,18 @@ async def test_a_call_within_bounds_is_answered() -> None:
         answered = retrieval.RetrieveResponse.FromString(await ask(QUESTION, metadata=metadata))
 
         assert answered.profile == "Where is Zanzibar?"
+
+
+@pytest.mark.parametrize("path", [RETRIEVE, RETRIEVE_STREAM])
+async def test_a_question_of_many_values_is_invalid(path: str) -> None:
+    many = b"\x32\x00" * (BOUNDS.max_values + 1)
+    async with serving() as channel:
+        kind: Any = channel.stream_unary if path == RETRIEVE else channel.stream_stream
+        call = kind(path)()
+        await call.write(many)
+
+        assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert f"{BOUNDS.max_values:,} values" in await call.details()
 
 
 async def test_streams_without_credentials_leave_room_for_others() -> None:
