@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from serving.config.profiles.form import MAX_FAULTS
 from serving.http.calls import answer
 from serving.http.connect import JSON, Endpoint, require_content_type
 from serving.http.failures import json_response
@@ -29,8 +30,6 @@ from trivium.v1.segment_pb2 import Segment
 
 MAX_LIMIT = 100
 MAX_DEPTH = 1000
-MAX_FAULTS = 32
-"""Of more, only their number is told: to list them takes longer than to find them."""
 
 
 class DesignRequest(BaseModel):
