@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 from ray.serve._private import grpc_util, replica
 from starlette.types import ASGIApp
 
-from serving.rpc.bounds import MAX_WITHOUT_CREDENTIALS, BoundedHandlers, OpenStreams
+from serving.rpc.bounds import BoundedHandlers, OpenToAnyone
 from serving.rpc.service import TriviumService
 
 CLASS = "gRPCGenericServer"
@@ -53,7 +53,7 @@ def serve_within_bounds(service: TriviumService, ingress: str) -> None:
     if not hasattr(SERVED, "_override_method_handler"):
         raise RuntimeError(f"unsupported version of Ray: there is no {CLASS} to replace")
     options = [*CONNECTION_OPTIONS, *(() if ingress == "haproxy" else DIRECT_OPTIONS)]
-    without_credentials = OpenStreams(MAX_WITHOUT_CREDENTIALS)
+    open_to_anyone = OpenToAnyone()
 
     class BoundedServer(SERVED):  # type: ignore[misc]
         def __init__(self, factory: Any, *, extra_options: Sequence[Any] = ()) -> None:
@@ -68,9 +68,7 @@ def serve_within_bounds(service: TriviumService, ingress: str) -> None:
 
         def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
             [methods] = handlers
-            super().add_generic_rpc_handlers(
-                (BoundedHandlers(methods, service, without_credentials),)
-            )
+            super().add_generic_rpc_handlers((BoundedHandlers(methods, service, open_to_anyone),))
 
         def add_registered_method_handlers(self, name: str, handlers: Any) -> None:
             """Adds nothing: these would come before the ones within bounds."""

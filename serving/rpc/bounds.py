@@ -24,6 +24,7 @@ from serving.domain.errors import (
     TriviumError,
     Violation,
 )
+from serving.domain.identity import Caller
 from serving.rpc.boundary import CallContext, Guarded, answer_with_error
 from serving.rpc.identity.access import ANYONE
 from serving.rpc.identity.rules import RULES
@@ -39,7 +40,10 @@ IDLE_S = 60.0
 """How long a stream may send nothing."""
 
 MAX_WITHOUT_CREDENTIALS = 64
-"""Streams of health and reflection, of all callers without credentials."""
+"""Streams of reflection, of all callers without credentials."""
+MAX_WATCHES = 1024
+"""Streams of health, of all callers with credentials, and as many of all without."""
+WATCH = "Watch"
 RETRY_S = 1.0
 SHARE_OF_ONE = 3 / 4
 
@@ -70,6 +74,21 @@ class OpenStreams:
                 del self._open[holder]
 
 
+class OpenToAnyone:
+    """The streams that need no credentials, of all services of a server."""
+
+    def __init__(self) -> None:
+        self._reflection = OpenStreams(MAX_WITHOUT_CREDENTIALS)
+        self._watches = OpenStreams(MAX_WATCHES)
+        self._watches_of_anyone = OpenStreams(MAX_WATCHES)
+
+    def streams(self, name: str, caller: Caller, of_callers: OpenStreams) -> OpenStreams:
+        """Where a stream of a method counts; `of_callers` has the others of those who are known."""
+        if name == WATCH:
+            return self._watches_of_anyone if caller is ANYONE else self._watches
+        return self._reflection if caller is ANYONE else of_callers
+
+
 class Bounded(Guarded, Protocol):
     """The part of the service that is used here."""
 
@@ -88,14 +107,13 @@ class Call(CallContext, Protocol):
 class BoundedHandlers(grpc.GenericRpcHandler):
     """The handlers of a service, each within bounds.
 
-    Ray Serve replaces `_method_handlers`, and asks for them to list the services. The streams of
-    callers `without_credentials` are those of all services.
+    Ray Serve replaces `_method_handlers`, and asks for them to list the services.
     """
 
-    def __init__(self, handlers: Any, service: Bounded, without_credentials: OpenStreams) -> None:
+    def __init__(self, handlers: Any, service: Bounded, open_to_anyone: OpenToAnyone) -> None:
         self._method_handlers = handlers._method_handlers
         self._service = service
-        self._without_credentials = without_credentials
+        self._open_to_anyone = open_to_anyone
         self._within_bounds: dict[str, Any] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
@@ -155,6 +173,10 @@ class BoundedHandlers(grpc.GenericRpcHandler):
                 yield
             except TriviumError as error:
                 answer_with_error(name, context, self._service.recorder, error)
+                if name == WATCH and isinstance(error, OverloadedError):
+                    # Clients that check health then take the service for healthy; for any other
+                    # code they would fail all their calls, with credentials or not.
+                    context.set_code(grpc.StatusCode.UNIMPLEMENTED)
 
     def _require_credentials(self, name: str, context: Call) -> None:
         if name in RULES:
@@ -174,9 +196,8 @@ class BoundedHandlers(grpc.GenericRpcHandler):
             caller = access.authenticated(context)
         except TriviumError:
             caller = ANYONE
-        if caller is ANYONE:
-            return self._without_credentials.opened(context.peer())
-        return self._service.streams.opened(caller.name)
+        streams = self._open_to_anyone.streams(name, caller, self._service.streams)
+        return streams.opened(context.peer() if caller is ANYONE else caller.name)
 
 
 class _Messages:

@@ -62,7 +62,8 @@ def of_serve(service_method: str, streaming_type: object) -> Any:
 async def channel(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to the server that a replica starts."""
     monkeypatch.setattr(grpc_util, server.CLASS, server.SERVED)
-    monkeypatch.setattr(server, "MAX_WITHOUT_CREDENTIALS", HELD)
+    monkeypatch.setattr(bounds, "MAX_WITHOUT_CREDENTIALS", HELD)
+    monkeypatch.setattr(bounds, "MAX_WATCHES", HELD)
     service: Any = Service()
     server.serve_within_bounds(service, "direct")
     options = gRPCOptions(port=free_ports(1), grpc_servicer_functions=app.SERVICERS)
@@ -83,9 +84,15 @@ async def test_health_takes_no_call_of_serve(channel: grpc.aio.Channel) -> None:
     assert await retrieve(b"") == RETRIEVE.encode()
 
 
-@pytest.mark.parametrize("path", ["/grpc.health.v1.Health/Watch", REFLECTION])
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/grpc.health.v1.Health/Watch", grpc.StatusCode.UNIMPLEMENTED),
+        (REFLECTION, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    ],
+)
 async def test_streams_that_are_open_to_anyone_are_bounded(
-    path: str, channel: grpc.aio.Channel
+    path: str, code: grpc.StatusCode, channel: grpc.aio.Channel
 ) -> None:
     open_stream: Any = channel.stream_stream(path)
     held = [open_stream() for _ in range(HELD)]
@@ -93,7 +100,7 @@ async def test_streams_that_are_open_to_anyone_are_bounded(
         await stream.write(b"")
         await stream.read()
 
-    assert await open_stream().code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert await open_stream().code() is code
 
 
 async def test_healthz_of_serve_needs_its_message(
