@@ -111,8 +111,16 @@ def is_private(host: str) -> bool:
         ipaddress.ip_address(host)
     except ValueError:
         name = host.lower().rstrip(".")
-        return "." not in name or name.endswith(tuple(f".{end}" for end in PRIVATE_DOMAINS))
+        return _is_local(name) or name.endswith(tuple(f".{end}" for end in PRIVATE_DOMAINS))
     return True
+
+
+def _is_local(name: str) -> bool:
+    """Whether a name has one label, and no top-level domain may have an address under it.
+
+    Those of countries may: they have two letters, or begin with `xn--`. ICANN forbids it to others.
+    """
+    return "." not in name and len(name) not in (1, 2) and not name.startswith("xn--")
 
 
 async def _failed(request: Request, error: FailedCallError | RefusedRequestError) -> Response:

@@ -25,7 +25,8 @@ from serving.rpc.message_bounds import off_loop, read_json, read_wire
 from serving.rpc.registration import METHODS, Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1.fact_pb2 import Fact
-from trivium.v1.retrieval_service_pb2 import RetrieveResponse
+from trivium.v1.ingest_service_pb2 import ForgetResponse
+from trivium.v1.retrieval_service_pb2 import Hit, RetrieveResponse
 from trivium.v1.segment_pb2 import Segment
 
 JSON = "application/json"
@@ -107,7 +108,7 @@ def require_content_type(request: Request, *accepted: str) -> str:
 
 
 def hide_sensitive(message: Message) -> bool:
-    """Clears what sensitive items say, and each block that quotes one; whether there was any."""
+    """Clears what sensitive items say, and what quotes or names it; whether there was any."""
     if isinstance(message, Segment | Fact):
         shown = SHOWN_OF_SEGMENTS if isinstance(message, Segment) else SHOWN_OF_FACTS
         said = {field.name for field, _ in message.ListFields()} - shown
@@ -118,6 +119,12 @@ def hide_sensitive(message: Message) -> bool:
     hidden = [hide_sensitive(each) for each in _inner(message)]
     if isinstance(message, RetrieveResponse) and any(hidden):
         message.briefing = ""
+    elif isinstance(message, Hit) and any(hidden):
+        for term in message.ledger.leg_terms:
+            term.ClearField("path")
+    elif isinstance(message, ForgetResponse):
+        # Of a dry run, whose counts do not say which segments are sensitive.
+        message.ClearField("speakers")
     return any(hidden)
 
 

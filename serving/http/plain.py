@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from serving.http.calls import answer
 from serving.http.connect import JSON, Endpoint, require_content_type
-from serving.http.failures import json_response
+from serving.http.failures import RefusedRequestError, json_response
 from serving.http.messages import from_json, from_query, to_plain_json
 from serving.rpc.message_bounds import off_loop, read_json
 from serving.rpc.registration import METHODS
@@ -53,6 +53,9 @@ def _endpoint(service: TriviumService, route: PlainRoute) -> Endpoint:
             message = from_query(request.scope["query_string"], message_class)
         else:
             require_content_type(request, JSON)
+            if request.scope["query_string"]:
+                why = "the fields of this route are read from JSON, and none from its URL"
+                raise RefusedRequestError(400, "invalid_argument", why)
             read = partial(from_json, message_class=message_class)
             message = await read_json(route.rpc, await request.body(), read)
         response = await answer(service, route.rpc, message, request)
