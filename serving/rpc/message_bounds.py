@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.registration import METHODS, Malformed
 
 MIN_VALUE_BYTES = 2
@@ -56,7 +57,11 @@ def bounds_of(rpc: str) -> Bounds:
 
 async def off_loop(convert: Callable[[], Result], size: int) -> Result:
     """Runs a conversion of `size` bytes; in a thread if there are many."""
-    return convert() if size <= MAX_BYTES_ON_LOOP else await asyncio.to_thread(convert)
+    if size <= MAX_BYTES_ON_LOOP:
+        return convert()
+    # Its call waits for no method meanwhile, and has no question refused as if it did.
+    with PENDING_CALLS.in_method():
+        return await asyncio.to_thread(convert)
 
 
 async def read_wire(rpc: str, data: bytes, read: Callable[[bytes], Result]) -> Result | Malformed:
@@ -81,8 +86,12 @@ _TEXTS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 def json_values(data: bytes, most: int) -> int:
     """The number of values in JSON, or more than `most` if there are more.
 
-    Texts, arrays and objects, which cost more than numbers, count twice, and names once.
+    Texts, arrays and objects, which cost more than numbers, count twice, and names once. The search
+    for texts holds the interpreter, so it begins with what tells of most that has too many.
     """
+    begin = data[: 4 * MIN_VALUE_BYTES * most]
+    if len(begin) < len(data) and (count := json_values(begin, most)) > most:
+        return count
     without_texts, texts = _TEXTS.subn(b"", data, count=most + 1)
     if texts > most:
         return texts

@@ -20,6 +20,7 @@ from serving.rpc.message_bounds import (
     read_wire,
     wire_values,
 )
+from serving.rpc.pending import PendingCalls
 from serving.rpc.registration import Malformed
 from trivium.v1 import ingest_service_pb2 as ingest
 from trivium.v1 import retrieval_service_pb2 as retrieval
@@ -128,6 +129,16 @@ async def test_large_messages_alone_are_read_in_threads() -> None:
 
     assert await read_json("Ingest", b"a" * most, thread) == here
     assert await read_json("Ingest", b"a" * (most + 1), thread) != here
+
+
+async def test_call_that_is_read_is_not_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+    pending = PendingCalls()
+    monkeypatch.setattr(message_bounds, "PENDING_CALLS", pending)
+
+    with pending.opened():
+        counted = await read_json("Ingest", b"a" * 2**20, lambda _: pending.count())
+
+    assert counted == 0
 
 
 def test_structs_are_counted_to_their_depth() -> None:
