@@ -19,7 +19,7 @@ from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
 from serving.deployments.server import read_whole_requests, serve_within_bounds
 from serving.domain.budget import Deadline
-from serving.http.application import asgi_application
+from serving.http.application import answered_whole, asgi_application
 from serving.ports.reranking import Reranker as RerankerPort
 from serving.rpc.service import TriviumService
 
@@ -109,7 +109,8 @@ class Fusion(Replica, TriviumService):
             streams=service.streams,
         )
         serve_within_bounds(self, RayEnvironment().ingress)
-        read_whole_requests(self.access)
+        sites = settings.http.cors_origins
+        read_whole_requests(lambda app: answered_whole(app, self, cors_origins=sites))
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         return asgi_application(

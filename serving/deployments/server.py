@@ -7,15 +7,14 @@ that it still uses the class and the function.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from grpc_health.v1 import health_pb2
 from ray.serve._private import grpc_util, replica
+from starlette.types import ASGIApp
 
-from serving.http.whole_requests import WholeRequests
-from serving.rpc.bounds import MAX_WITHOUT_CREDENTIALS, BoundedHandlers, OpenStreams
-from serving.rpc.identity.access import Access
+from serving.rpc.bounds import BoundedHandlers, OpenToAnyone
 from serving.rpc.service import TriviumService
 
 CLASS = "gRPCGenericServer"
@@ -54,7 +53,7 @@ def serve_within_bounds(service: TriviumService, ingress: str) -> None:
     if not hasattr(SERVED, "_override_method_handler"):
         raise RuntimeError(f"unsupported version of Ray: there is no {CLASS} to replace")
     options = [*CONNECTION_OPTIONS, *(() if ingress == "haproxy" else DIRECT_OPTIONS)]
-    without_credentials = OpenStreams(MAX_WITHOUT_CREDENTIALS)
+    open_to_anyone = OpenToAnyone()
 
     class BoundedServer(SERVED):  # type: ignore[misc]
         def __init__(self, factory: Any, *, extra_options: Sequence[Any] = ()) -> None:
@@ -69,9 +68,7 @@ def serve_within_bounds(service: TriviumService, ingress: str) -> None:
 
         def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
             [methods] = handlers
-            super().add_generic_rpc_handlers(
-                (BoundedHandlers(methods, service, without_credentials),)
-            )
+            super().add_generic_rpc_handlers((BoundedHandlers(methods, service, open_to_anyone),))
 
         def add_registered_method_handlers(self, name: str, handlers: Any) -> None:
             """Adds nothing: these would come before the ones within bounds."""
@@ -79,8 +76,10 @@ def serve_within_bounds(service: TriviumService, ingress: str) -> None:
     setattr(grpc_util, CLASS, BoundedServer)
 
 
-def read_whole_requests(access: Access) -> None:
+def read_whole_requests(in_front_of: Callable[[ASGIApp], ASGIApp]) -> None:
     """Makes the HTTP server that this replica starts from now on read whole requests first.
+
+    `in_front_of` puts what does that in front of an application.
 
     Raises `RuntimeError` in a version of Ray that is not supported.
     """
@@ -91,7 +90,7 @@ def read_whole_requests(access: Access) -> None:
         return
 
     async def started(app: Any, http_options: Any, **more: Any) -> Any:
-        return await start(WholeRequests(app, access), http_options, **more)
+        return await start(in_front_of(app), http_options, **more)
 
     started.reads_whole_requests = True  # type: ignore[attr-defined]
     setattr(replica, START, started)

@@ -41,6 +41,8 @@ _QUOTES = re.compile(
     r"\u3003\u301d-\u301f\uff02\U0001f676-\U0001f678]"
 )
 """What looks like a double quotation mark."""
+_BRACKETS = str.maketrans("<\u226e\ufe64\uff1c>\u226f\ufe65\uff1e", "‹" * 4 + "›" * 4)
+"""Angle brackets, and all that has one in its compatibility decomposition (NFKD)."""
 
 
 class BlockForm(StrEnum):
@@ -262,7 +264,7 @@ def inert(text: str) -> str:
         for character in text
         if character in "\n\r\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
     )
-    shown = _BLANKS.sub(" ", shown).strip().replace("<", "‹").replace(">", "›")
+    shown = _BLANKS.sub(" ", shown).strip().translate(_BRACKETS)
     return _QUOTES.sub("'", shown)
 
 

@@ -23,6 +23,7 @@ from serving.http.failures import FailedCallError, RefusedRequestError, response
 from serving.http.plain import plain_routes
 from serving.http.static import static_routes
 from serving.http.whole_requests import WholeRequests
+from serving.rpc.boundary import Guarded
 from serving.rpc.service import TriviumService
 from serving.rpc.status import internal_status
 
@@ -46,16 +47,6 @@ def asgi_application(
     name the port of gRPC, 0 for the usual one. It links to Ray's dashboard, if that has a port.
     """
     middleware = [Middleware(PrivateHosts)] if service.access.is_open else []
-    if cors_origins:
-        middleware.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=list(cors_origins),
-                allow_methods=["GET", "POST"],
-                allow_headers=["*"],
-                expose_headers=[REQUEST_ID_HEADER, "retry-after"],
-            )
-        )
     routes: list[Route] = [
         *connect_routes(service),
         *plain_routes(service),
@@ -68,9 +59,26 @@ def asgi_application(
         HTTPException: _no_route,
         Exception: _unexpected,
     }
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=errors)
     # Also here, for requests that Ray's own proxy passes on.
-    return WholeRequests(
-        Starlette(routes=routes, middleware=middleware, exception_handlers=errors), service.access
+    return answered_whole(_shared(app, cors_origins), service, cors_origins=cors_origins)
+
+
+def answered_whole(app: ASGIApp, service: Guarded, *, cors_origins: Sequence[str] = ()) -> ASGIApp:
+    """Puts in front of an application what checks credentials and reads whole requests."""
+    return WholeRequests(app, service, lambda response: _shared(response, cors_origins))
+
+
+def _shared(app: ASGIApp, cors_origins: Sequence[str]) -> ASGIApp:
+    """An application whose answers the pages of other sites may read."""
+    if not cors_origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=list(cors_origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],
+        expose_headers=[REQUEST_ID_HEADER, "retry-after"],
     )
 
 
@@ -103,8 +111,16 @@ def is_private(host: str) -> bool:
         ipaddress.ip_address(host)
     except ValueError:
         name = host.lower().rstrip(".")
-        return "." not in name or name.endswith(tuple(f".{end}" for end in PRIVATE_DOMAINS))
+        return _is_local(name) or name.endswith(tuple(f".{end}" for end in PRIVATE_DOMAINS))
     return True
+
+
+def _is_local(name: str) -> bool:
+    """Whether a name has one label, and no top-level domain may have an address under it.
+
+    Those of countries may: they have two letters, or begin with `xn--`. ICANN forbids it to others.
+    """
+    return "." not in name and len(name) not in (1, 2) and not name.startswith("xn--")
 
 
 async def _failed(request: Request, error: FailedCallError | RefusedRequestError) -> Response:

@@ -20,11 +20,13 @@ from starlette.routing import Route
 
 from serving.http.calls import answer
 from serving.http.failures import NOT_KEPT, RefusedRequestError, json_response
-from serving.http.messages import converted, from_binary, from_json, to_json
+from serving.http.messages import from_binary, from_json, to_json
+from serving.rpc.message_bounds import off_loop, read_json, read_wire
 from serving.rpc.registration import METHODS, Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1.fact_pb2 import Fact
-from trivium.v1.retrieval_service_pb2 import RetrieveResponse
+from trivium.v1.ingest_service_pb2 import ForgetResponse
+from trivium.v1.retrieval_service_pb2 import Hit, RetrieveResponse
 from trivium.v1.segment_pb2 import Segment
 
 JSON = "application/json"
@@ -36,13 +38,19 @@ SHOWN_OF_SEGMENTS = {"id", "kind", "session", "event_time", "created_at", "updat
 SHOWN_OF_FACTS = {"id", "valid_from", "valid_to", "recorded_at", "sensitive"}
 """What is left of a sensitive item for such a caller."""
 
+CONNECT_PATHS = {
+    f"/{each.containing_service.full_name}/{each.name}": each for each in METHODS.values()
+}
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def connect_routes(service: TriviumService) -> list[Route]:
     """The route of each RPC."""
-    paths = {f"/{each.containing_service.full_name}/{each.name}": each for each in METHODS.values()}
-    return [Route(path, _endpoint(service, each), methods=["POST"]) for path, each in paths.items()]
+    return [
+        Route(path, _endpoint(service, each), methods=["POST"])
+        for path, each in CONNECT_PATHS.items()
+    ]
 
 
 def _endpoint(service: TriviumService, method: MethodDescriptor) -> Endpoint:
@@ -57,16 +65,17 @@ def _endpoint(service: TriviumService, method: MethodDescriptor) -> Endpoint:
         body = await request.body()
         message: Message | Malformed
         if content_type == BINARY:
-            message = from_binary(body, message_class)
+            read = partial(from_binary, message_class=message_class)
+            message = await read_wire(method.name, body, read)
         else:
-            read = partial(from_json, body, message_class, strict=False)
-            message = await converted(read, len(body))
+            read = partial(from_json, message_class=message_class, strict=False)
+            message = await read_json(method.name, body, read)
         response = await answer(service, method.name, message, request)
         if HIDE_SENSITIVE in request.headers:
             hide_sensitive(response)
         if content_type == BINARY:
             return Response(response.SerializeToString(), headers=NOT_KEPT, media_type=BINARY)
-        return json_response(await converted(partial(to_json, response), response.ByteSize()))
+        return json_response(await off_loop(partial(to_json, response), response.ByteSize()))
 
     return endpoint
 
@@ -99,7 +108,7 @@ def require_content_type(request: Request, *accepted: str) -> str:
 
 
 def hide_sensitive(message: Message) -> bool:
-    """Clears what sensitive items say, and each block that quotes one; whether there was any."""
+    """Clears what sensitive items say, and what quotes or names it; whether there was any."""
     if isinstance(message, Segment | Fact):
         shown = SHOWN_OF_SEGMENTS if isinstance(message, Segment) else SHOWN_OF_FACTS
         said = {field.name for field, _ in message.ListFields()} - shown
@@ -110,6 +119,12 @@ def hide_sensitive(message: Message) -> bool:
     hidden = [hide_sensitive(each) for each in _inner(message)]
     if isinstance(message, RetrieveResponse) and any(hidden):
         message.briefing = ""
+    elif isinstance(message, Hit) and any(hidden):
+        for term in message.ledger.leg_terms:
+            term.ClearField("path")
+    elif isinstance(message, ForgetResponse):
+        # Of a dry run, whose counts do not say which segments are sensitive.
+        message.ClearField("speakers")
     return any(hidden)
 
 

@@ -8,7 +8,7 @@ tenant need not name it, and others do so by `?tenant=`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -17,10 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from serving.config.profiles.form import MAX_FAULTS
 from serving.http.calls import answer
 from serving.http.connect import JSON, Endpoint, require_content_type
 from serving.http.failures import json_response
 from serving.http.messages import encoded, from_value, url_pairs
+from serving.rpc.message_bounds import read_json
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -57,47 +59,70 @@ def design_routes(service: TriviumService) -> list[Route]:
 
 def _endpoint(service: TriviumService, design: type[DesignRequest]) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        asked = _read(design, await _fields(request))
-        message: retrieval_pb.RetrieveRequest | Malformed
-        if isinstance(asked, Malformed):
-            message = asked
-        else:
-            fields = {"tenant": asked.tenant, **asked.to_retrieve(request.path_params)}
-            message = from_value(fields, retrieval_pb.RetrieveRequest)
+        body = await request.body()
+        if body:
+            require_content_type(request, JSON)
+        query, path = request.scope["query_string"], request.path_params
+        read = await read_json("Retrieve", body, lambda body: _read(design, query, path, body))
+        if isinstance(read, Malformed):
+            await answer(service, "Retrieve", read, request)
+            raise AssertionError("what is malformed has no answer; this is a bug")
+        asked, message = read
         response = await answer(service, "Retrieve", message, request)
-        assert isinstance(asked, DesignRequest), "what is malformed has no answer; this is a bug"
         return json_response(encoded(asked.to_answer(response)))
 
     return endpoint
 
 
-async def _fields(request: Request) -> dict[str, Any] | Malformed:
-    """The fields of a request: those of the query of its URL, and those of its JSON."""
-    pairs = url_pairs(request.scope["query_string"])
-    if isinstance(pairs, Malformed):
-        return pairs
-    fields: dict[str, Any] = dict(pairs)
-    body = await request.body()
-    if not body:
-        return fields
-    require_content_type(request, JSON)
-    try:
-        given = json.loads(body)
-    except (ValueError, RecursionError):
-        return Malformed("is not JSON")
-    return {**fields, **given} if isinstance(given, dict) else Malformed("is no object of JSON")
-
-
 def _read(
-    design: type[DesignRequest], fields: dict[str, Any] | Malformed
-) -> DesignRequest | Malformed:
-    if isinstance(fields, Malformed):
-        return fields
+    design: type[DesignRequest], query: bytes, path: Mapping[str, str], body: bytes
+) -> tuple[DesignRequest, retrieval_pb.RetrieveRequest] | Malformed:
+    """The request of a design, and the RetrieveRequest that it becomes."""
     try:
-        return design.model_validate(fields)
+        fields = _fields(query, body)
+        asked = design.model_validate(fields)
     except ValidationError as error:
+        if (count := error.error_count()) > MAX_FAULTS:
+            return Malformed(f"has {count:,} faults")
         faults = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         return Malformed("; ".join(faults))
+    except RecursionError:
+        return Malformed("is nested too deeply")
+    except ValueError as error:
+        return Malformed(str(error))
+    message = from_value(
+        {"tenant": asked.tenant, **asked.to_retrieve(path)}, retrieval_pb.RetrieveRequest
+    )
+    return message if isinstance(message, Malformed) else (asked, message)
+
+
+def _fields(query: bytes, body: bytes) -> dict[str, Any]:
+    """The fields of a request: those of the query of its URL, and those of its JSON.
+
+    Raises `ValueError` if one of them cannot be read.
+    """
+    pairs = url_pairs(query)
+    if isinstance(pairs, Malformed):
+        raise ValueError(pairs.why)
+    try:
+        given = json.loads(body, object_pairs_hook=_once) if body else {}
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise ValueError("is not JSON") from None
+    if not isinstance(given, dict):
+        raise ValueError("is no object of JSON")
+    fields = _once(pairs)
+    for name in fields.keys() & given.keys():
+        if fields[name] != given[name]:
+            raise ValueError(f"has {name!r} in its URL and in its JSON, with other values")
+    return {**fields, **given}
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object with its names and values; raises `ValueError` if it has a name twice."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("has a name twice")
+    return fields
 
 
 # ------------------------------------------------------------------ annie

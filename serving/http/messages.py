@@ -6,9 +6,7 @@ boundary authenticates and logs its caller before it is rejected.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -22,17 +20,6 @@ UNREADABLE = (json_format.Error, ValueError, TypeError, RecursionError, Attribut
 """What `json_format` and `json` raise for JSON of other forms than they expect."""
 
 Request = TypeVar("Request", bound=Message)
-
-
-MAX_BYTES_ON_LOOP = 64 * 1024
-"""JSON of more than that is read and written in a thread, so that other calls go on."""
-
-Result = TypeVar("Result")
-
-
-async def converted(convert: Callable[[], Result], size: int) -> Result:
-    """Runs a conversion of `size` bytes; in a thread if there are many."""
-    return convert() if size <= MAX_BYTES_ON_LOOP else await asyncio.to_thread(convert)
 
 
 def from_json(

@@ -15,8 +15,9 @@ from starlette.routing import Route
 
 from serving.http.calls import answer
 from serving.http.connect import JSON, Endpoint, require_content_type
-from serving.http.failures import json_response
-from serving.http.messages import converted, from_json, from_query, to_plain_json
+from serving.http.failures import RefusedRequestError, json_response
+from serving.http.messages import from_json, from_query, to_plain_json
+from serving.rpc.message_bounds import off_loop, read_json
 from serving.rpc.registration import METHODS
 from serving.rpc.service import TriviumService
 
@@ -52,9 +53,12 @@ def _endpoint(service: TriviumService, route: PlainRoute) -> Endpoint:
             message = from_query(request.scope["query_string"], message_class)
         else:
             require_content_type(request, JSON)
-            body = await request.body()
-            message = await converted(partial(from_json, body, message_class), len(body))
+            if request.scope["query_string"]:
+                why = "the fields of this route are read from JSON, and none from its URL"
+                raise RefusedRequestError(400, "invalid_argument", why)
+            read = partial(from_json, message_class=message_class)
+            message = await read_json(route.rpc, await request.body(), read)
         response = await answer(service, route.rpc, message, request)
-        return json_response(await converted(partial(to_plain_json, response), response.ByteSize()))
+        return json_response(await off_loop(partial(to_plain_json, response), response.ByteSize()))
 
     return endpoint

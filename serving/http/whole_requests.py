@@ -3,16 +3,17 @@
 Serve counts a request as a call, of which it answers a limited number at once, from its headers to
 the last byte of its answer, and reads its body into memory without a limit. So a few clients that
 send or read slowly would take all places, those of gRPC too. This is in front of Serve: a client
-that is slow has no place, and what clients send is bounded in size, time and number.
+that is slow has no place, credentials are checked at the headers, before anything of the body is
+read, and what callers then send is bounded in size, time and number.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -21,19 +22,23 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.domain.errors import TriviumError
+from serving.domain.identity import Caller
 from serving.http.calls import ARRIVED, HttpCall
-from serving.http.failures import CODES, HTTP_STATUS, RefusedRequestError, response_of
-from serving.rpc.identity.access import Access
+from serving.http.failures import (
+    HTTP_STATUS,
+    FailedCallError,
+    RefusedRequestError,
+    response_of,
+)
+from serving.http.routes import called_rpc
+from serving.rpc.boundary import Guarded, answer_with_error
+from serving.rpc.bounds import SHARE_OF_ONE
+from serving.rpc.message_bounds import bounds_of
 from serving.rpc.pending import PENDING_CALLS
-from serving.rpc.status import to_status
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-MAX_BYTES_WITHOUT_CREDENTIALS = 64 * 1024
-"""Enough for any question; what is larger is not kept for callers who may ask nothing."""
 MAX_HELD_BYTES = 128 * 1024 * 1024
-"""Of all requests of callers with credentials that are being read or answered."""
-MAX_HELD_BYTES_WITHOUT_CREDENTIALS = 16 * 1024 * 1024
-"""The same of callers without, who take no room of others."""
+"""Of all requests that are being read or answered; a caller has three quarters at most."""
 READ_WITHIN_S = 10.0
 SEND_WITHIN_S = 30.0
 DISCARD_WITHIN_S = 2.0
@@ -41,22 +46,15 @@ MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
 """What is read, and dropped, of a request after its refusal."""
 OF_SERVE = "/-/"
 """Where the paths begin that Serve answers itself: its health."""
-CLOSING = {"connection": "close"}
 
-TOO_LARGE = RefusedRequestError(
-    413,
-    "resource_exhausted",
-    f"a request has at most {MAX_BODY_BYTES:,} bytes; send fewer items, or use gRPC",
-    CLOSING,
-)
 TOO_SLOW = RefusedRequestError(
-    408, "deadline_exceeded", f"the request was not complete within {READ_WITHIN_S:g} s", CLOSING
+    408, "deadline_exceeded", f"the request was not complete within {READ_WITHIN_S:g} s"
 )
 TOO_MANY = RefusedRequestError(
     429,
     "resource_exhausted",
     "the service is reading other large requests; try again",
-    {**CLOSING, "retry-after": "1"},
+    {"retry-after": "1"},
 )
 # Of several codes the first one, which is the usual one.
 CODE_OF_STATUS = {status: code for code, status in reversed(HTTP_STATUS.items())}
@@ -68,22 +66,22 @@ class _ClientLeftError(Exception):
     """The client is gone."""
 
 
-@dataclass(slots=True)
-class _Memory:
-    """Room for requests that are being read or answered."""
-
-    max_bytes: int
-    held_bytes: int = 0
-
-
 class WholeRequests:
-    """An ASGI application in front of another; `access` knows who has credentials."""
+    """An ASGI application in front of another.
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    `service` knows who has credentials; `readable` lets pages of other sites read a refusal.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Guarded,
+        readable: Callable[[ASGIApp], ASGIApp] = lambda response: response,
+    ) -> None:
         self._app = app
-        self._access = access
-        self._memory = _Memory(MAX_HELD_BYTES)
-        self._without_credentials = _Memory(MAX_HELD_BYTES_WITHOUT_CREDENTIALS)
+        self._service = service
+        self._readable = readable
+        self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request; whatever is no request of HTTP is passed on."""
@@ -91,17 +89,35 @@ class WholeRequests:
             await self._app(scope, receive, send)
             return
         scope[ARRIVED] = time.monotonic()
-        body = bytearray()
         try:
-            with self._held(scope, body) as memory:
-                await self._read(scope, receive, memory, body)
-                await self._answer(scope, bytes(body), receive, send)
-        except RefusedRequestError as refusal:
-            await _refuse(refusal, scope, receive, send)
+            await self._answer(scope, receive, send)
+        except (FailedCallError, RefusedRequestError) as error:
+            await self._refuse(error, scope, receive, send)
         except _ClientLeftError:
             pass
 
-    async def _answer(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        rpc = called_rpc(scope["method"], scope["path"])
+        if rpc is None:
+            await self._pass_on(scope, b"", receive, send)
+            return
+        body = _Body(self._held, self._require_credentials(rpc, scope).name, rpc)
+        try:
+            await body.read(scope, receive)
+            await self._pass_on(scope, bytes(body.bytes), receive, send)
+        finally:
+            body.release()
+
+    def _require_credentials(self, rpc: str, scope: Scope) -> Caller:
+        call = HttpCall(Request(scope))
+        try:
+            return self._service.access.caller_of(rpc, call)
+        except TriviumError as error:
+            answer_with_error(rpc, call, self._service.recorder, error)
+            call.require_ok()
+            raise
+
+    async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         answer = _Answer()
         try:
             with PENDING_CALLS.opened():
@@ -110,72 +126,76 @@ class WholeRequests:
             async with asyncio.timeout(SEND_WITHIN_S):
                 await answer.send(scope, receive, send)
 
-    async def _read(self, scope: Scope, receive: Receive, memory: _Memory, body: bytearray) -> None:
+    async def _refuse(
+        self,
+        error: FailedCallError | RefusedRequestError,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Refuses a request, and closes the connection when its rest was read or is too long.
+
+        Closed with data unread, a connection is reset, and the client may lose the answer.
+        """
+
+        async def send_open(message: Message) -> None:
+            is_body = message["type"] == "http.response.body"
+            await send({**message, "more_body": True} if is_body else message)
+
+        response = response_of(error)
+        response.headers["connection"] = "close"
+        await self._readable(response)(scope, receive, send_open)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_WITHIN_S):
+                await _discard(receive)
+        await send({"type": "http.response.body"})
+
+
+class _Body:
+    """The body of a request, which counts as held by its caller until it is released."""
+
+    def __init__(self, held: Counter[str], caller: str, rpc: str) -> None:
+        self.bytes = bytearray()
+        self._held = held
+        self._caller = caller
+        self._max_bytes = min(MAX_BODY_BYTES, bounds_of(rpc).max_bytes)
+
+    async def read(self, scope: Scope, receive: Receive) -> None:
+        """Reads all; raises `RefusedRequestError` if it is too large or too slow."""
+        length = Headers(scope=scope).get("content-length", "0")
+        self._require_room(int(length) if length.isdecimal() else 0, 0)
         try:
             async with asyncio.timeout(READ_WITHIN_S):
-                length = Headers(scope=scope).get("content-length", "0")
-                self._require_room(scope, memory, int(length) if length.isdecimal() else 0, 0)
-                await self._read_all(scope, receive, memory, body)
+                more = True
+                while more:
+                    more = self._add(await receive())
         except TimeoutError:
             raise TOO_SLOW from None
 
-    async def _read_all(
-        self, scope: Scope, receive: Receive, memory: _Memory, body: bytearray
-    ) -> None:
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _ClientLeftError
-            part = message.get("body", b"")
-            self._require_room(scope, memory, len(body) + len(part), len(part))
-            body += part
-            memory.held_bytes += len(part)
-            more = message.get("more_body", False)
+    def release(self) -> None:
+        """Forgets the body: a refused request is in memory until its rest was sent."""
+        self._held[self._caller] -= len(self.bytes)
+        if not self._held[self._caller]:
+            del self._held[self._caller]
+        self.bytes.clear()
 
-    def _require_room(self, scope: Scope, memory: _Memory, length: int, new: int) -> None:
-        if length > MAX_BODY_BYTES:
-            raise TOO_LARGE
-        if length > MAX_BYTES_WITHOUT_CREDENTIALS:
-            self._require_credentials(scope)
-        if memory.held_bytes + new > memory.max_bytes:
+    def _add(self, message: Message) -> bool:
+        if message["type"] == "http.disconnect":
+            raise _ClientLeftError
+        part = message.get("body", b"")
+        self._require_room(len(self.bytes) + len(part), len(part))
+        self.bytes += part
+        self._held[self._caller] += len(part)
+        more: bool = message.get("more_body", False)
+        return more
+
+    def _require_room(self, length: int, new: int) -> None:
+        if length > self._max_bytes:
+            advice = f"this request has at most {self._max_bytes:,} bytes; send less, or use gRPC"
+            raise RefusedRequestError(413, "resource_exhausted", advice)
+        held, of_caller = self._held.total() + new, self._held[self._caller] + new
+        if held > MAX_HELD_BYTES or of_caller > SHARE_OF_ONE * MAX_HELD_BYTES:
             raise TOO_MANY
-
-    def _require_credentials(self, scope: Scope) -> None:
-        try:
-            self._access.authenticated(HttpCall(Request(scope)))
-        except TriviumError as error:
-            code = CODES[to_status(error).code]
-            raise RefusedRequestError(HTTP_STATUS[code], code, str(error), CLOSING) from None
-
-    @contextmanager
-    def _held(self, scope: Scope, body: bytearray) -> Iterator[_Memory]:
-        try:
-            self._require_credentials(scope)
-            memory = self._memory
-        except RefusedRequestError:
-            memory = self._without_credentials
-        try:
-            yield memory
-        finally:
-            memory.held_bytes -= len(body)
-
-
-async def _refuse(refusal: RefusedRequestError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuses a request, and closes the connection when its rest was read or is too long.
-
-    Closed with data unread, a connection is reset, and the client may lose the answer.
-    """
-
-    async def send_open(message: Message) -> None:
-        is_body = message["type"] == "http.response.body"
-        await send({**message, "more_body": True} if is_body else message)
-
-    await response_of(refusal)(scope, receive, send_open)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DISCARD_WITHIN_S):
-            await _discard(receive)
-    await send({"type": "http.response.body"})
 
 
 async def _discard(receive: Receive) -> None:
@@ -217,10 +237,14 @@ class _Answer:
 
 
 def _after(body: bytes, receive: Receive) -> Receive:
-    """What an application receives: the body in one piece, then what comes after it."""
+    """What an application receives: the body in one piece, then what comes after the request."""
     parts: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:
-        return parts.pop() if parts else await receive()
+        if parts:
+            return parts.pop()
+        while (message := await receive())["type"] == "http.request":
+            pass
+        return message
 
     return received

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -23,9 +24,11 @@ from serving.domain.errors import (
     TriviumError,
     Violation,
 )
+from serving.domain.identity import Caller
 from serving.rpc.boundary import CallContext, Guarded, answer_with_error
 from serving.rpc.identity.access import ANYONE
 from serving.rpc.identity.rules import RULES
+from serving.rpc.message_bounds import read_wire
 from serving.rpc.pending import PENDING_CALLS
 
 MESSAGE_S = 1.0
@@ -37,7 +40,10 @@ IDLE_S = 60.0
 """How long a stream may send nothing."""
 
 MAX_WITHOUT_CREDENTIALS = 64
-"""Streams of health and reflection, of all callers without credentials."""
+"""Streams of reflection, of all callers without credentials."""
+MAX_WATCHES = 1024
+"""Streams of health, of all callers with credentials, and as many of all without."""
+WATCH = "Watch"
 RETRY_S = 1.0
 SHARE_OF_ONE = 3 / 4
 
@@ -68,6 +74,21 @@ class OpenStreams:
                 del self._open[holder]
 
 
+class OpenToAnyone:
+    """The streams that need no credentials, of all services of a server."""
+
+    def __init__(self) -> None:
+        self._reflection = OpenStreams(MAX_WITHOUT_CREDENTIALS)
+        self._watches = OpenStreams(MAX_WATCHES)
+        self._watches_of_anyone = OpenStreams(MAX_WATCHES)
+
+    def streams(self, name: str, caller: Caller, of_callers: OpenStreams) -> OpenStreams:
+        """Where a stream of a method counts; `of_callers` has the others of those who are known."""
+        if name == WATCH:
+            return self._watches_of_anyone if caller is ANYONE else self._watches
+        return self._reflection if caller is ANYONE else of_callers
+
+
 class Bounded(Guarded, Protocol):
     """The part of the service that is used here."""
 
@@ -86,14 +107,13 @@ class Call(CallContext, Protocol):
 class BoundedHandlers(grpc.GenericRpcHandler):
     """The handlers of a service, each within bounds.
 
-    Ray Serve replaces `_method_handlers`, and asks for them to list the services. The streams of
-    callers `without_credentials` are those of all services.
+    Ray Serve replaces `_method_handlers`, and asks for them to list the services.
     """
 
-    def __init__(self, handlers: Any, service: Bounded, without_credentials: OpenStreams) -> None:
+    def __init__(self, handlers: Any, service: Bounded, open_to_anyone: OpenToAnyone) -> None:
         self._method_handlers = handlers._method_handlers
         self._service = service
-        self._without_credentials = without_credentials
+        self._open_to_anyone = open_to_anyone
         self._within_bounds: dict[str, Any] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
@@ -105,8 +125,9 @@ class BoundedHandlers(grpc.GenericRpcHandler):
         return self._within_bounds.get(path)
 
     def _bounded(self, name: str, handler: Any) -> Any:
-        # gRPC calls the handler of a stream when the headers are there, others with the message.
-        formats = handler.request_deserializer, handler.response_serializer
+        # gRPC calls the handler of a stream when the headers are there, others with the message,
+        # which is read here and not by gRPC: within bounds, and in a thread if it is large.
+        formats = None, handler.response_serializer
         if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(self._responses(name, handler), *formats)
         return grpc.stream_unary_rpc_method_handler(self._response(name, handler), *formats)
@@ -116,7 +137,7 @@ class BoundedHandlers(grpc.GenericRpcHandler):
 
         async def response(requests: AsyncIterator[Any], context: Call) -> Any:
             with self._answered(name, context):
-                messages = _Messages(requests)
+                messages = _Messages(requests, name, handler.request_deserializer)
                 if not handler.request_streaming:
                     self._require_credentials(name, context)
                     request = await messages.only(within_s)
@@ -133,7 +154,7 @@ class BoundedHandlers(grpc.GenericRpcHandler):
             requests: AsyncIterator[Any], context: Call
         ) -> AsyncGenerator[Any, None]:
             with self._answered(name, context), self._opened(name, context):
-                messages = _Messages(requests)
+                messages = _Messages(requests, name, handler.request_deserializer)
                 if handler.request_streaming:
                     answers = handler.stream_stream(messages.read(), context)
                 else:
@@ -152,6 +173,10 @@ class BoundedHandlers(grpc.GenericRpcHandler):
                 yield
             except TriviumError as error:
                 answer_with_error(name, context, self._service.recorder, error)
+                if name == WATCH and isinstance(error, OverloadedError):
+                    # Clients that check health then take the service for healthy; for any other
+                    # code they would fail all their calls, with credentials or not.
+                    context.set_code(grpc.StatusCode.UNIMPLEMENTED)
 
     def _require_credentials(self, name: str, context: Call) -> None:
         if name in RULES:
@@ -171,41 +196,44 @@ class BoundedHandlers(grpc.GenericRpcHandler):
             caller = access.authenticated(context)
         except TriviumError:
             caller = ANYONE
-        if caller is ANYONE:
-            return self._without_credentials.opened(context.peer())
-        return self._service.streams.opened(caller.name)
+        streams = self._open_to_anyone.streams(name, caller, self._service.streams)
+        return streams.opened(context.peer() if caller is ANYONE else caller.name)
 
 
 class _Messages:
     """The messages of a call, until it sends none for too long."""
 
-    def __init__(self, requests: AsyncIterator[Any]) -> None:
+    def __init__(
+        self, requests: AsyncIterator[bytes], rpc: str, deserialize: Callable[[bytes], Any]
+    ) -> None:
         self._requests = requests
+        self._read = partial(read_wire, rpc, read=deserialize)
         self._idle = False
 
     async def only(self, within_s: float) -> Any:
         try:
             async with asyncio.timeout(within_s):
-                return await anext(self._requests)
+                encoded = await anext(self._requests)
         except TimeoutError:
             raise BudgetExhaustedError(
                 f"waiting {within_s:g} s for the message of the call"
             ) from None
         except StopAsyncIteration:
             raise InvalidRequestError([Violation("request", "was not sent")]) from None
+        return await self._read(encoded)
 
     async def read(self) -> AsyncIterator[Any]:
         while True:
             try:
                 async with asyncio.timeout(IDLE_S):
-                    message = await anext(self._requests)
+                    encoded = await anext(self._requests)
             except StopAsyncIteration:
                 return
             except TimeoutError:
                 # Serve would take an error for the end of the stream, and so would the method.
                 self._idle = True
                 return
-            yield message
+            yield await self._read(encoded)
 
     def require_busy(self) -> None:
         """Raises `BudgetExhaustedError` if the call ended for lack of messages."""

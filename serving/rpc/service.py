@@ -33,6 +33,7 @@ from serving.ports.memory_store import Catalog, MemoryStore
 from serving.rpc import answers, questions, requests, responses
 from serving.rpc.boundary import CallContext, deadline_after, rpc, streaming_rpc
 from serving.rpc.bounds import OpenStreams
+from serving.rpc.health import Health
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.items import from_fact, from_segment
 from serving.rpc.pending import PENDING_CALLS
@@ -49,8 +50,6 @@ logger = logging.getLogger(__name__)
 
 READ_BUDGET_S = 5.0
 FORGET_BUDGET_S = 10.0
-HEALTH_POLL_S = 1.0
-WATCH_S = 600.0
 MAX_STREAMS = 32
 MAX_REJECTED_LISTED = 100
 
@@ -104,7 +103,7 @@ class TriviumService:
         self.streams = streams or OpenStreams(MAX_STREAMS)
         self._now = now
         self._recent_legs = RecentLegs()
-        self._probe: asyncio.Task[bool] | None = None
+        self._health = Health(lambda: use_cases.store.ready())
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
         """Applies `{"profiles": {name: fields to change}}` to the profiles of the start.
@@ -310,7 +309,7 @@ class TriviumService:
     ) -> health_pb2.HealthCheckResponse:
         """Reports whether the service can answer: whether PostgreSQL is reachable."""
         del request, grpc_context
-        return health_pb2.HealthCheckResponse(status=await self._health())
+        return _health(await self._health.is_ready())
 
     async def List(
         self, request: health_pb2.HealthListRequest, grpc_context: CallContext
@@ -323,23 +322,12 @@ class TriviumService:
     async def Watch(
         self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext
     ) -> AsyncIterator[health_pb2.HealthCheckResponse]:
-        """Streams the health and each change of it, for `WATCH_S`; a client then watches again."""
+        """Streams the health and each change of it; it ends, and a client then watches again."""
         del request, grpc_context
-        last, end = None, Deadline.after(WATCH_S)
         with PENDING_CALLS.in_method():
-            while end.remaining() > 0:
-                health = await self._health()
-                if health != last:
-                    last = health
-                    yield health_pb2.HealthCheckResponse(status=health)
-                await asyncio.sleep(HEALTH_POLL_S)
-
-    async def _health(self) -> health_pb2.HealthCheckResponse.ServingStatus:
-        states = health_pb2.HealthCheckResponse
-        # One at a time for all who ask: anyone may, and each takes a connection.
-        if self._probe is None or self._probe.done():
-            self._probe = asyncio.create_task(self.use_cases.store.ready())
-        return states.SERVING if await asyncio.shield(self._probe) else states.NOT_SERVING
+            async with aclosing(self._health.watch()) as watched:
+                async for is_ready in watched:
+                    yield _health(is_ready)
 
     async def _answer(
         self,
@@ -390,3 +378,8 @@ class TriviumService:
         for outcome in ingested.outcomes:
             self.recorder.record(telemetry.ITEMS_WRITTEN, 1, {"outcome": outcome})
         return ingested
+
+
+def _health(is_ready: bool) -> health_pb2.HealthCheckResponse:
+    states = health_pb2.HealthCheckResponse
+    return states(status=states.SERVING if is_ready else states.NOT_SERVING)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.domain.briefing import inert
 from tests.security.hostile import TEXTS
 from tests.security.injections import escapes
 
@@ -22,6 +26,14 @@ ATTACKS = [
 @pytest.mark.parametrize("text", [text for text in (*TEXTS, *ATTACKS) if text.strip()])
 def test_no_hostile_text_breaks_out_of_its_line(text: str) -> None:
     assert escapes(text) == []
+
+
+def test_no_character_stands_for_a_fence() -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+
+    shown = unicodedata.normalize("NFKD", inert(every))
+
+    assert set(shown) & {"<", ">", '"'} == set()
 
 
 @given(st.text(min_size=1))

@@ -26,7 +26,9 @@ def labels(record: Exported, *names: str, given: Mapping[str, str] | None = None
     sensitive is never one too many.
     """
     found = dict(given or {})
-    attributes = sorted(_attributes(record, names), key=lambda each: each[1] != SENSITIVE)
+    attributes = sorted(
+        _attributes(record, names), key=lambda each: each[1].casefold() != SENSITIVE
+    )
     for path, key, value in attributes:
         text = _text(value)
         fits = is_name(key, MAX_LABEL_KEY_BYTES) and is_name(text, MAX_NAME_BYTES)

@@ -26,14 +26,15 @@ def read_export(paths: Sequence[str], report: Report) -> Iterator[Record]:
     """Reads the objects of files; those of an array are records of their own.
 
     Args:
-        paths: The files; "-" is standard input, and a folder stands for its files of JSON.
+        paths: The files; "-" is standard input, and a folder stands for its files of JSON. Folders
+            and links in it are reported and not read.
         report: Called for each line, or element of an array, that cannot be read.
 
     Raises:
         OSError: A file cannot be read.
     """
     for path in paths:
-        for file in _files(path):
+        for file in _files(path, report):
             yield from _read(list(read_lines(file, report)), report)
 
 
@@ -47,10 +48,18 @@ def elements(record: Record, name: str, report: Report) -> Iterator[Record]:
         report(Problem(place, "is not a list"))
 
 
-def _files(path: str) -> list[str]:
+def _files(path: str, report: Report) -> Iterator[str]:
+    """The file of a path; of a folder, its own files, wherever links in it lead."""
     if not Path(path).is_dir():
-        return [path]
-    return [str(file) for file in sorted(Path(path).iterdir()) if file.suffix in SUFFIXES]
+        yield path
+        return
+    for file in sorted(Path(path).iterdir()):
+        if file.is_symlink() or file.is_dir():
+            report(
+                Problem(Place(str(file), 1), "is a link or a folder within a folder, and not read")
+            )
+        elif file.suffix in SUFFIXES:
+            yield str(file)
 
 
 def _read(lines: Sequence[Line], report: Report) -> Iterator[Record]:

@@ -80,6 +80,9 @@ def _note(path: str, place: Place, title: str, text: str) -> Record:
 def _numbered(path: str, report: Report) -> list[Line]:
     """All lines of a file, blank ones too."""
     lines: list[Line] = []
+    if path != STDIN and Path(path).is_dir():
+        report(Problem(Place(path, 1), "is a folder; name its files"))
+        return lines
     for line in read_lines(path, report):
         while len(lines) + 1 < line.place.line:
             lines.append(Line(Place(path, len(lines) + 1), ""))

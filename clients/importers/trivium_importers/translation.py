@@ -14,7 +14,8 @@ from trivium.values import Item, Segment
 from trivium_importers.limits import check_limits
 
 SENSITIVE = "sensitive"
-"""The label that makes a segment sensitive if it is true."""
+"""The label that makes a segment sensitive, in any case of its letters, unless it says no."""
+NO = {"false", "no", "off", "0", "0.0", "f", "n"}
 
 
 def says_nothing(value: object) -> bool:
@@ -122,9 +123,14 @@ class Exported(Record):
 
     def found(self, item: Item, scope: str = "") -> Found[Item]:
         """An item of this record, and whose it is."""
-        if isinstance(item, Segment) and item.labels.get(SENSITIVE) == "true":
+        if isinstance(item, Segment) and any(map(_is_sensitive, item.labels.items())):
             item = replace(item, sensitive=True)
         return Found(item, scope, self.place)
+
+
+def _is_sensitive(label: tuple[str, str]) -> bool:
+    key, value = (each.strip().casefold() for each in label)
+    return key == SENSITIVE and value not in NO
 
 
 class Mapped(NamedTuple):

@@ -16,7 +16,8 @@ EARLIER = "earlier: "
 MAX_LINE_CHARS = 1000
 
 _BLANKS = re.compile(r"\s+")
-# The list of the service (`serving/domain/briefing.py`), with which a test compares it.
+# The lists of the service (`serving/domain/briefing.py`), with which a test compares them.
+_BRACKETS = str.maketrans("<\u226e\ufe64\uff1c>\u226f\ufe65\uff1e", "‹" * 4 + "›" * 4)
 _QUOTES = re.compile(
     r'["\u00ab\u00bb\u02ba\u02dd\u02ee\u02f6\u05f4\u201c-\u201f\u2033\u2036\u275d\u275e\u2760\u2e42'
     r"\u3003\u301d-\u301f\uff02\U0001f676-\U0001f678]"
@@ -30,15 +31,17 @@ def fenced(lines: Iterable[str]) -> str:
 
 def item_line(item: Item, zone: tzinfo, *, outdated: bool = False) -> str:
     """The id, the speaker and the text of an item, in one line, with its day in a zone."""
-    text = _said(item, zone) if isinstance(item, Segment) else _holds(item, zone)
-    return f"[{inert(item.id)}] {EARLIER if outdated else ''}{cut(text)}"
+    text = _said(item, zone) if isinstance(item, Segment) else cut(_holds(item, zone))
+    return f"[{inert(item.id)}] {EARLIER if outdated else ''}{text}"
 
 
 def _said(segment: Segment, zone: tzinfo) -> str:
     day = f"{_day(segment.event_time, zone)} " if segment.event_time else ""
     if segment.speaker:
-        return f'{day}{inert(segment.speaker)} said: "{inert(segment.text)}"'
-    return f"{day}{inert(segment.text)}"
+        lead = f"{day}{inert(segment.speaker)} said: "
+        # Cut inside of its quotation, which it would else leave open.
+        return f'{lead}"{cut(inert(segment.text), MAX_LINE_CHARS - len(lead) - 2)}"'
+    return cut(f"{day}{inert(segment.text)}")
 
 
 def _holds(fact: Fact, zone: tzinfo) -> str:
@@ -64,10 +67,10 @@ def inert(text: str) -> str:
         for character in text
         if character in "\n\r\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs")
     )
-    shown = _BLANKS.sub(" ", shown).strip().replace("<", "‹").replace(">", "›")
+    shown = _BLANKS.sub(" ", shown).strip().translate(_BRACKETS)
     return _QUOTES.sub("'", shown)
 
 
-def cut(line: str) -> str:
+def cut(line: str, max_chars: int = MAX_LINE_CHARS) -> str:
     """The line, if necessary shortened."""
-    return line if len(line) <= MAX_LINE_CHARS else line[: MAX_LINE_CHARS - 1].rstrip() + "…"
+    return line if len(line) <= max_chars else line[: max(0, max_chars - 1)].rstrip() + "…"

@@ -23,6 +23,9 @@ from serving.pipeline.retrieval.legs import LEGS
 
 Made = TypeVar("Made")
 
+MAX_FAULTS = 32
+"""Of more, only their number is told: to list them takes longer than to find them."""
+
 
 def _number(value: object) -> object:
     """Rejects booleans and strings, which pydantic would accept as numbers."""
@@ -158,6 +161,8 @@ def to_form(data: Mapping[str, Any]) -> ProfileForm:
     try:
         form: ProfileForm = ProfileForm.model_validate(data)
     except ValidationError as error:
+        if (count := error.error_count()) > MAX_FAULTS:
+            raise FieldError(Fault("", f"has {count:,} faults")) from None
         raise FieldError(*map(_fault, error.errors(include_url=False))) from None
     return form
 

@@ -139,13 +139,20 @@ def test_metadata_does_not_replace_the_owner(tmp_path: Path) -> None:
     assert found.unmapped == {"memory.metadata.user_id": 1}
 
 
-@pytest.mark.parametrize(("value", "expected"), [(True, True), ("true", True), (False, False)])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *((value, True) for value in (True, 1, 1.0, "true", "TRUE", " True ", "1", "yes", "high")),
+        *((value, False) for value in (False, 0, 0.0, "false", "FALSE", "0", "no", "Off", None)),
+    ],
+)
+@pytest.mark.parametrize("name", ["sensitive", "Sensitive"])
 def test_an_attribute_makes_a_segment_sensitive(
-    tmp_path: Path, value: object, expected: bool
+    tmp_path: Path, name: str, value: object, expected: bool
 ) -> None:
     many = {f"key{number:02}": number for number in range(40)}
-    payload = {"text": "The code is 1234.", **many, "sensitive": value}
-    memory = {**MEMORY, "metadata": {**many, "sensitive": value}}
+    payload = {"text": "The code is 1234.", **many, name: value}
+    memory = {**MEMORY, "metadata": {**many, name: value}}
 
     point = imported("qdrant", written(tmp_path, {"id": 1, "payload": payload})).segment("1")
     noted = imported("mem0", written(tmp_path, memory)).segment("m1")
@@ -221,3 +228,30 @@ def test_a_time_without_a_zone_is_in_utc(tmp_path: Path) -> None:
     segment = imported("mem0", written(tmp_path, memory)).segment("m1")
 
     assert segment.event_time == datetime(2026, 5, 20, 9, 30, tzinfo=UTC)
+
+
+def test_folders_and_links_in_a_folder_are_reported(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "private.json"
+    elsewhere.write_text(json.dumps(OTHER))
+    export = tmp_path / "export"
+    (export / "older.json").mkdir(parents=True)
+    (export / "a.json").symlink_to(elsewhere)
+    (export / "m.json").write_text(json.dumps(MEMORY))
+
+    found = imported("mem0", export)
+
+    assert ids(found.items) == ["m1"]
+    assert [each.partition(" ")[0] for each in found.problems] == [
+        f"{name}:1:" for name in ("a.json", "older.json")
+    ]
+
+
+@pytest.mark.parametrize("source", ["markdown", "text", "csv"])
+def test_folder_among_text_files_is_reported(tmp_path: Path, source: str) -> None:
+    note = tmp_path / "note.md"
+    note.write_text("text\nWe sailed.\n")
+
+    found = imported(source, tmp_path, note)
+
+    assert len(found.items) == 1
+    assert len(found.problems) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 import grpc
@@ -16,6 +17,7 @@ from mcp import Client, MCPError
 from serving.domain import briefing as briefing_of_the_service
 from tests.fakes.service import Failure, FakeService
 from tests.support.stepped_clock import SteppedClock
+from trivium import values
 from trivium.v1.catalog_service_pb2 import GetFactsResponse, GetSegmentsResponse
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
@@ -197,6 +199,15 @@ def test_text_is_made_inert_as_the_service_does_it(text: str) -> None:
 
 def test_quotation_marks_are_those_of_the_service() -> None:
     assert fence._QUOTES.pattern == briefing_of_the_service._QUOTES.pattern
+    assert fence._BRACKETS == briefing_of_the_service._BRACKETS
+
+
+@pytest.mark.parametrize("length", [900, 970, 975, 980, 1000, 5000])
+def test_line_of_a_long_turn_ends_its_quotation(length: int) -> None:
+    line = fence.item_line(values.Segment(id="t1", text="x" * length, speaker="Nora"), UTC)
+
+    assert line.endswith('"')
+    assert len(line) <= fence.MAX_LINE_CHARS + len("[t1] ")
 
 
 async def test_descriptions_have_titles_and_no_indentation(tools: Tools) -> None:

@@ -17,7 +17,6 @@ from ray.serve.config import gRPCOptions
 
 from serving.deployments import app, server
 from serving.desk.ray_environment import free_ports
-from serving.http.whole_requests import WholeRequests
 from serving.rpc import bounds
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.identity.access import OPEN
@@ -63,7 +62,8 @@ def of_serve(service_method: str, streaming_type: object) -> Any:
 async def channel(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to the server that a replica starts."""
     monkeypatch.setattr(grpc_util, server.CLASS, server.SERVED)
-    monkeypatch.setattr(server, "MAX_WITHOUT_CREDENTIALS", HELD)
+    monkeypatch.setattr(bounds, "MAX_WITHOUT_CREDENTIALS", HELD)
+    monkeypatch.setattr(bounds, "MAX_WATCHES", HELD)
     service: Any = Service()
     server.serve_within_bounds(service, "direct")
     options = gRPCOptions(port=free_ports(1), grpc_servicer_functions=app.SERVICERS)
@@ -84,9 +84,15 @@ async def test_health_takes_no_call_of_serve(channel: grpc.aio.Channel) -> None:
     assert await retrieve(b"") == RETRIEVE.encode()
 
 
-@pytest.mark.parametrize("path", ["/grpc.health.v1.Health/Watch", REFLECTION])
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/grpc.health.v1.Health/Watch", grpc.StatusCode.UNIMPLEMENTED),
+        (REFLECTION, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    ],
+)
 async def test_streams_that_are_open_to_anyone_are_bounded(
-    path: str, channel: grpc.aio.Channel
+    path: str, code: grpc.StatusCode, channel: grpc.aio.Channel
 ) -> None:
     open_stream: Any = channel.stream_stream(path)
     held = [open_stream() for _ in range(HELD)]
@@ -94,7 +100,7 @@ async def test_streams_that_are_open_to_anyone_are_bounded(
         await stream.write(b"")
         await stream.read()
 
-    assert await open_stream().code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert await open_stream().code() is code
 
 
 async def test_healthz_of_serve_needs_its_message(
@@ -121,13 +127,13 @@ async def test_servers_of_replicas_read_whole_requests(monkeypatch: pytest.Monke
         started.append(app)
 
     monkeypatch.setattr(replica, server.START, start)
-    server.read_whole_requests(OPEN)
-    server.read_whole_requests(OPEN)
+    for _ in range(2):
+        server.read_whole_requests(lambda app: app + " behind")  # type: ignore[operator]
     options = SimpleNamespace(ssl_certfile=None)
 
     await getattr(replica, server.START)("app", options, event_loop=None)
 
-    assert [type(app) for app in started] == [WholeRequests]
+    assert started == ["app behind"]
 
 
 def test_serve_starts_its_server_by_the_replaced_name() -> None:
@@ -140,4 +146,4 @@ def test_a_version_of_ray_without_this_start_is_refused(monkeypatch: pytest.Monk
     monkeypatch.delattr(replica, server.START)
 
     with pytest.raises(RuntimeError, match="unsupported version of Ray"):
-        server.read_whole_requests(OPEN)
+        server.read_whole_requests(lambda app: app)

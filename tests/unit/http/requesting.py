@@ -53,6 +53,7 @@ class FakeRpcs:
     ListFacts = _method("ListFacts", catalog_pb.ListFactsResponse)
     ListSegments = _method("ListSegments", catalog_pb.ListSegmentsResponse)
     GetStats = _method("GetStats", catalog_pb.GetStatsResponse)
+    Forget = _method("Forget", ingest_pb.ForgetResponse)
     Ingest = _method("Ingest", ingest_pb.IngestResponse)
 
 

@@ -8,7 +8,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-from tests.unit.http.requesting import FakeRpcs, posted, sent
+from serving.rpc.message_bounds import QUESTION
+from tests.unit.http.requesting import JSON, FakeRpcs, posted, sent
 from trivium.v1 import fact_pb2, segment_pb2
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
@@ -37,6 +38,55 @@ async def asked(
     assert answer.status_code == 200, answer.text
     (request,) = service.requests
     return request, answer.json()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"text": "a", "filters": {"object_types": [0] * QUESTION.max_values}}, "values"),
+        ({"text": "a", "filters": {"object_types": [0] * 33}}, "has 33 faults"),
+        ({"text": "a", **{f"x{place}": 0 for place in range(33)}}, "has 33 faults"),
+        ({"text": "a", "filters": {"object_types": [0]}}, "filters.object_types.0: Input should"),
+    ],
+)
+async def test_request_with_many_faults_is_told_briefly(given: Any, why: str) -> None:
+    service = FakeRpcs()
+
+    answer = await posted(service, "/v1/query", given)
+
+    assert (answer.status_code, service.requests) == (400, [])
+    assert why in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        ("tenant=a", '{"text": "x", "tenant": "b"}'),
+        ("tenant=a&tenant=b", '{"text": "x"}'),
+        ("text=x", '{"text": "y"}'),
+        ("", '{"text": "x", "tenant": "a", "tenant": "b"}'),
+        ("", '{"text": "x", "filters": {"project_id": "a", "project_id": "b"}}'),
+    ],
+)
+async def test_field_given_twice_is_an_error(query: str, body: str) -> None:
+    service = FakeRpcs()
+    path = f"/v1/query?{query}"
+
+    answer = await sent(service, "POST", path, content=body, headers=JSON)
+
+    assert (answer.status_code, service.requests) == (400, [])
+
+
+async def test_field_given_twice_alike_is_none() -> None:
+    request, _ = await asked("/v1/query?tenant=a", {"text": "x", "tenant": "a"})
+
+    assert request.tenant == "a"
+
+
+async def test_field_under_both_of_its_names_is_an_error() -> None:
+    answer = await posted(FakeRpcs(), "/api/memories/recall", {"query": "x", "context": "y"})
+
+    assert answer.status_code == 400
 
 
 async def test_annie_asks_for_context_before_a_call() -> None:

@@ -101,3 +101,11 @@ async def test_unknown_paths_point_to_the_list_of_routes() -> None:
     assert (missing.status_code, wrong.status_code) == (404, 405)
     assert "openapi.json" in missing.json()["message"]
     assert wrong.headers["allow"] == "POST"
+
+
+async def test_fields_in_the_url_of_a_post_are_an_error() -> None:
+    service = FakeRpcs()
+
+    answer = await sent(service, "POST", "/v1/retrieve?tenant=a", json={"tenant": "b"})
+
+    assert (answer.status_code, service.requests) == (400, [])

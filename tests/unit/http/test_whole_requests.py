@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from serving.domain.errors import PermissionDeniedError, StoreUnavailableError, TriviumError
-from serving.domain.identity import Caller
+from serving.domain.errors import (
+    PermissionDeniedError,
+    StoreUnavailableError,
+    TriviumError,
+    UnauthenticatedError,
+)
+from serving.domain.identity import Caller, Role
 from serving.http import whole_requests
 from serving.http.calls import ARRIVED
 from serving.http.whole_requests import WholeRequests
-from serving.rpc.identity.access import ANYONE, OPEN, Access
+from serving.rpc.identity.access import Access
+from serving.rpc.message_bounds import QUESTION
 from serving.rpc.pending import READ_AGAIN_S, PendingCalls
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import cancel
+from tests.unit.http.requesting import FakeRpcs
 
+SERVICE = FakeRpcs()
 ENDED: Message = {"type": "http.request", "body": b"", "more_body": False}
 
 
@@ -79,7 +88,7 @@ class Client:
 async def test_body_in_parts_arrives_whole() -> None:
     behind, client = Behind(), Client(part(b"ab"), part(b"cd"), ENDED)
 
-    await client.request(WholeRequests(behind, OPEN))
+    await client.request(WholeRequests(behind, SERVICE))
 
     assert behind.bodies == [b"abcd"]
     assert client.status == 200
@@ -99,7 +108,7 @@ async def test_too_large_request_is_refused_unread(
 ) -> None:
     behind, client = Behind(), Client(*sent)
 
-    await client.request(WholeRequests(behind, OPEN), **headers)
+    await client.request(WholeRequests(behind, SERVICE), **headers)
 
     assert client.status == 413
     assert (b"connection", b"close") in client.answer[0]["headers"]
@@ -115,45 +124,55 @@ async def test_rest_of_refused_request_is_bounded(monkeypatch: pytest.MonkeyPatc
     long, slow = Client(*[part(b"x")] * 9), Client()
 
     for client in (long, slow):
-        await client.request(WholeRequests(Behind(), OPEN), content_length="9" * 30)
+        await client.request(WholeRequests(Behind(), SERVICE), content_length="9" * 30)
 
         assert client.status == 413
     assert long.unread >= 7
 
 
-@pytest.mark.parametrize("by_its_length", [True, False])
-async def test_large_request_without_credentials_is_refused_unread(by_its_length: bool) -> None:
-    access = Access(keys=lambda text: pytest.fail(text))
-    size = whole_requests.MAX_BYTES_WITHOUT_CREDENTIALS + 1
-    behind, client = Behind(), Client(part(b"x" * size), ENDED)
-    headers = {"content_length": str(size)} if by_its_length else {}
-
-    await client.request(WholeRequests(behind, access), **headers)
-
-    assert client.status == 401
-    assert behind.bodies == []
-
-
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(PermissionDeniedError("names no tenant"), 403), (StoreUnavailableError("no keys"), 503)],
+    [
+        (UnauthenticatedError("unknown"), 401),
+        (PermissionDeniedError("names no tenant"), 403),
+        (StoreUnavailableError("no keys"), 503),
+    ],
 )
-async def test_credentials_that_cannot_be_used_are_no_failure(
+async def test_refused_credentials_are_answered_with_details(
     error: TriviumError, status: int
 ) -> None:
     def fail(_: str) -> Caller:
         raise error
 
-    access = Access(keys=fail)
-    size = whole_requests.MAX_BYTES_WITHOUT_CREDENTIALS + 1
-    behind, small, large = Behind(), Client(part(b"ab"), ENDED), Client(part(b"x" * size), ENDED)
+    service, behind, client = FakeRpcs(), Behind(), Client(part(b"ab"), ENDED)
+    service.access = Access(keys=fail)
 
-    for client in (small, large):
-        await client.request(WholeRequests(behind, access), authorization="Bearer trv_any")
+    await client.request(WholeRequests(behind, service), authorization="Bearer trv_any")
 
-    # A small one is answered by the application behind.
-    assert (small.status, large.status) == (200, status)
-    assert behind.bodies == [b"ab"]
+    assert client.status == status
+    assert json.loads(client.answer[1]["body"])["details"][0]["debug"]["domain"] == "trivium.v1"
+    assert behind.bodies == []
+
+
+async def test_request_for_a_file_arrives_without_body() -> None:
+    behind, client = Behind(), Client(part(b"ab"), ENDED)
+
+    await client.request(WholeRequests(behind, SERVICE), "/docs")
+
+    assert (behind.bodies, client.unread) == ([b""], 2)
+
+
+async def test_application_receives_no_rest_of_a_body() -> None:
+    received: list[Message] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        received.extend([await receive(), await receive()])
+        await Response()(scope, receive, send)
+
+    client = Client(part(b"ab"), ENDED, {"type": "http.disconnect"})
+    await client.request(WholeRequests(app, SERVICE), "/docs")
+
+    assert [each["type"] for each in received] == ["http.request", "http.disconnect"]
 
 
 async def test_slow_request_is_refused_without_taking_a_place(
@@ -163,7 +182,7 @@ async def test_slow_request_is_refused_without_taking_a_place(
     monkeypatch.setattr(whole_requests, "DISCARD_WITHIN_S", 0.0)
     behind, client = Behind(), Client(part(b"{"))
 
-    await client.request(WholeRequests(behind, OPEN))
+    await client.request(WholeRequests(behind, SERVICE))
 
     assert client.status == 408
     assert behind.bodies == []
@@ -171,9 +190,9 @@ async def test_slow_request_is_refused_without_taking_a_place(
 
 async def test_refused_request_holds_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_requests, "MAX_BODY_BYTES", 3)
-    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 4)
     behind = Behind()
-    whole = WholeRequests(behind, OPEN)
+    whole = WholeRequests(behind, SERVICE)
     refused, other = Client(part(b"abc"), part(b"d")), Client(part(b"ef"), ENDED)
 
     discarding = asyncio.create_task(refused.request(whole))
@@ -188,7 +207,7 @@ async def test_refused_request_holds_no_memory(monkeypatch: pytest.MonkeyPatch) 
 async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
     behind = Behind()
-    whole = WholeRequests(behind, OPEN)
+    whole = WholeRequests(behind, SERVICE)
     first = Client(part(b"ab"))
     second, third = (Client(part(body), ENDED) for body in (b"cd", b"ef"))
 
@@ -202,31 +221,39 @@ async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.Monkey
     assert behind.bodies == [b"ef"]
 
 
-async def test_requests_without_credentials_leave_room_for_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 3)
-    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES_WITHOUT_CREDENTIALS", 3)
-    behind, access = Behind(), Access(keys=lambda _: ANYONE)
-    whole = WholeRequests(behind, access)
-    held, refused, known = Client(part(b"ab")), Client(part(b"cd")), Client(part(b"ef"), ENDED)
+async def test_a_caller_cannot_hold_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 4)
+    service, behind = FakeRpcs(), Behind()
+    service.access = Access(
+        keys=lambda text: Caller(name=text, roles=frozenset(Role), tenants=None)
+    )
+    whole = WholeRequests(behind, service)
+    held, more, other = Client(part(b"abc")), Client(part(b"d"), ENDED), Client(part(b"e"), ENDED)
 
-    holding = asyncio.create_task(held.request(whole))
+    reading = asyncio.create_task(held.request(whole, authorization="Bearer trv_a"))
     await asyncio.sleep(0)
-    refusing = asyncio.create_task(refused.request(whole))
-    await asyncio.sleep(0)
-    await known.request(whole, authorization="Bearer trv_any")
+    await more.request(whole, authorization="Bearer trv_a")
+    await other.request(whole, authorization="Bearer trv_b")
+    await cancel(reading)
 
-    assert (refused.status, known.status) == (429, 200)
-    assert behind.bodies == [b"ef"]
-    await cancel(holding)
-    await cancel(refusing)
+    assert (more.status, other.status) == (429, 200)
+
+
+async def test_question_has_fewer_bytes_than_a_batch() -> None:
+    behind = Behind()
+    length = str(QUESTION.max_bytes + 1)
+    question, batch = Client(ENDED), Client(ENDED)
+
+    await question.request(WholeRequests(behind, SERVICE), "/v1/retrieve", content_length=length)
+    await batch.request(WholeRequests(behind, SERVICE), "/v1/ingest", content_length=length)
+
+    assert (question.status, batch.status) == (413, 200)
 
 
 async def test_client_that_leaves_while_sending_is_no_call() -> None:
     behind, client = Behind(), Client(part(b"ab"), {"type": "http.disconnect"})
 
-    await client.request(WholeRequests(behind, OPEN))
+    await client.request(WholeRequests(behind, SERVICE))
 
     assert (behind.bodies, client.answer) == ([], [])
 
@@ -234,7 +261,7 @@ async def test_client_that_leaves_while_sending_is_no_call() -> None:
 async def test_slow_reader_holds_no_place() -> None:
     behind, client = Behind(), Client(ENDED, reads=False)
 
-    task = asyncio.create_task(client.request(WholeRequests(behind, OPEN)))
+    task = asyncio.create_task(client.request(WholeRequests(behind, SERVICE)))
     async with asyncio.timeout(10):
         await behind.ended.wait()
     await cancel(task)
@@ -246,7 +273,7 @@ async def test_full_queue_of_serve_is_an_error_of_connect() -> None:
     dropped = PlainTextResponse("Request dropped due to backpressure", status_code=503)
     client = Client(ENDED)
 
-    await client.request(WholeRequests(Behind(dropped), OPEN))
+    await client.request(WholeRequests(Behind(dropped), SERVICE))
 
     assert client.status == 429
     assert b'"code":"resource_exhausted"' in client.answer[1]["body"]
@@ -256,7 +283,7 @@ async def test_health_of_serve_is_passed_on() -> None:
     unhealthy = PlainTextResponse("draining", status_code=503)
     client = Client(ENDED)
 
-    await client.request(WholeRequests(Behind(unhealthy), OPEN), "/-/healthz")
+    await client.request(WholeRequests(Behind(unhealthy), SERVICE), "/-/healthz")
 
     assert client.status == 503
     assert client.answer[1]["body"] == b"draining"
@@ -280,6 +307,6 @@ async def test_calls_that_wait_for_a_method_are_counted(monkeypatch: pytest.Monk
             counted.append(count())
 
     client = Client(ENDED)
-    await client.request(WholeRequests(app, OPEN))
+    await client.request(WholeRequests(app, SERVICE))
 
     assert counted == [before + 1, before]

@@ -104,6 +104,7 @@ def asked(request: RetrieveRequest | None = None, **fields: object) -> RetrieveC
         (changing(extends="alone"), "profile_overrides.extends"),
         (changing(legs={"dense": {"depth": 2.5}}), "profile_overrides.legs.dense.depth"),
         (changing(legs={"telepathy": {}}), "profile_overrides.legs.telepathy"),
+        (changing(legs={"dense": {f"x{n}": 0 for n in range(33)}}), "profile_overrides"),
         (retrieve(seed_ids=["a", ""]), "seed_ids[1]"),
         (retrieve(seed_ids=["a"] * 33), "seed_ids"),
         (retrieve(profile="alone", required_legs=["lexical"]), "required_legs[0]"),

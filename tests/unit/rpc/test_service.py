@@ -14,7 +14,7 @@ from serving.domain.errors import DependencyError
 from serving.domain.items.records import segment_id
 from serving.pipeline.writes.ingest import Ingestor
 from serving.ports.embedding import EmbeddingModel
-from serving.rpc import service as rpc_service
+from serving.rpc import health
 from serving.rpc.service import TriviumService
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.pipeline import FixedLeg, RecordingAccess
@@ -184,8 +184,8 @@ async def test_an_invalid_page_of_profiles_is_rejected(service: TriviumService) 
 
 
 async def test_watch_of_health_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc_service, "WATCH_S", 0.01)
-    monkeypatch.setattr(rpc_service, "HEALTH_POLL_S", 0.0)
+    monkeypatch.setattr(health, "WATCH_S", 0.01)
+    monkeypatch.setattr(health, "POLL_S", 0.0)
     service = service_over({"store": InMemoryStore()})
 
     watch = service.Watch(health_pb2.HealthCheckRequest(), cast(Any, None))

@@ -17,15 +17,14 @@ from serving.domain.errors import OverloadedError
 from serving.domain.identity import Role
 from serving.rpc import bounds, registration
 from serving.rpc.boundary import rpc, streaming_rpc
-from serving.rpc.bounds import BoundedHandlers, OpenStreams
+from serving.rpc.bounds import BoundedHandlers, OpenStreams, OpenToAnyone
 from serving.rpc.identity.access import OPEN, Access
 from serving.rpc.identity.key_ring import KeyRing
+from serving.rpc.message_bounds import QUESTION as BOUNDS
 from serving.rpc.pending import PENDING_CALLS
 from serving.telemetry import NoRecorder
 from tests.support.waiting import until_async
 from tests.unit.rpc.identity.callers import NOW, FakeAccessKeys
-from trivium.errors import OverloadedError as Refused
-from trivium.errors import to_error
 from trivium.v1 import ingest_service_pb2 as ingest
 from trivium.v1 import retrieval_service_pb2 as retrieval
 
@@ -62,7 +61,9 @@ class Service:
     async def RetrieveStream(  # noqa: N802
         self, stream: AsyncIterator[Any]
     ) -> AsyncGenerator[retrieval.RetrieveStreamResponse, None]:
-        async for _ in stream:
+        async for request in stream:
+            if isinstance(request, registration.Malformed):
+                request.reject()
             yield retrieval.RetrieveStreamResponse()
 
     @rpc(ingest.IngestStreamResponse)
@@ -84,11 +85,11 @@ class WithinBounds:
     def __init__(self, server: grpc.aio.Server, service: Service) -> None:
         self._server = server
         self._service = service
-        self._without_credentials = OpenStreams(MOST)
+        self._open_to_anyone = OpenToAnyone()
 
     def add_generic_rpc_handlers(self, handlers: Any) -> None:
         [methods] = handlers
-        bounded = BoundedHandlers(methods, self._service, self._without_credentials)
+        bounded = BoundedHandlers(methods, self._service, self._open_to_anyone)
         self._server.add_generic_rpc_handlers((bounded,))
 
     def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
@@ -96,19 +97,25 @@ class WithinBounds:
 
 
 @asynccontextmanager
-async def serving(access: Access = OPEN) -> AsyncIterator[grpc.aio.Channel]:
+async def listening(access: Access = OPEN) -> AsyncIterator[str]:
     server, service = grpc.aio.server(), Service(access)
     bounded = WithinBounds(server, service)
     registration.add_retrieval_service(service, bounded)
     registration.add_ingest_service(service, bounded)
+    registration.add_catalog_service(service, bounded)
     health_pb2_grpc.add_HealthServicer_to_server(service, bounded)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield channel
+        yield f"127.0.0.1:{port}"
     finally:
         await server.stop(grace=None)
+
+
+@asynccontextmanager
+async def serving(access: Access = OPEN) -> AsyncIterator[grpc.aio.Channel]:
+    async with listening(access) as address, grpc.aio.insecure_channel(address) as channel:
+        yield channel
 
 
 async def access_by_key() -> tuple[Access, Metadata]:
@@ -134,10 +141,12 @@ async def none_pending() -> bool:
     return PENDING_CALLS.count() == 0
 
 
-async def test_credentials_are_checked_before_a_message() -> None:
+@pytest.mark.parametrize("method", registration.METHODS.values(), ids=lambda method: method.name)
+async def test_credentials_are_checked_before_a_message(method: Any) -> None:
     access, _ = await access_by_key()
     async with serving(access) as channel:
-        call = half_open(channel)
+        kind: Any = channel.stream_stream if method.server_streaming else channel.stream_unary
+        call = kind(f"/{method.containing_service.full_name}/{method.name}")()
 
         assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
         assert "authorization" in await call.details()
@@ -181,22 +190,71 @@ async def test_a_call_within_bounds_is_answered() -> None:
         assert answered.profile == "Where is Zanzibar?"
 
 
-async def test_streams_without_credentials_leave_room_for_others() -> None:
+@pytest.mark.parametrize("path", [RETRIEVE, RETRIEVE_STREAM])
+async def test_a_question_of_many_values_is_invalid(path: str) -> None:
+    many = b"\x32\x00" * (BOUNDS.max_values + 1)
+    async with serving() as channel:
+        kind: Any = channel.stream_unary if path == RETRIEVE else channel.stream_stream
+        call = kind(path)()
+        await call.write(many)
+
+        assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert f"{BOUNDS.max_values:,} values" in await call.details()
+
+
+CHECKING_HEALTH = (
+    '{"healthCheckConfig": {"serviceName": ""}, "loadBalancingConfig": [{"round_robin": {}}]}'
+)
+
+
+async def asks(channel: grpc.aio.Channel, metadata: Metadata) -> retrieval.RetrieveResponse:
+    ask: Any = channel.unary_unary(RETRIEVE)
+    answered = await ask(QUESTION, metadata=metadata, timeout=10)
+    return retrieval.RetrieveResponse.FromString(answered)
+
+
+async def watched(channel: grpc.aio.Channel, count: int, metadata: Metadata = ()) -> list[Any]:
+    """Watches that stay open."""
+    held = [watch(channel, metadata) for _ in range(count)]
+    for stream in held:
+        await stream.read()
+    return held
+
+
+async def test_watches_without_credentials_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_WATCHES", MOST)
     access, metadata = await access_by_key()
     async with serving(access) as channel:
-        held = [watch(channel) for _ in range(MOST - 1)]
-        for stream in held:
-            await stream.read()
+        held = await watched(channel, MOST - 1)
         refused = watch(channel)
 
-        with pytest.raises(grpc.aio.AioRpcError) as error:
-            await refused.read()
-        assert isinstance(to_error(error.value), Refused)
-        assert await watch(channel, metadata).read()
+        assert await refused.code() is grpc.StatusCode.UNIMPLEMENTED
+        held += await watched(channel, MOST - 1, metadata)
+        assert await watch(channel, metadata).code() is grpc.StatusCode.UNIMPLEMENTED
         talk: Any = channel.stream_stream(RETRIEVE_STREAM)
         talking = talk(metadata=metadata)
         await talking.write(b"")
         assert await talking.read() == b""
+
+
+async def test_a_client_without_place_to_watch_calls_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_WATCHES", MOST)
+    access, metadata = await access_by_key()
+    options = [("grpc.service_config", CHECKING_HEALTH), ("grpc.use_local_subchannel_pool", 1)]
+    async with (
+        listening(access) as address,
+        grpc.aio.insecure_channel(address) as holding,
+        grpc.aio.insecure_channel(address, options=options) as checking,
+        grpc.aio.insecure_channel(address, options=options) as other,
+    ):
+        # The first of them to call has its watch, the other has none.
+        held = await watched(holding, MOST - 2)
+        answers = [await asks(channel, metadata) for channel in (checking, other)]
+
+        assert [each.profile for each in answers] == ["Where is Zanzibar?"] * 2
+        assert len(held) == MOST - 2
 
 
 async def test_a_stream_that_sends_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
