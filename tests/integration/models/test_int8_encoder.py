@@ -86,8 +86,22 @@ def test_bge_pools_its_first_token_and_prompts_questions() -> None:
     assert encoder.tokenize_document("who?")[0] != encoder.tokenize_query("who?")
 
 
+@pytest.mark.release
+def test_multilingual_encoder_finds_across_languages() -> None:
+    checkpoint = open_model("e5-multilingual", default_cache_dir(), fetch=True)
+    encoder = OnnxEncoder(checkpoint, default_cache_dir(), precision="int8")
+    said = ["Die Klassenfahrt geht nach Föhr.", "El rebozo era verde.", "我的猫叫豆豆。"]
+    asked = ["What is the cat called?", "Where does the school trip go?", "De quelle couleur ?"]
+
+    assert (checkpoint.query_prompt, checkpoint.document_prompt) == ("query: ", "passage: ")
+    texts = encoder.encode([encoder.tokenize_document(text)[0] for text in said])
+    questions = encoder.encode([encoder.tokenize_query(text) for text in asked])
+    assert (questions @ texts.T).argmax(axis=1).tolist() == [2, 0, 1]
+
+
 def _packed(model: PublishedModel, below: Path, graph: bytes) -> Path:
     below.mkdir(parents=True)
+    assert model.jar is not None
     jar = below / model.jar.file_name
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr(f"{model.stem}.onnx", graph)
@@ -174,7 +188,11 @@ def test_graph_with_coarse_quantization_is_rejected(
     published: EncoderCheckpoint, cache: Path
 ) -> None:
     assert published.graph is not None
-    quantize_dynamic(onnx.load(published.graph), quantized_folder(published, cache) / MODEL_FILE)
+    quantize_dynamic(
+        onnx.load(published.graph),
+        quantized_folder(published, cache) / MODEL_FILE,
+        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
+    )
 
     with pytest.raises(DependencyError, match=r"int8 graph differs .*precision to float32"):
         OnnxEncoder(published, cache, precision="int8")

