@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from serving.domain.languages import language_of
-from serving.domain.words.lexemes import asked_lexemes, stored_lexemes
+from serving.domain.words.lexemes import asked_lexemes, languages_of, stored_lexemes
 
 PAGE = Path(__file__).parents[2] / "docs" / "languages.md"
 BEGIN, END = "<!-- tried -->\n", "<!-- /tried -->\n"
@@ -100,9 +100,10 @@ TRIED = {
 
 def shared(language: str, stored: str, asked: str) -> list[str]:
     """The lexemes of a question by which it finds what is stored."""
-    of_tenant = language_of(language.split()[0])
-    lexemes = {lexeme for lexeme, _ in stored_lexemes(stored, of_tenant)}
-    return [lexeme for lexeme in asked_lexemes(asked, of_tenant) if lexeme in lexemes]
+    usual = language_of(language.split()[0])
+    lexemes = {lexeme for lexeme, _ in stored_lexemes(stored, *languages_of(stored, usual))}
+    question = asked_lexemes(asked, *languages_of(asked, usual))
+    return [lexeme for lexeme in question if lexeme in lexemes]
 
 
 def table() -> str:

@@ -203,17 +203,18 @@ class _Graph:
 
     def __init__(self, model: PackedModel) -> None:
         # Imported late: only the first start needs the tools of ONNX.
-        from onnx import helper, numpy_helper
+        from onnx import TensorProto, helper, numpy_helper
 
         self._helper = helper
+        self._types = TensorProto
         self._to_tensor = numpy_helper.from_array
         self._model = model
         self._nodes: list[Any] = []
         self._tensors: list[Any] = []
 
     def serialized(self) -> bytes:
-        types = self._helper.TensorProto
-        states = self._embedded(types)
+        types = self._types
+        states = self._embedded()
         self._add("Cast", ["attention_mask"], "mask", to=types.INT32)
         for layer in range(self._model.shape.layers):
             states = self._layer(states, f"l{layer}")
@@ -242,13 +243,17 @@ class _Graph:
         self._tensors.append(self._to_tensor(np.ascontiguousarray(values), name))
         return name
 
-    def _embedded(self, types: Any) -> str:
+    def _embedded(self) -> str:
         model, shape = self._model, self._model.shape
         scales, weights = model.quantized("emb.word")
         low, high = weights.view(np.uint8)[:, 0::2] & 15, weights.view(np.uint8)[:, 1::2] << 4
         self._tensors.append(
             self._helper.make_tensor(
-                "words", types.INT4, [shape.words, shape.hidden], (low | high).tobytes(), raw=True
+                "words",
+                self._types.INT4,
+                [shape.words, shape.hidden],
+                (low | high).tobytes(),
+                raw=True,
             )
         )
         self._constant("scales", scales.reshape(shape.words, -1))

@@ -4,10 +4,14 @@ A tenant's language is its `text_search_config`, the name of a stemmer of Snowba
 without a file has stems and no words.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from string import digits
 
 import Stemmer
 
@@ -35,8 +39,40 @@ def _read(name: str) -> Language:
 ENGLISH = _read("english")
 _LANGUAGES = {"english": ENGLISH} | {name: _read(name) for name in _NAMES if name != "english"}
 
-_WITH_CHANGES = [each for each in _LANGUAGES.values() if each.changes is not NEVER]
-_THEIR_FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _WITH_CHANGES))
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The words by which each of some languages is known, by its name, and all of them."""
+
+    words: Mapping[str, AbstractSet[str]]
+    all_words: AbstractSet[str]
+
+    @classmethod
+    def by(cls, words: Mapping[str, AbstractSet[str]]) -> _Known:
+        return cls(words, frozenset[str]().union(*words.values()))
+
+    def languages(self, words: AbstractSet[str], usual: Language, lead: int) -> Sequence[Language]:
+        """The languages that have most of the words: the usual one, or those with `lead` more."""
+        found = words & self.all_words
+        least = len(words & self.words.get(usual.name, frozenset())) + lead
+        if len(found) < least:
+            return [usual]  # as no language has more than all of them
+        counts = {name: len(found & own) for name, own in self.words.items()}
+        most = max(counts.values())
+        if most < least:
+            return [usual]
+        return [_LANGUAGES[name] for name, count in counts.items() if count == most]
+
+
+_BY_CHANGES = _Known.by(
+    {name: each.function_words for name, each in _LANGUAGES.items() if each.changes is not NEVER}
+)
+_BY_TEXT = _Known.by(
+    {
+        name: each.function_words.union(each.digits.keys() - {*digits}, each.months, each.weekdays)
+        for name, each in _LANGUAGES.items()
+    }
+)
 
 
 def language_of_words(
@@ -49,11 +85,16 @@ def language_of_words(
         usual: The language unless another one has more of the words.
         lead: How many more. A single word may be a name: "Mia" is Italian for "my".
     """
-    found, of_usual = words & _THEIR_FUNCTION_WORDS, len(words & usual.function_words)
-    if len(found) - of_usual < lead:
-        return usual  # as no language has more than all of them
-    best = max(_WITH_CHANGES, key=lambda language: len(found & language.function_words))
-    return best if len(found & best.function_words) - of_usual >= lead else usual
+    return _BY_CHANGES.languages(words, usual, lead)[0]
+
+
+def languages_of_text(words: AbstractSet[str], usual: Language) -> Sequence[Language]:
+    """The languages that a text may be of, by its words that say nothing, count or date.
+
+    It is the usual one unless another one has more of them, two more if the usual one is not the
+    default. Of a few words may be several: "la" is French, Italian and Spanish.
+    """
+    return _BY_TEXT.languages(words, usual, 1 if usual is ENGLISH else 2)
 
 
 FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _LANGUAGES.values()))
@@ -81,5 +122,6 @@ __all__ = [
     "Language",
     "language_of",
     "language_of_words",
+    "languages_of_text",
     "stemmer_of",
 ]

@@ -1,15 +1,17 @@
-"""Lexemes: what the search by words compares, the stems of tokens in the tenant's language."""
+"""Lexemes: what the search by words compares, the stems of tokens in the language of their text."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TypeAlias
 
-from serving.domain.languages import Language, language_of, stemmer_of
-from serving.domain.words.tokens import tokens
+from serving.domain.languages import Language, language_of, languages_of_text, stemmer_of
+from serving.domain.words.normal_form import normal_form
+from serving.domain.words.scripts import words_in
+from serving.domain.words.tokens import Token, tokens
 
 MAX_BRIEF = 12
 """A text of more words is not found by its function words: nobody means them, and they would double
@@ -37,21 +39,36 @@ Lexeme: TypeAlias = tuple[str, int]
 """A lexeme, and its place among the words of its text, from 1. It has no blanks or quotes."""
 
 
-def stored_lexemes(text: str, language: Language) -> list[Lexeme]:
-    """The lexemes by which a text is found: without function words, unless it is brief."""
-    found = _lexemes(text, language)
-    if len(found) > MAX_BRIEF:
+def languages_of(text: str, usual: Language) -> Sequence[Language]:
+    """The languages that a text may be of, the likeliest first, and the usual one of its tenant."""
+    found = languages_of_text(frozenset(words_in(normal_form(text).casefold())), usual)
+    return found if usual in found else [*found, usual]
+
+
+def stored_lexemes(text: str, *languages: Language) -> list[Lexeme]:
+    """The lexemes by which a text is found: without function words, unless it is brief.
+
+    Args:
+        text: The text.
+        languages: That of the text, and others whose stems its words have too, such as that of
+            its tenant: a question may be in another language than the text.
+    """
+    read = tokens(text, languages[0])
+    found = _lexemes(read, languages)
+    if len(read) > MAX_BRIEF:
         found = [lexeme for lexeme in found if not is_function_word(lexeme[0])]
-    return found + _names(text, language)
+    return found + _names(text, languages[0])
 
 
-def asked_lexemes(question: str, language: Language) -> Mapping[str, int]:
+def asked_lexemes(question: str, *languages: Language) -> Mapping[str, int]:
     """The distinct lexemes of a question with their counts.
 
-    Without function words, unless there is nothing else ("Who is it?", "Who is Will?").
+    Without function words, unless there is nothing else ("Who is it?", "Who is Will?"). The
+    languages are as those of a stored text.
     """
-    counts = dict(Counter(lexeme for lexeme, _ in _lexemes(question, language)))
-    names = Counter(lexeme for lexeme, _ in _names(question, language))
+    found = _lexemes(tokens(question, languages[0]), languages)
+    counts = dict(Counter(lexeme for lexeme, _ in found))
+    names = Counter(lexeme for lexeme, _ in _names(question, languages[0]))
     content = {
         lexeme: count
         for lexeme, count in counts.items()
@@ -65,9 +82,9 @@ def is_function_word(lexeme: str) -> bool:
     return lexeme.startswith(FUNCTION_WORD)
 
 
-def _lexemes(text: str, language: Language) -> list[Lexeme]:
-    lexeme_of = _lexemes_of(language.name)
-    return [(lexeme_of(word), place) for word, place in tokens(text, language)]
+def _lexemes(read: Sequence[Token], languages: Sequence[Language]) -> list[Lexeme]:
+    lexemes_of = _lexemes_of(*(language.name for language in languages))
+    return [(lexeme, place) for word, place in read for lexeme in lexemes_of(word)]
 
 
 def _names(text: str, language: Language) -> list[Lexeme]:
@@ -86,11 +103,13 @@ def _names(text: str, language: Language) -> list[Lexeme]:
 
 
 @cache
-def _lexemes_of(name: str) -> Callable[[str], str]:
-    stem, function_words = stemmer_of(name), language_of(name).function_words
+def _lexemes_of(*names: str) -> Callable[[str], Sequence[str]]:
+    stems, function_words = [*map(stemmer_of, names)], language_of(names[0]).function_words
 
     @lru_cache(MAX_REMEMBERED)
-    def lexeme_of(word: str) -> str:
-        return FUNCTION_WORD + word if word in function_words else stem(word[:MAX_LETTERS])
+    def lexemes_of(word: str) -> Sequence[str]:
+        if word in function_words:
+            return (FUNCTION_WORD + word,)
+        return (*dict.fromkeys(stem(word[:MAX_LETTERS]) for stem in stems),)
 
-    return lexeme_of
+    return lexemes_of

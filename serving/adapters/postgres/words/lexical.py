@@ -27,7 +27,7 @@ from serving.domain.languages import language_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.ranking.ranked_list import Candidate
-from serving.domain.words.lexemes import asked_lexemes
+from serving.domain.words.lexemes import asked_lexemes, languages_of
 
 BUDGET = query_plan.Budget()
 
@@ -81,7 +81,7 @@ class PostgresLexicalSearch:
 class _Question:
     """What every mode searches for.
 
-    `words` maps the question's distinct lexemes, in the tenant's language, to their counts; at
+    `words` maps the question's distinct lexemes, in its language and the tenant's, to counts; at
     least one. `conditions` are those of the question's scope. In each part of a segment a word
     counts `scale` times `labels`: PostgreSQL's array for the labels D, C, B and A, none of it above
     1, which are text, speaker, keywords and title (schema/0001_schema.sql).
@@ -102,11 +102,11 @@ async def _parse(
     tenant = await find_tenant(connection, query.scope.tenant)
     if tenant is None:
         return None
-    language = language_of(tenant.text_search_config)
-    asked = asked_lexemes(query.text, language)
+    languages = languages_of(query.text, language_of(tenant.text_search_config))
+    asked = asked_lexemes(query.text, *languages)
     if not asked:
         return None
-    names = asked_lexemes(" ".join(_NAME.findall(query.text)), language)
+    names = asked_lexemes(" ".join(_NAME.findall(query.text)), *languages)
     conditions = conditions_of(query.scope.segment_filter, query.scope.as_of)
     unnamed = [query_plan.quoted(word) for word in asked if word not in names]
     conditions.add(_TOLD_BY_MORE_THAN_A_NAME, unnamed)

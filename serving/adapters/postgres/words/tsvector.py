@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from serving.domain.items.records import Segment
 from serving.domain.languages import language_of
-from serving.domain.words.lexemes import is_function_word, stored_lexemes
+from serving.domain.words.lexemes import is_function_word, languages_of, stored_lexemes
 
 
 class StoredWords(NamedTuple):
@@ -25,7 +25,7 @@ def stored_words(segment: Segment, text_search_config: str) -> StoredWords:
 
     Each part has its label: A title, B keywords, C speaker, D text.
     """
-    language = language_of(text_search_config)
+    languages = languages_of(segment.text, language_of(text_search_config))
     places: dict[str, list[str]] = {}
     end = 0
     for text, label in (
@@ -34,7 +34,7 @@ def stored_words(segment: Segment, text_search_config: str) -> StoredWords:
         (segment.text, ""),
         (". ".join(segment.keywords), "B"),
     ):
-        found = stored_lexemes(text, language) if text else []
+        found = stored_lexemes(text, *languages) if text else []
         for lexeme, place in found:
             places.setdefault(lexeme, []).append(f"{end + place}{label}")
         end += max((place for _, place in found), default=0)

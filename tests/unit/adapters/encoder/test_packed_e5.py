@@ -89,10 +89,12 @@ def _expected(tensors: dict[str, NDArray[np.float32]], ids: list[int]) -> NDArra
     def norm(states: NDArray[np.float64], name: str) -> NDArray[np.float64]:
         apart = states - states.mean(-1, keepdims=True)
         scaled = apart / np.sqrt((apart**2).mean(-1, keepdims=True) + EPSILON)
-        return scaled * tensors[f"{name}.w"] + tensors[f"{name}.b"]
+        normed: NDArray[np.float64] = scaled * tensors[f"{name}.w"] + tensors[f"{name}.b"]
+        return normed
 
     def product(states: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-        return states @ tensors[f"{name}.w"].T.astype(np.float64) + tensors[f"{name}.b"]
+        weights: NDArray[np.float64] = tensors[f"{name}.w"].T.astype(np.float64)
+        return states @ weights + tensors[f"{name}.b"]
 
     states = tensors["emb.word"][ids] + tensors["emb.pos"][: len(ids)] + tensors["emb.type"][0]
     states = norm(states.astype(np.float64), "emb.ln")

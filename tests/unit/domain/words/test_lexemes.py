@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of
-from serving.domain.words.lexemes import MAX_BRIEF, asked_lexemes, stored_lexemes
+from serving.domain.words.lexemes import MAX_BRIEF, asked_lexemes, languages_of, stored_lexemes
 
 
 def test_question_of_function_words_asks_for_all() -> None:
@@ -62,3 +62,48 @@ def test_no_stem_is_a_function_word() -> None:
 @pytest.mark.parametrize("name", sorted(LANGUAGE_NAMES))
 def test_every_language_has_lexemes(name: str) -> None:
     assert asked_lexemes("MER-0014 智齿", language_of(name)).keys() >= {"0014", "智齿"}
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Die Häuser am See sind verkauft.", "german"),
+        ("Los vecinos compraron dos bicicletas.", "spanish"),
+        ("J'ai acheté des chevaux.", "french"),
+        ("De kat ligt graag op zijn bank.", "dutch"),
+        ("मेरी किताब कहाँ है?", "hindi"),
+        ("Где новая книга?", "russian"),
+        ("We sold the houses by the lake.", "english"),
+        ("Waschmaschine kaputt", "english"),
+        ("我住在北京。", "english"),
+    ],
+)
+def test_language_of_a_text_is_that_of_its_words(text: str, language: str) -> None:
+    assert languages_of(text, ENGLISH)[0].name == language
+
+
+def shared(stored: str, asked: str, tenant: str) -> set[str]:
+    usual = language_of(tenant)
+    found = {lexeme for lexeme, _ in stored_lexemes(stored, *languages_of(stored, usual))}
+    return found & asked_lexemes(asked, *languages_of(asked, usual)).keys()
+
+
+@pytest.mark.parametrize("tenant", ["english", "german", "simple"])
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("Die Häuser am See sind verkauft.", "Wem gehört das Haus?"),
+        ("We sold the houses by the lake.", "Who owns a house?"),
+        ("Herr Müller ruft dich morgen an.", "When does Müller call?"),
+        ("Mr Müller will call you tomorrow.", "Wann ruft Müller an?"),
+    ],
+)
+def test_tenant_is_searched_in_each_of_its_languages(stored: str, asked: str, tenant: str) -> None:
+    assert shared(stored, asked, tenant)
+
+
+def test_function_words_are_those_of_the_text() -> None:
+    german = languages_of("Was war mit dem Will, die war da?", ENGLISH)
+
+    assert {"~die", "~war"} <= asked_lexemes("die war", *german).keys()
+    assert "die" in asked_lexemes("What did die?", ENGLISH)
