@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from serving.domain.languages import language_of
 from serving.domain.words.lexemes import asked_lexemes, languages_of, stored_lexemes
+from tests.support.times_in_languages import readings
 
 PAGE = Path(__file__).parents[2] / "docs" / "languages.md"
 BEGIN, END = "<!-- tried -->\n", "<!-- /tried -->\n"
+TIMES_BEGIN, TIMES_END = "<!-- times -->\n", "<!-- /times -->\n"
 
 TRIED = {
     "english": [
@@ -117,11 +121,28 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def times_table() -> str:
+    """How many phrases for times of each language are read right, and some of them."""
+    lines = ["| language | phrases | read as in English | such as |", "| --- | ---: | ---: | --- |"]
+    for language, group in groupby(readings(), key=itemgetter(0)):
+        phrases = list(group)
+        right = sum(is_right for *_, is_right in phrases)
+        some = ", ".join(phrase for _, phrase, _, _ in phrases[3::7])
+        lines.append(f"| {language.title()} | {len(phrases)} | {right} | {some} |")
+    return "\n".join(lines) + "\n"
+
+
 def text() -> str:
-    """The page with its table."""
-    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+    """The page with its tables."""
+    page = PAGE.read_text(encoding="utf-8")
+    for begin, made, end in (
+        (BEGIN, table(), END),
+        (TIMES_BEGIN, times_table(), TIMES_END),
+    ):
+        before, rest = page.split(begin)
+        _, after = rest.split(end)
+        page = f"{before}{begin}{made}{end}{after}"
+    return page
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from serving.adapters.text_analysis import english_time_words as words
 from serving.adapters.text_analysis.english_tense import Tense
 from serving.adapters.text_analysis.english_time_grammar import Sentence
 from serving.adapters.text_analysis.english_time_tokens import sentences
+from serving.adapters.text_analysis.time_translation import in_english
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.calendar import FIRST, LAST, Span
 from serving.domain.questions.period import MAX_MENTION, NamedTimes, Period
@@ -49,7 +50,7 @@ _EVERYTHING = Period(FIRST.replace(tzinfo=UTC), LAST.replace(tzinfo=UTC))
 
 
 class EnglishDates:
-    """`DateReader` for English.
+    """`DateReader` for English, and for the languages that `time_translation` knows.
 
     Days are those of the zone of `as_of`, and so is the hemisphere of a season; an offset without a
     place counts as northern. In a question, a date without a year, or a day of the week, is the
@@ -61,6 +62,7 @@ class EnglishDates:
     """
 
     def times(self, question: str, as_of: datetime) -> NamedTimes:
+        question = in_english(question)
         asks_extreme = _EXTREME.search(question) is not None
         if not asks_extreme and not _may_name_time(question):
             return NamedTimes()
@@ -73,6 +75,7 @@ class EnglishDates:
         return NamedTimes(periods, alone, alone and _EARLIEST.search(question) is not None)
 
     def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
+        text = in_english(text[:MAX_CHARACTERS])
         if not _may_name_time(text):
             return ()
         found = islice(_found(text, said_at, Tense.FUTURE), MAX_DATES)

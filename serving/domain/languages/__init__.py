@@ -55,7 +55,7 @@ class _Known:
         """The languages that have most of the words: the usual one, or those with `lead` more."""
         found = words & self.all_words
         least = len(words & self.words.get(usual.name, frozenset())) + lead
-        if len(found) < least:
+        if len(found) < max(least, 1):
             return [usual]  # as no language has more than all of them
         counts = {name: len(found & own) for name, own in self.words.items()}
         most = max(counts.values())
@@ -72,6 +72,24 @@ _BY_TEXT = _Known.by(
         name: each.function_words.union(each.digits.keys() - {*digits}, each.months, each.weekdays)
         for name, each in _LANGUAGES.items()
     }
+)
+
+
+_TIMES_IN_ENGLISH = frozenset(
+    word
+    for each in _LANGUAGES.values()
+    for times in each.times.values()
+    for word in times.casefold().split()
+    if word.isalpha()
+)
+_TIME_WORDS = {
+    name: frozenset(" ".join(each.times).split()) - _TIMES_IN_ENGLISH - each.function_words
+    for name, each in _LANGUAGES.items()
+    if each.times
+}
+_BY_TIMES = _Known.by(
+    {"english": _BY_TEXT.words["english"] | _TIMES_IN_ENGLISH}
+    | {name: _BY_TEXT.words[name] | words for name, words in _TIME_WORDS.items()}
 )
 
 
@@ -95,6 +113,18 @@ def languages_of_text(words: AbstractSet[str], usual: Language) -> Sequence[Lang
     default. Of a few words may be several: "la" is French, Italian and Spanish.
     """
     return _BY_TEXT.languages(words, usual, 1 if usual is ENGLISH else 2)
+
+
+def language_of_times(words: AbstractSet[str]) -> Language:
+    """The language in which words tell times; English if they tell none.
+
+    A language of which they tell a time needs no more words than English: "volgende week".
+    """
+    naming = {name for name, known in _TIME_WORDS.items() if not known.isdisjoint(words)}
+    if not naming and not any(map(str.isdecimal, words)):
+        return ENGLISH
+    likely = _BY_TIMES.languages(words, ENGLISH, 0 if naming else 1)
+    return next((each for each in likely if each.name in (naming or _TIME_WORDS)), ENGLISH)
 
 
 FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _LANGUAGES.values()))
@@ -121,6 +151,7 @@ __all__ = [
     "LANGUAGE_NAMES",
     "Language",
     "language_of",
+    "language_of_times",
     "language_of_words",
     "languages_of_text",
     "stemmer_of",

@@ -5,16 +5,34 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import digits
-from typing import Any
+from typing import Any, TypeAlias
 
 NEVER = re.compile(r"(?!)")
 """Finds nothing."""
 
 ANY_OF = r"\b(?:{})\b"
 """Finds one of these words."""
+
+
+Rewriting: TypeAlias = tuple[re.Pattern[str], str]
+"""What is found, and what is put in its place."""
+
+MONTHS = """
+January|February|March|April|May|June|July|August|September|October|November|December
+""".strip()
+WEEKDAYS = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
+
+_IN_RULES = {
+    "{n}": r"(\d+|an?|the|a few|a couple of)",
+    "{u}": "((?:minute|hour|day|week|month|year)s?)",
+    "{m}": f"({MONTHS})",
+    "{w}": f"({WEEKDAYS})",
+    "{p}": "(morning|afternoon|evening|night)",
+}
+"""Groups that rules of times name: numbers, units, months, weekdays, parts of a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +69,8 @@ class Language:
         digits: The digit of each word that dictated numbers have; each digit is its own.
         repeats: Words before a dictated digit, and how often it is meant ("double seven").
         lower: The lower case of letters that have another one in this language.
+        times: Words of times in English, by those of this language without case.
+        time_rules: Puts English words of times in their order.
     """
 
     name: str
@@ -79,6 +99,8 @@ class Language:
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
+    times: Mapping[str, str] = field(default_factory=dict)
+    time_rules: Sequence[Rewriting] = ()
 
     def is_ordinary(self, word: str) -> bool:
         """Whether a word in lower case may be an ordinary one, by the list or by its form."""
@@ -136,11 +158,35 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},
         lower=given["lower"] or {},
+        times=_times(given["times"]),
+        time_rules=_rewritings(given["time_rules"]),
     )
 
 
 def _words(words: str) -> frozenset[str]:
     return frozenset(words.casefold().split())
+
+
+def _times(lines: str) -> dict[str, str]:
+    """Of lines such as "gestern | vortags = yesterday"; {w} is each day of the week before it."""
+    found: dict[str, str] = {}
+    for line in filter(None, lines.splitlines()):
+        words, _, english = line.partition(" = ")
+        days = {word: day for word, day in found.items() if day in WEEKDAYS.split("|")}
+        for word, day in days.items() if "{w}" in line else [("", "")]:
+            found |= {
+                each.strip().replace("{w}", word).casefold(): english.replace("{w}", day).strip()
+                for each in words.split("|")
+            }
+    return found
+
+
+def _rewritings(lines: str) -> tuple[Rewriting, ...]:
+    """Of lines such as "before {n} = {n} ago", a pattern and its replacement."""
+    for name, group in _IN_RULES.items():
+        lines = lines.replace(name, group)
+    pairs = [line.split(" = ") for line in filter(None, lines.splitlines())]
+    return tuple((re.compile(pattern), replacement) for pattern, replacement in pairs)
 
 
 def _digits_of(pairs: str) -> dict[str, str]:
