@@ -142,7 +142,15 @@ def stemmer_of(language: str) -> Callable[[str], str]:
     if language not in LANGUAGE_NAMES - {SIMPLE}:
         return str
     stem: Callable[[str], str] = Stemmer.Stemmer(language).stemWord
-    return stem
+    if not (plurals := language_of(language).plurals):
+        return stem
+
+    def stem_of_singular(word: str) -> str:
+        for plural, singular in plurals:
+            word = plural.sub(singular, word)
+        return stem(word)
+
+    return stem_of_singular
 
 
 __all__ = [

@@ -69,6 +69,8 @@ class Language:
         digits: The digit of each word that dictated numbers have; each digit is its own.
         repeats: Words before a dictated digit, and how often it is meant ("double seven").
         lower: The lower case of letters that have another one in this language.
+        compounds: Whether words are written as one, as in "Waschmaschine".
+        plurals: Rewrites forms of a word that its stemmer leaves apart.
         times: Words of times in English, by those of this language without case.
         time_rules: Puts English words of times in their order.
     """
@@ -99,6 +101,8 @@ class Language:
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
+    compounds: bool = False
+    plurals: Sequence[Rewriting] = ()
     times: Mapping[str, str] = field(default_factory=dict)
     time_rules: Sequence[Rewriting] = ()
 
@@ -158,6 +162,8 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},
         lower=given["lower"] or {},
+        compounds=bool(given["compounds"]),
+        plurals=_rewritings(given["plurals"]),
         times=_times(given["times"]),
         time_rules=_rewritings(given["time_rules"]),
     )

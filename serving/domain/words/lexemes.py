@@ -32,6 +32,12 @@ They are stored, since a tenant has no language for them."""
 FUNCTION_WORD = "~"
 """Begins the lexeme of a function word, so that no stem of another word equals it."""
 
+PART = "-"
+"""Begins the lexeme of the end of a compound: "läkare" of "tandläkare"."""
+
+MIN_PART, MIN_HEAD = 5, 3
+"""The letters of the end of a compound, and of what is before it."""
+
 _CAPITALISED = re.compile(r"(?<=[\w,;] )[^\W\d_a-z]\w++(?!['’]t\b)")
 """A word within a sentence that begins with a capital, and is not the first half of "Don't"."""
 
@@ -57,7 +63,8 @@ def stored_lexemes(text: str, *languages: Language) -> list[Lexeme]:
     found = _lexemes(read, languages)
     if len(read) > MAX_BRIEF:
         found = [lexeme for lexeme in found if not is_function_word(lexeme[0])]
-    return found + _names(text, languages[0])
+    parts = [(part, place) for word, place in read for part in _parts(word, languages[0])]
+    return found + _names(text, languages[0]) + parts
 
 
 def asked_lexemes(question: str, *languages: Language) -> Mapping[str, int]:
@@ -66,7 +73,8 @@ def asked_lexemes(question: str, *languages: Language) -> Mapping[str, int]:
     Without function words, unless there is nothing else ("Who is it?", "Who is Will?"). The
     languages are as those of a stored text.
     """
-    found = _lexemes(tokens(question, languages[0]), languages)
+    read = tokens(question, languages[0])
+    found = _lexemes(read, languages)
     counts = dict(Counter(lexeme for lexeme, _ in found))
     names = Counter(lexeme for lexeme, _ in _names(question, languages[0]))
     content = {
@@ -74,7 +82,13 @@ def asked_lexemes(question: str, *languages: Language) -> Mapping[str, int]:
         for lexeme, count in counts.items()
         if not is_function_word(lexeme) and lexeme not in FUNCTION_CHARACTERS
     }
-    return (content or counts) | names
+    wholes = Counter(part for word, _ in read for part in _as_parts(word, languages[0]))
+    return (content or counts) | names | wholes
+
+
+def is_part(lexeme: str) -> bool:
+    """Whether a lexeme is of the end of a compound."""
+    return lexeme.startswith(PART)
 
 
 def is_function_word(lexeme: str) -> bool:
@@ -85,6 +99,21 @@ def is_function_word(lexeme: str) -> bool:
 def _lexemes(read: Sequence[Token], languages: Sequence[Language]) -> list[Lexeme]:
     lexemes_of = _lexemes_of(*(language.name for language in languages))
     return [(lexeme, place) for word, place in read for lexeme in lexemes_of(word)]
+
+
+def _parts(word: str, language: Language) -> Sequence[str]:
+    """The stems of all ends of a word that may be a compound; few of them are words."""
+    if not language.compounds or len(word) < MIN_HEAD + MIN_PART or not word.isalpha():
+        return ()
+    ends = range(MIN_HEAD, min(len(word), MAX_LETTERS) - MIN_PART + 1)
+    return [lexeme for at in ends for lexeme in _as_parts(word[at:MAX_LETTERS], language)]
+
+
+def _as_parts(word: str, language: Language) -> Sequence[str]:
+    """The lexeme by which a word is found as the end of a compound, if it may be one."""
+    if not language.compounds or len(word) < MIN_PART or word in language.function_words:
+        return ()
+    return (PART + stemmer_of(language.name)(word),)
 
 
 def _names(text: str, language: Language) -> list[Lexeme]:

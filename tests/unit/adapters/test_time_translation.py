@@ -1,4 +1,4 @@
-"""Times in other languages than English, beside the English for the same time."""
+"""Times in other languages than English, with the English for the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.times_in_languages import PHRASES, readings
 NOW = datetime(2026, 11, 26, 9, tzinfo=UTC)
 DATES = EnglishDates()
 
-LEAST_READ = 30
+MIN_READ = 30
 """Of the thirty phrases of a language."""
 
 
@@ -28,7 +28,7 @@ def test_phrases_of_each_language_are_read_as_in_english() -> None:
     tried = Counter(language for language, _, _ in PHRASES)
 
     assert set(tried.values()) == {30}
-    assert {language for language in tried if right[language] < LEAST_READ} == set()
+    assert {language for language in tried if right[language] < MIN_READ} == set()
 
 
 @pytest.mark.parametrize(

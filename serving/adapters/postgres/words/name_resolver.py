@@ -12,8 +12,8 @@ from serving.adapters.postgres.words.query_plan import WordStatistics, quoted
 from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
-from serving.domain.languages import Language
-from serving.domain.words.lexemes import asked_lexemes, is_function_word
+from serving.domain.languages import ENGLISH, Language
+from serving.domain.words.lexemes import asked_lexemes, is_function_word, languages_of
 
 
 class PostgresNameResolver:
@@ -34,7 +34,7 @@ class PostgresNameResolver:
         A word that occurs in any text of the tenant, in any form, or that is a stop word, resolves
         to nothing. PostgreSQL is asked only if a word may resolve to something.
         """
-        words = self._doubtful(tenant, words)
+        words = self._doubtful(tenant, _without_function_words(words))
         if not words:
             return {}
         async with asyncio.timeout(deadline.remaining()):
@@ -61,6 +61,12 @@ class PostgresNameResolver:
         if statistics is None:
             return alike
         return list(_rare(alike, known.language, statistics))
+
+
+def _without_function_words(words: Sequence[str]) -> Sequence[str]:
+    """Those of the language of the words: what has only them is stored without them."""
+    language = languages_of(" ".join(words), ENGLISH)[0]
+    return [word for word in words if language.folded(word) not in language.function_words]
 
 
 def _alike(words: Sequence[str], known: TenantNames) -> dict[str, str]:

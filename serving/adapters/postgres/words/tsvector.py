@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from serving.domain.items.records import Segment
 from serving.domain.languages import language_of
-from serving.domain.words.lexemes import is_function_word, languages_of, stored_lexemes
+from serving.domain.words.lexemes import is_function_word, is_part, languages_of, stored_lexemes
 
 
 class StoredWords(NamedTuple):
-    """A tsvector as text, and the number of distinct lexemes that are no function words."""
+    """A tsvector as text, and the number of distinct lexemes, without function words and parts."""
 
     tsv: str
     dl: int
@@ -39,4 +39,4 @@ def stored_words(segment: Segment, text_search_config: str) -> StoredWords:
             places.setdefault(lexeme, []).append(f"{end + place}{label}")
         end += max((place for _, place in found), default=0)
     tsv = " ".join(f"'{lexeme}':{','.join(at)}" for lexeme, at in places.items())
-    return StoredWords(tsv, len(places) - sum(map(is_function_word, places)))
+    return StoredWords(tsv, sum(not (is_function_word(each) or is_part(each)) for each in places))

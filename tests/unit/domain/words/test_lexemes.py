@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of
-from serving.domain.words.lexemes import MAX_BRIEF, asked_lexemes, languages_of, stored_lexemes
+from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of, stemmer_of
+from serving.domain.words.lexemes import (
+    MAX_BRIEF,
+    asked_lexemes,
+    is_part,
+    languages_of,
+    stored_lexemes,
+)
 
 
 def test_question_of_function_words_asks_for_all() -> None:
@@ -107,3 +113,44 @@ def test_function_words_are_those_of_the_text() -> None:
 
     assert {"~die", "~war"} <= asked_lexemes("die war", *german).keys()
     assert "die" in asked_lexemes("What did die?", ENGLISH)
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("Die Waschmaschine ist kaputt.", "Was ist mit der Maschine?"),
+        ("De ziektekostenverzekering stopt in mei.", "Waar is de verzekering van mij?"),
+        ("Tandläkaren ringde när jag var ute.", "Vilken läkare var det?"),
+    ],
+)
+def test_compound_is_found_by_its_end(stored: str, asked: str) -> None:
+    assert all(map(is_part, shared(stored, asked, "english")))
+    assert shared(stored, asked, "english")
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("Die Maschine ist kaputt.", "Was ist mit der Waschmaschine?"),
+        ("Das Krankenhaus ist weit weg von hier.", "Was ist mit dem Haus?"),
+        ("The dishwasher is broken.", "Where is the washer?"),
+    ],
+)
+def test_word_is_no_compound_of_another(stored: str, asked: str) -> None:
+    assert not shared(stored, asked, "english")
+
+
+@pytest.mark.parametrize(
+    ("language", "one", "several"),
+    [
+        ("dutch", "fiets", "fietsen"),
+        ("italian", "chiave", "chiavi"),
+        ("portuguese", "reunião", "reuniões"),
+        ("swedish", "cykel", "cyklar"),
+        ("swedish", "cykeln", "cyklarna"),
+        ("swedish", "möte", "mötena"),
+        ("turkish", "araba", "arabaları"),
+    ],
+)
+def test_plural_has_the_stem_of_its_singular(language: str, one: str, several: str) -> None:
+    assert stemmer_of(language)(several) == stemmer_of(language)(one)
