@@ -100,6 +100,18 @@ async def test_sensitive_segment_needs_a_word_of_its_text(stored: Stored) -> Non
         assert await found(stored, question) == expected, question
 
 
+async def test_foreign_name_finds_no_sensitive_segment(
+    stored: Stored,
+) -> None:
+    await stored.write(
+        segment("said", "I will call you in the morning.", speaker="Müller"),
+        segment("bank", "Die Bank hat Müller die PIN 4711 gegeben.", sensitive=True),
+    )
+
+    assert await found(stored, "und was war mit müller?") == ["said"]
+    assert await found(stored, "was war die pin?") == ["bank"]
+
+
 async def test_a_passed_deadline_is_a_timeout(stored: Stored) -> None:
     await stored.write(segment("a"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TypeAlias
 
@@ -86,6 +86,17 @@ def asked_lexemes(question: str, *languages: Language) -> Mapping[str, int]:
     return (content or counts) | names | wholes
 
 
+def alternatives(question: str, *languages: Language) -> Collection[Sequence[str]]:
+    """The lexemes of each distinct word of `asked_lexemes`, any of which a text may have."""
+    asked, lexemes_of = asked_lexemes(question, *languages), _lexemes_of(*_names_of(languages))
+    found = [
+        [each for each in (*lexemes_of(word), *_as_parts(word, languages[0])) if each in asked]
+        for word, _ in tokens(question, languages[0])
+    ]
+    names = asked.keys() - {each for lexemes in found for each in lexemes}
+    return dict.fromkeys([*(tuple(each) for each in found if each), *((name,) for name in names)])
+
+
 def is_part(lexeme: str) -> bool:
     """Whether a lexeme is of the end of a compound."""
     return lexeme.startswith(PART)
@@ -97,7 +108,7 @@ def is_function_word(lexeme: str) -> bool:
 
 
 def _lexemes(read: Sequence[Token], languages: Sequence[Language]) -> list[Lexeme]:
-    lexemes_of = _lexemes_of(*(language.name for language in languages))
+    lexemes_of = _lexemes_of(*_names_of(languages))
     return [(lexeme, place) for word, place in read for lexeme in lexemes_of(word)]
 
 
@@ -129,6 +140,10 @@ def _names(text: str, language: Language) -> list[Lexeme]:
         return []
     stem = stemmer_of(language.name)
     return [(stem(word), place) for word, place in tokens(text, language) if word in names]
+
+
+def _names_of(languages: Sequence[Language]) -> list[str]:
+    return [language.name for language in languages]
 
 
 @cache

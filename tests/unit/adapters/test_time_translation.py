@@ -23,7 +23,7 @@ def days(text: str) -> list[str]:
     return [f"{each.begins:%m-%d}..{each.ends:%m-%d}" for each in DATES.mentioned(text, NOW)]
 
 
-def test_phrases_of_each_language_are_read_as_in_english() -> None:
+def test_phrases_of_each_language_have_their_times() -> None:
     right = Counter(language for language, _, _, is_right in readings() if is_right)
     tried = Counter(language for language, _, _ in PHRASES)
 

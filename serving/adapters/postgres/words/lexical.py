@@ -10,7 +10,7 @@ as A, 1.0, as the text does in the design that has the rank gate.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -27,7 +27,7 @@ from serving.domain.languages import language_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.ranking.ranked_list import Candidate
-from serving.domain.words.lexemes import asked_lexemes, languages_of
+from serving.domain.words.lexemes import alternatives, asked_lexemes, languages_of
 
 BUDGET = query_plan.Budget()
 
@@ -82,13 +82,15 @@ class _Question:
     """What every mode searches for.
 
     `words` maps the question's distinct lexemes, in its language and the tenant's, to counts; at
-    least one. `conditions` are those of the question's scope. In each part of a segment a word
-    counts `scale` times `labels`: PostgreSQL's array for the labels D, C, B and A, none of it above
-    1, which are text, speaker, keywords and title (schema/0001_schema.sql).
+    least one; `every_word` has those of each word. `conditions` are those of the question's scope.
+    In each part of a segment a word counts `scale` times `labels`: PostgreSQL's array for the
+    labels D, C, B and A, none of it above 1, which are text, speaker, keywords and title
+    (schema/0001_schema.sql).
     """
 
     tenant_id: int
     words: Mapping[str, int]
+    every_word: Collection[Sequence[str]]
     conditions: Conditions
     depth: int
     labels: list[float]
@@ -108,12 +110,18 @@ async def _parse(
         return None
     names = asked_lexemes(" ".join(_NAME.findall(query.text)), *languages)
     conditions = conditions_of(query.scope.segment_filter, query.scope.as_of)
-    unnamed = [query_plan.quoted(word) for word in asked if word not in names]
+    # Speakers are known by the stems of the tenant's language, whatever language they spoke.
+    unnamed = [
+        query_plan.quoted(word)
+        for word in asked_lexemes(query.text, languages[-1])
+        if word in asked and word not in names
+    ]
     conditions.add(_TOLD_BY_MORE_THAN_A_NAME, unnamed)
     weights = [1.0, words.speaker, words.keywords, words.title]
     scale = max(weights)
     labels = [weight / scale for weight in weights]
-    return _Question(tenant.id, asked, conditions, depth, labels, scale)
+    every_word = alternatives(query.text, *languages)
+    return _Question(tenant.id, asked, every_word, conditions, depth, labels, scale)
 
 
 async def _find_by_bm25(
@@ -155,7 +163,7 @@ async def _find_all_then_any(
     The added rows must rank above `rank_gate`. All rows are then ranked by the query for any word,
     since ranks of different queries do not compare.
     """
-    every = query_plan.all_of(question.words)
+    every = query_plan.all_of(question.every_word)
     values = {"words": every, "labels": question.labels, "scale": question.scale}
     found = await _find(connection, _RANKED.replace("{rank}", "ts_rank"), question, values)
     if len(found) >= min(enough, question.depth):

@@ -118,9 +118,9 @@ def any_of(words: Iterable[str]) -> str:
     return " | ".join(map(quoted, words))
 
 
-def all_of(words: Iterable[str]) -> str:
-    """A tsquery for rows with all of the words."""
-    return " & ".join(map(quoted, words))
+def all_of(words: Iterable[Iterable[str]]) -> str:
+    """A tsquery for rows with all of the words, each in any of its lexemes."""
+    return " & ".join(f"({any_of(lexemes)})" for lexemes in words)
 
 
 def _within_budget(rarest: Sequence[str], statistics: WordStatistics, budget: Budget) -> str:

@@ -53,13 +53,24 @@ async def test_equal_scores_of_bm25_are_ordered_by_time(postgres: Postgres) -> N
     assert await found(postgres, "Goa", BM25) == ["b", "c", "a"]
 
 
-async def test_words_are_those_of_the_tenants_language(postgres: Postgres) -> None:
+async def test_text_of_no_known_language_has_the_tenants(postgres: Postgres) -> None:
     german = TenantName("german")
-    await postgres.store.write(Batch(german, [segment("a", "Die Häuser am Meer")], "german"))
-    await write(postgres, segment("a", "Die Häuser am Meer"))
+    await postgres.store.write(Batch(german, [segment("a", "Häuser, Meer")], "german"))
+    await write(postgres, segment("a", "Häuser, Meer"))
 
     assert await found(postgres, "Haus", tenant=german) == ["a"]
     assert await found(postgres, "Haus") == []
+
+
+async def test_tenant_with_two_languages_is_searched_in_both(postgres: Postgres) -> None:
+    await write(
+        postgres,
+        segment("german", "Die Häuser am Meer sind verkauft."),
+        segment("english", "We sold the cottages by the lake."),
+    )
+
+    assert await found(postgres, "Was war mit dem Haus?") == ["german"]
+    assert await found(postgres, "Who has a cottage?") == ["english"]
 
 
 TEXTS = [

@@ -5,6 +5,7 @@ import pytest
 from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of, stemmer_of
 from serving.domain.words.lexemes import (
     MAX_BRIEF,
+    alternatives,
     asked_lexemes,
     is_part,
     languages_of,
@@ -154,3 +155,12 @@ def test_word_is_no_compound_of_another(stored: str, asked: str) -> None:
 )
 def test_plural_has_the_stem_of_its_singular(language: str, one: str, several: str) -> None:
     assert stemmer_of(language)(several) == stemmer_of(language)(one)
+
+
+def test_alternatives_are_the_lexemes_of_each_word() -> None:
+    german = languages_of("Was ist mit dem Haus und der Maschine?", ENGLISH)
+
+    found = alternatives("Was ist mit dem Haus und der Maschine?", *german)
+
+    assert set(found) == {("haus",), ("maschin", "-maschin")}
+    assert set(alternatives("Ask my cousin Will", ENGLISH)) == {("ask",), ("cousin",), ("will",)}
