@@ -11,6 +11,7 @@ from itertools import pairwise
 from serving.domain.items.records import Item, Segment
 from serving.domain.languages import ENGLISH
 from serving.domain.words.scripts import MARKS
+from serving.domain.words.spelled import with_spelled_words
 
 NAME_KEY_VERSION = 1
 """To be raised with each change of `name_key`: a migration then computes the stored keys anew."""
@@ -35,8 +36,11 @@ def text_of(item: Item, quotation_mark: str = "") -> str:
 
 
 def text_to_embed(item: Item) -> str:
-    """The text that is embedded for an item, with what was said in quotation marks."""
-    return text_of(item, '"')
+    """The text that is embedded for an item, with what was said in quotation marks.
+
+    A word that is spelled ("n o v a k") is as it is written.
+    """
+    return with_spelled_words(text_of(item, '"'))
 
 
 MAX_CONTEXT_CHARS = 500

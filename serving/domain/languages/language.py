@@ -48,6 +48,11 @@ class Language:
         questions: Finds a question at the start of a text, even without a question mark.
         digits: The digit of each word that dictated numbers have; each digit is its own.
         repeats: Words before a dictated digit, and how often it is meant ("double seven").
+        names_letter: Words between a letter and a name that begins with it, as alternatives of a
+            pattern.
+        clock_minutes: Words for parts of an hour, which are also those of a whole.
+        clock_steps: Words between minutes and their hour: 1 if they are after it, else -1.
+        clock_ends: What stands behind an hour, and the hours that it adds.
         lower: The lower case of letters that have another one in this language.
     """
 
@@ -75,6 +80,10 @@ class Language:
     questions: re.Pattern[str] = NEVER
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
+    names_letter: str = ""
+    clock_minutes: Mapping[str, int] = field(default_factory=dict)
+    clock_steps: Mapping[str, int] = field(default_factory=dict)
+    clock_ends: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
 
     def is_ordinary(self, word: str) -> bool:
@@ -128,6 +137,10 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
         questions=_pattern(r"(?:{})\b[^.!]*[.!]?", given["questions"]),
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},
+        names_letter=given["names_letter"],
+        clock_minutes=given["clock_minutes"] or {},
+        clock_steps=given["clock_steps"] or {},
+        clock_ends=given["clock_ends"] or {},
         lower=given["lower"] or {},
     )
 

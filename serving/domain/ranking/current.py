@@ -25,7 +25,7 @@ from serving.domain.languages import (
     stemmer_of,
 )
 from serving.domain.ranking.diversity import jaccard, words_of
-from serving.domain.words.tokens import tokens
+from serving.domain.words.tokens import numbers_of, tokens
 
 HEAD = 16
 """How many of the first candidates are rearranged. What follows them keeps its place."""
@@ -91,7 +91,6 @@ MAX_REMEMBERED = 1 << 15
 """Words whose stem is remembered."""
 
 _ONLY_QUESTIONS = re.compile(r"(?:[^.!?\uff1f\u061f]*[?\uff1f\u061f]+\s*)+")
-_DIGIT = re.compile(r"\d")
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
 _WORD = re.compile(r"\w+")
 _HYPHENATED = re.compile(r"\w+(?:-\w+)*")
@@ -161,7 +160,7 @@ class Statement:
     @cached_property
     def codes(self) -> frozenset[str]:
         """Its numbers and codes in all their spellings."""
-        return _codes_of(self.text, self.language)
+        return numbers_of(self.text, self.language)
 
     def has_code(self, code: str) -> bool:
         """Whether it has a number or a code, or one that ends with it."""
@@ -192,7 +191,8 @@ class Question:
         self._length = len(text)
         self.language = language = language_of_words(self._words)
         self.stems = _stems_of(self._words, language)
-        self._codes = _codes_of(text, language)
+        self._codes = numbers_of(text, language)
+        self._years = _years_in(text, language) if self._codes else frozenset()
         self._names = _NAME.findall(text)
         self.asks_for_past = language.past.search(text) is not None
         is_about_either = not self.asks_for_past and language.was.search(text) is not None
@@ -220,9 +220,11 @@ class Question:
 
     def worth_of(self, head: Sequence[Statement]) -> list[float]:
         """The scores of statements, less for those that do not answer or may not hold any more."""
-        codes = [code for code in self._codes if len(code) >= MIN_CODE and not _YEAR.match(code)]
-        has_code = [any(each.has_code(code) for code in codes) for each in head]
-        lacking = WITHOUT_CODE_SHARE if any(has_code) else 1.0
+        codes = [it for it in self._codes if len(it) >= MIN_CODE and it not in self._years]
+        # Of a number all of it counts, and not the part that others have too, such as an area code.
+        found = [max((len(it) for it in codes if each.has_code(it)), default=0) for each in head]
+        has_code = [length == max(found) for length in found]
+        lacking = WITHOUT_CODE_SHARE
         asks = [self.is_asked_by(each) for each in head]
         since = self._said_since(head, asks)
         return [
@@ -521,7 +523,13 @@ def _ignored_words(name: str) -> frozenset[str]:
     return language.stop_words | language.function_words
 
 
-def _codes_of(text: str, language: Language) -> frozenset[str]:
-    if _DIGIT.search(text) is None:
-        return frozenset()
-    return frozenset(token for token, _ in tokens(text, language) if _DIGIT.search(token))
+def _years_in(text: str, language: Language) -> frozenset[str]:
+    """The numbers of a question that are years: "in 2014", "May 2014", and not "the code 2014"."""
+    said = tokens(text, language)
+    word_at = {place: word for word, place in reversed(said)}
+    leading = {"", *language.function_words, *language.calendar}
+    return frozenset(
+        word
+        for word, place in said
+        if _YEAR.match(word) and word_at.get(place - 1, "") in leading
+    )

@@ -50,7 +50,8 @@ def asked_lexemes(question: str, language: Language) -> Mapping[str, int]:
 
     Without function words, unless there is nothing else ("Who is it?", "Who is Will?").
     """
-    counts = dict(Counter(lexeme for lexeme, _ in _lexemes(question, language)))
+    found = _lexemes(question, language, asked=True)
+    counts = dict(Counter(lexeme for lexeme, _ in found))
     names = Counter(lexeme for lexeme, _ in _names(question, language))
     content = {
         lexeme: count
@@ -65,9 +66,9 @@ def is_function_word(lexeme: str) -> bool:
     return lexeme.startswith(FUNCTION_WORD)
 
 
-def _lexemes(text: str, language: Language) -> list[Lexeme]:
+def _lexemes(text: str, language: Language, *, asked: bool = False) -> list[Lexeme]:
     lexeme_of = _lexemes_of(language.name)
-    return [(lexeme_of(word), place) for word, place in tokens(text, language)]
+    return [(lexeme_of(word), place) for word, place in tokens(text, language, asked=asked)]
 
 
 def _names(text: str, language: Language) -> list[Lexeme]:
