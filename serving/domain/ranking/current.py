@@ -529,7 +529,5 @@ def _years_in(text: str, language: Language) -> frozenset[str]:
     word_at = {place: word for word, place in reversed(said)}
     leading = {"", *language.function_words, *language.calendar}
     return frozenset(
-        word
-        for word, place in said
-        if _YEAR.match(word) and word_at.get(place - 1, "") in leading
+        word for word, place in said if _YEAR.match(word) and word_at.get(place - 1, "") in leading
     )

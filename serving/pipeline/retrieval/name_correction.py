@@ -15,6 +15,9 @@ from serving.ports.words import NameResolver
 MAX_WORDS = 128
 """The most words of a question that are looked up."""
 
+MIN_TITLED = 4
+"""From so many words on, a question with a capital in each says nothing by it: "Ask Bill" does."""
+
 
 class NameCorrection(NamedTuple):
     """A word of the question, and the name that it is also read as."""
@@ -56,9 +59,11 @@ def _possible_names(text: str) -> dict[str, str]:
     """The distinct words of a question that may stand for names, as written, and as looked up.
 
     Where a question has capitals, a word without one is an ordinary word: "bill" is not Bella. The
-    capital of the first word says nothing.
+    capital of the first word says nothing, and nor does that of each word.
     """
     words = list(dict.fromkeys(words_of(text)))[:MAX_WORDS]
+    if text.isupper() or (text.istitle() and len(text.split()) >= MIN_TITLED):
+        return {word: word.lower() for word in words}
     has_capitals = text != text.lower()
     possible = {word: word for word in words if not has_capitals or word != word.lower()}
     return possible | {word: word.lower() for word in words[:1] if text.lstrip().startswith(word)}

@@ -154,3 +154,22 @@ def test_stream_is_cut(turns: int, text: str, expected: list[int]) -> None:
 def test_forgetting_needs_exactly_one_selector(given: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="exactly one"):
         requests.forget("acme", **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("labels", {"page": 3}, "'labels' has 3, which is no string"),
+        ("labels", {"page": True}, "'labels' has True, which is no string"),
+        ("labels", {"page": None}, "'labels' has None, which is no string"),
+        ("labels", {3: "page"}, "'labels' has 3, which is no string"),
+        ("text", 3, "'text' has 3, which is no string"),
+        ("keywords", ["x", 3], "'keywords' has 3, which is no string"),
+        ("importance", "high", "the segment 'a' cannot be sent: "),
+    ],
+)
+def test_value_of_another_type_is_named(field: str, value: Any, said: str) -> None:
+    item = Segment(**{"id": "a", "text": "x", field: value})
+
+    with pytest.raises(TypeError, match=said):
+        requests.ingest("acme", [item])

@@ -61,6 +61,8 @@ async def test_meant_name_follows_each_misheard_word() -> None:
         # A transcript without capitals says nothing of it.
         ("where is bill", "where is bill Bella"),
         ("Bill is where?", "Bill Bella is where?"),
+        ("WHERE IS BILL", "WHERE IS BILL Bella"),
+        ("Ask Bill?", "Ask Bill Bella?"),
         (" Ham is where?", " Ham Hamburg is where?"),
     ],
 )
@@ -70,6 +72,16 @@ async def test_words_written_small_are_no_names(text: str, read: str) -> None:
     corrected, _ = await correct_names(query(text), known, soon())
 
     assert corrected.text == read
+
+
+@pytest.mark.parametrize("text", ["WHERE IS IT CHILLY", "Where Is It Chilly?"])
+async def test_capitals_of_all_words_make_no_names(text: str) -> None:
+    known = FixedNames(Chilly="Chile", CHILLY="Chile")
+
+    read, corrections = await correct_names(query(text), known, soon())
+
+    assert (read.text, corrections) == (text, ())
+    assert known.asked == [["where", "chilly"]]
 
 
 async def test_a_question_without_words_asks_nobody() -> None:
