@@ -1,9 +1,9 @@
 """Numbers as they are spoken, in the form in which they are written.
 
 "Fourteen" is `14`, "the third" `3rd`, "nineteen eighty-six" `1986`, "double oh seven" `007`,
-"twelve k" `12000`, "two and a half" `2.5`. A time of day is that of a clock with twelve hours, since
-people seldom say which half of the day they mean: "half past five", "5:30" and "17:30" are `05:30`,
-and the last is also `17:30`.
+"twelve k" `12000`, "two and a half" `2.5`. A time of day is that of a clock with twelve hours,
+since people seldom say which half of the day they mean: "half past five", "5:30" and "17:30" are
+`05:30`, and the last is also `17:30`.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ _RANK = re.compile("([0-9]+)[^0-9.]+")
 
 def _joined(run: Sequence[_Read], gaps: Sequence[str]) -> Iterator[_Read]:
     """The numbers of several that are said one after the other: digit by digit, or in pairs."""
-    if len(run) == 1 and len(run[0].digits) < MIN_DIGITS or not any(it.is_spoken for it in run):
+    if (len(run) == 1 and len(run[0].digits) < MIN_DIGITS) or not any(it.is_spoken for it in run):
         return
     digits = "".join(each.digits for each in run)
     # The library reads "oh seven" as one number.

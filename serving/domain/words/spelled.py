@@ -52,8 +52,7 @@ def _patterns(name: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     times = "|".join(language.repeats) or _NEVER_REPEATED
     names = rf"(?:,? (?:{language.names_letter}) [^\W\d_]+)?" if language.names_letter else ""
     plain = rf"(?:(?:{times}) )?[^\W\d_](?!\w){names}"
-    run = re.compile(
-        rf"(?<![\w'’]){plain}(?P<gap>[ .,\-]{{1,2}}){plain}(?:(?P=gap){plain}){{{MIN_LETTERS - 2},}}"
-    )
+    further = rf"(?P<gap>[ .,\-]{{1,2}}){plain}(?:(?P=gap){plain}){{{MIN_LETTERS - 2},}}"
+    run = re.compile(rf"(?<![\w'’]){plain}{further}")
     letter = re.compile(rf"(?:(?P<times>{times}) )?(?P<letter>[^\W\d_])(?!\w){names}")
     return run, letter

@@ -1,7 +1,7 @@
 """The words of a text: one function for what is stored and for what is asked.
 
-What a reader may write in several ways has the tokens of each way (`codes.py`, `numbers.py`, `spelled.py`), and
-a script without spaces has those of its letters (`scripts.py`).
+What a reader may write in several ways has the tokens of each way (`codes.py`, `numbers.py`,
+`spelled.py`), and a script without spaces has those of its letters (`scripts.py`).
 """
 
 from __future__ import annotations
