@@ -30,7 +30,5 @@ class InMemoryNameResolver:
         stored = {word for each in segments for word in name_words(text_of(each))}
         index = NameIndex(names.values())
         unknown = [word for word in words if word.casefold() not in stored]
-        alike = {
-            word: index.meant_by(word) for word in unknown if word not in ENGLISH.ordinary_words
-        }
+        alike = {word: index.meant_by(word) for word in unknown if word not in ENGLISH.known_words}
         return {word: name for word, name in alike.items() if name is not None}

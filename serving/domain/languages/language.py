@@ -27,7 +27,8 @@ class Language:
         stop_words: Words of a question that name nothing.
         not_names: Words that are capitalised without being names, at the start of a sentence or
             always; `calendar` and `connectors` among them.
-        ordinary_words: The usual words: no misheard names, and no names where a sentence begins.
+        ordinary_words: The usual words: no names where a sentence begins.
+        known_words: The same and less usual ones: no misheard names, and the parts of compounds.
         ordinary_forms: Finds further words that are no names where a sentence begins, by form.
         openings: Names that are mostly another word at the start of a sentence.
         calendar: Days, months and seasons: no names, except within a longer one ("Black Friday").
@@ -45,6 +46,8 @@ class Language:
         who: Finds the start of a question for who or which of several somebody is, with the name.
         whether: Finds the first word of a question for yes or no.
         values: For a question that asks for a value of a kind, and a text that has one.
+        about_asker: Finds a question for what is known of who asks, which has no other subject.
+        asker: The questions that it is asked as, since it has no word of an answer.
         questions: Finds a question at the start of a text, even without a question mark.
         digits: The digit of each word that dictated numbers have; each digit is its own.
         repeats: Words before a dictated digit, and how often it is meant ("double seven").
@@ -61,6 +64,7 @@ class Language:
     stop_words: frozenset[str] = frozenset()
     not_names: frozenset[str] = frozenset()
     ordinary_words: frozenset[str] = frozenset()
+    known_words: frozenset[str] = frozenset()
     ordinary_forms: re.Pattern[str] = NEVER
     openings: frozenset[str] = frozenset()
     calendar: frozenset[str] = frozenset()
@@ -77,6 +81,8 @@ class Language:
     who: re.Pattern[str] = NEVER
     whether: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
+    about_asker: re.Pattern[str] = NEVER
+    asker: str = ""
     questions: re.Pattern[str] = NEVER
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
@@ -99,7 +105,9 @@ class Language:
         return text.casefold().replace("i\u0307", "i")
 
 
-def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
+def read_language(
+    name: str, file: str, ordinary_words: str = "", further_words: str = ""
+) -> Language:
     """The language of a file in TOML, whose fields are those of `Language`.
 
     Its function words name nothing either, unless the file says which do not. Lists are separated
@@ -115,6 +123,7 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
         stop_words=_words(given["stop_words"] or function_words),
         not_names=_words(given["not_names"] or function_words) | calendar | connectors,
         ordinary_words=_words(ordinary_words),
+        known_words=_words(f"{ordinary_words} {further_words}"),
         ordinary_forms=_pattern("{}", given["ordinary_forms"]),
         openings=_words(given["openings"]),
         calendar=calendar,
@@ -134,6 +143,8 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
             (_pattern(ANY_OF, each["asks"]), _pattern(ANY_OF, each["has"]))
             for each in given["values"]
         ),
+        about_asker=_pattern(r"(?:\w+,? )?(?:{})\W*", given["about_asker"]),
+        asker=" ".join(given["asker"].split()),
         questions=_pattern(r"(?:{})\b[^.!]*[.!]?", given["questions"]),
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},

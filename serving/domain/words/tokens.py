@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from serving.domain.languages import Language
 from serving.domain.words.codes import codes_in, has_codes, has_digit, spellings, without_grouping
+from serving.domain.words.compounds import joined_pairs
 from serving.domain.words.normal_form import normal_form
 from serving.domain.words.numbers import spoken_numbers
 from serving.domain.words.scripts import is_unspaced, letter_pairs, word_starts, words_in
@@ -27,8 +28,9 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     Args:
         text: What is stored or asked.
         language: That of the tenant: its rules of case, and its words for numbers.
-        asked: Leaves out the words that make up a number of several ("oh", "one", "four", "two"):
-            other numbers have them too, and the number itself is what is asked for.
+        asked: Adds neighbours as one word, and leaves out the words that make up a number of
+            several ("oh", "one", "four", "two"): other numbers have them too, and the number itself
+            is what is asked for.
     """
     text = language.folded(normal_form(text)).replace("_", "-")
     coded = has_codes(text)
@@ -38,7 +40,8 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     found = [*zip(words, range(1, len(words) + 1), strict=True)]
     numbers = spoken_numbers(text, words, language)
     spelled = spelled_words(text, words, language)
-    if not (coded or numbers or spelled) and text.isascii():
+    compounds = joined_pairs(words, language) if asked else []
+    if not (coded or numbers or spelled or compounds) and text.isascii():
         return found
     if not text.isascii():
         found = [
@@ -49,6 +52,7 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     found += [
         (form, place) for word, place in found if not word.isalpha() for form in spellings(word)
     ]
+    found += [(form, place) for place, form in compounds]
     codes = [*codes_in(text)] if coded else []
     codes += [*spelled, *((each.start, each.digits) for each in numbers)]
     if codes:

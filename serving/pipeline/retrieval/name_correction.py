@@ -1,15 +1,19 @@
-"""Reads misspelt and shortened names in a question as names that the tenant has stored."""
+"""Reads a question as it is meant: misspelt names, joined words, and "me" where it is all."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
+from serving.domain.languages import ENGLISH, language_of_words
 from serving.domain.questions.name_index import words_of
 from serving.domain.questions.query import Query
+from serving.domain.words.compounds import parts_of
 from serving.ports.words import NameResolver
 
 MAX_WORDS = 128
@@ -20,7 +24,7 @@ MIN_TITLED = 4
 
 
 class NameCorrection(NamedTuple):
-    """A word of the question, and the name that it is also read as."""
+    """A word of the question, and the name or the two words that it is also read as."""
 
     given: str
     used: str
@@ -33,17 +37,19 @@ async def correct_names(
 
     A name is added only to a word that occurs in none of the tenant's segments; and only to one
     that is written as a name, if the question has capitals. If the names cannot be read the
-    question stays as it is.
+    question stays as it is. "What do you know about me?" is read as the questions that it means,
+    unless it has a vector.
     """
+    if query.vector is None and ENGLISH.about_asker.fullmatch(query.text.strip()):
+        return replace(query, text=ENGLISH.asker), ()
     possible = _possible_names(query.text)
     if not possible:
         return query, ()
-    try:
+    meant = _compounds_in(query.text)
+    # The legs report a store that is down; the question is answered without its names.
+    with contextlib.suppress(TriviumError, TimeoutError):
         found = await names.meant(query.scope.tenant, list(possible.values()), deadline)
-    except (TriviumError, TimeoutError):
-        # The legs report a store that is down; the question is answered without corrections.
-        return query, ()
-    meant = {word: found[read] for word, read in possible.items() if read in found}
+        meant |= {word: found[read] for word, read in possible.items() if read in found}
     if not meant:
         return query, ()
     words = "|".join(map(re.escape, meant))
@@ -53,6 +59,16 @@ async def correct_names(
         query.text,
     )
     return replace(query, text=text), tuple(NameCorrection(*each) for each in meant.items())
+
+
+def _compounds_in(text: str) -> dict[str, str]:
+    """The words of an English question that others write as two, "icecream", in two words."""
+    words = set(islice(words_of(text), MAX_WORDS))
+    folded = {word: word.lower() for word in words if word.islower() or word.isupper()}
+    if language_of_words(frozenset(folded.values())) is not ENGLISH:
+        return {}
+    parts = {word: parts_of(low, ENGLISH.name) for word, low in folded.items()}
+    return {word: " ".join(two) for word, two in parts.items() if two}
 
 
 def _possible_names(text: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ EXEMPT = (
     "bench/results/",
     "clients/python/trivium/v1/",
     "serving/adapters/postgres/connection/schema/0004_dead_letter.sql",
+    "serving/domain/languages/english_further_words.txt",
     "serving/domain/languages/english_words.txt",
 )
 """Names of before, the table itself, data, generated code, the migration of an old table, and a

@@ -65,7 +65,7 @@ class PostgresNameResolver:
 
 def _alike(words: Sequence[str], known: TenantNames) -> dict[str, str]:
     """The names that words resemble, by word; ordinary words in small letters resemble none."""
-    ordinary = known.language.ordinary_words
+    ordinary = known.language.known_words
     names = {word: known.index.meant_by(word) for word in words if word not in ordinary}
     return {word: name for word, name in names.items() if name is not None}
 
