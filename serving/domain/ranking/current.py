@@ -25,6 +25,7 @@ from serving.domain.languages import (
     stemmer_of,
 )
 from serving.domain.ranking.diversity import jaccard, words_of
+from serving.domain.words.codes import has_digit
 from serving.domain.words.tokens import numbers_of, tokens
 
 HEAD = 16
@@ -192,6 +193,8 @@ class Question:
         self.language = language = language_of_words(self._words)
         self.stems = _stems_of(self._words, language)
         self._codes = numbers_of(text, language)
+        # A digit in words may be a count: "the two of us".
+        has_code = has_digit(text) or any(len(code) > 1 for code in self._codes)
         self._years = _years_in(text, language) if self._codes else frozenset()
         self._names = _NAME.findall(text)
         self.asks_for_past = language.past.search(text) is not None
@@ -206,7 +209,7 @@ class Question:
             and not several
             and not self.asks_for_past
             and not self.may_be_any
-            and not self._codes
+            and not has_code
         )
 
     def _is_about_a_name(self, text: str) -> bool:
@@ -222,9 +225,10 @@ class Question:
         """The scores of statements, less for those that do not answer or may not hold any more."""
         codes = [it for it in self._codes if len(it) >= MIN_CODE and it not in self._years]
         # Of a number all of it counts, and not the part that others have too, such as an area code.
+        # "Is the code still 5290?" has a value, which may be an older one.
         found = [max((len(it) for it in codes if each.has_code(it)), default=0) for each in head]
         has_code = [length == max(found) for length in found]
-        lacking = WITHOUT_CODE_SHARE
+        lacking = 1.0 if self._asks_whether else WITHOUT_CODE_SHARE
         asks = [self.is_asked_by(each) for each in head]
         since = self._said_since(head, asks)
         return [
@@ -269,7 +273,9 @@ class Question:
 
     def names(self, older: Statement, newer: Statement) -> bool:
         """Whether it has a number or a code of the older statement, and the newer has not."""
-        return any(older.has_code(code) and not newer.has_code(code) for code in self._codes)
+        return not self._asks_whether and any(
+            older.has_code(code) and not newer.has_code(code) for code in self._codes
+        )
 
     def prefers(self, older: Statement, newer: Statement) -> bool:
         """Whether it asks for what the older statement is about, and not for what the newer is.

@@ -33,7 +33,7 @@ _GROUP = 4
 _DIGIT = re.compile("[0-9]")
 _JOINT = re.compile(r"[-./:](?=\w)")
 _COMPOUND = re.compile(rf"[\w{MARKS}]++(?:[-./:][\w{MARKS}]++)+")
-_RANKS = frozenset({"st", "nd", "rd", "th"})
+RANKS = ("st", "nd", "rd", "th")
 """The endings of ordinals, which say nothing of what has one."""
 _PART = re.compile("[0-9]+|[^0-9]+")
 _IN_THOUSANDS = re.compile(
@@ -127,7 +127,7 @@ def spellings(word: str) -> list[str]:
         return [word]
     found = [word]
     parts = _PART.findall(word)
-    if parts[-1] in _RANKS:
+    if parts[-1] in RANKS:
         return [word, parts[0]]
     if 1 < len(parts) <= MAX_PARTS:
         found += parts

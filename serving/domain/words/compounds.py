@@ -18,7 +18,7 @@ MAX_REMEMBERED = 1 << 12
 """Words whose parts are remembered."""
 
 
-def joined_pairs(words: Sequence[str], language: Language) -> list[tuple[int, str]]:
+def joined_pairs(words: Sequence[str], language: Language) -> list[tuple[str, int]]:
     """Each two neighbours of a question as one word, with the place of the first, from 1.
 
     What is stored has one form, so that its index stays small.
@@ -26,7 +26,7 @@ def joined_pairs(words: Sequence[str], language: Language) -> list[tuple[int, st
     if len(words) > MAX_JOINED:
         return []
     return [
-        (place, left + right)
+        (left + right, place)
         for place, (left, right) in enumerate(pairwise(words), 1)
         if _may_be_part(left, language) and _may_be_part(right, language)
     ]
@@ -38,15 +38,15 @@ def _may_be_part(word: str, language: Language) -> bool:
 
 @lru_cache(MAX_REMEMBERED)
 def parts_of(word: str, name: str) -> tuple[str, ...]:
-    """The two words that a compound in lower case is made of; none if it is a word of its own.
+    """The two words that a compound is made of; none if it is a word of its own, or a name.
 
     Args:
-        word: A word that is no name.
+        word: As it is written.
         name: The language, which must know its less usual words too.
     """
     language = language_of(name)
     known = language.known_words
-    if word in known:
+    if word in known or not word.islower():
         return ()
     splits = [
         (word[:at], word[at:])

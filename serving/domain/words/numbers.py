@@ -31,8 +31,8 @@ _READ = {
 }  # fmt: skip
 """The languages whose number words are read. Of others, dictated digits are."""
 
-_PRONOUNS = frozenset({"0", "1"})
-"""What is no number by itself: "the one that I like", "oh"."""
+_PRONOUNS = frozenset({"0", "1", "1st"})
+"""What is no number by itself: "the one that I like", "oh", "at first"."""
 
 _SCALES = frozenset({"100", "1000", "1000000"})
 
@@ -45,12 +45,15 @@ _LISTED = re.compile(r"[ ,\-]{1,2}")
 
 
 class Number(NamedTuple):
-    """A number in digits, the part of the text that says it, and whether that is several words."""
+    """A number in digits, the part of the text that says it, and whether it is all of that.
+
+    A time is not: "from ten to nine" may be one, and not "8:50".
+    """
 
     start: int
     end: int
     digits: str
-    is_long: bool
+    is_whole: bool
 
 
 class _Word(NamedTuple):
@@ -99,7 +102,7 @@ def spoken_numbers(text: str, words: Sequence[str], language: Language) -> list[
             reader.words[each.first].start,
             reader.words[each.behind - 1].end,
             each.digits,
-            each.is_spoken and each.behind - each.first > 1,
+            each.is_spoken,
         )
         for each in reader.found()
     ]
@@ -235,15 +238,18 @@ _RANK = re.compile("([0-9]+)[^0-9.]+")
 
 def _joined(run: Sequence[_Read], gaps: Sequence[str]) -> Iterator[_Read]:
     """The numbers of several that are said one after the other: digit by digit, or in pairs."""
-    if (len(run) == 1 and len(run[0].digits) < MIN_DIGITS) or not any(it.is_spoken for it in run):
-        return
     digits = "".join(each.digits for each in run)
     # The library reads "oh seven" as one number.
-    is_dictated = all(len(set(it.digits)) == 1 or it.digits.startswith("0") for it in run)
+    is_dictated = len(digits) == len(run) or all(
+        len(set(it.digits)) == 1 or it.digits.startswith("0") for it in run
+    )
+    if not any(it.is_spoken for it in run) and len(digits) > len(run):
+        return
     is_number = is_dictated or (
         "," not in "".join(gaps[1:]) and all(len(each.digits) <= 2 for each in run[1:])
     )
-    if is_number and len(digits) >= MIN_DIGITS:
+    is_new = len(run) > 1 or run[0].behind - run[0].first > 1
+    if is_number and is_new and len(digits) >= MIN_DIGITS:
         yield _Read(run[0].first, run[-1].behind, digits, is_spoken=True)
     for left, right in pairwise(run):
         if len(left.digits) == len(right.digits) == 2 < len(run):

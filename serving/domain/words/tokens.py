@@ -10,7 +10,14 @@ from bisect import bisect_left, bisect_right
 from typing import TypeAlias
 
 from serving.domain.languages import Language
-from serving.domain.words.codes import codes_in, has_codes, has_digit, spellings, without_grouping
+from serving.domain.words.codes import (
+    RANKS,
+    codes_in,
+    has_codes,
+    has_digit,
+    spellings,
+    without_grouping,
+)
 from serving.domain.words.compounds import joined_pairs
 from serving.domain.words.normal_form import normal_form
 from serving.domain.words.numbers import spoken_numbers
@@ -28,9 +35,8 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     Args:
         text: What is stored or asked.
         language: That of the tenant: its rules of case, and its words for numbers.
-        asked: Adds neighbours as one word, and leaves out the words that make up a number of
-            several ("oh", "one", "four", "two"): other numbers have them too, and the number itself
-            is what is asked for.
+        asked: Adds neighbours as one word, and leaves out the words of numbers ("oh", "one",
+            "four", "two"): other numbers have them too, and the number itself is asked for.
     """
     text = language.folded(normal_form(text)).replace("_", "-")
     coded = has_codes(text)
@@ -40,9 +46,20 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     found = [*zip(words, range(1, len(words) + 1), strict=True)]
     numbers = spoken_numbers(text, words, language)
     spelled = spelled_words(text, words, language)
-    compounds = joined_pairs(words, language) if asked else []
-    if not (coded or numbers or spelled or compounds) and text.isascii():
+    if not (coded or numbers or spelled or asked) and text.isascii():
         return found
+    starts = word_starts(text)
+    parts = {
+        place
+        for each in numbers
+        if asked and each.is_whole
+        for place in range(bisect_right(starts, each.start), bisect_left(starts, each.end) + 1)
+    }
+    pairs = [
+        (form, place)
+        for form, place in (joined_pairs(words, language) if asked else ())
+        if parts.isdisjoint((place, place + 1))
+    ]
     if not text.isascii():
         found = [
             (form, place)
@@ -52,24 +69,12 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     found += [
         (form, place) for word, place in found if not word.isalpha() for form in spellings(word)
     ]
-    found += [(form, place) for place, form in compounds]
+    found = [(form, place) for form, place in found if place not in parts] + pairs
+    ranks = {each.digits for each in numbers if asked and each.digits.endswith(RANKS)}
     codes = [*codes_in(text)] if coded else []
-    codes += [*spelled, *((each.start, each.digits) for each in numbers)]
-    if codes:
-        starts = word_starts(text)
-        if asked:
-            parts = {
-                place
-                for each in numbers
-                if each.is_long
-                for place in range(
-                    bisect_right(starts, each.start), bisect_left(starts, each.end) + 1
-                )
-            }
-            found = [(form, place) for form, place in found if place not in parts]
-        for start, code in codes:
-            place = bisect_right(starts, start)
-            found += [(form, place) for form in spellings(code)]
+    for start, code in (*codes, *spelled, *((each.start, each.digits) for each in numbers)):
+        place = bisect_right(starts, start)
+        found += [(form, place) for form in ([code] if code in ranks else spellings(code))]
     return [*dict.fromkeys(found)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import replace
 from itertools import islice
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
-from serving.domain.languages import ENGLISH, language_of_words
+from serving.domain.languages import ENGLISH
 from serving.domain.questions.name_index import words_of
 from serving.domain.questions.query import Query
 from serving.domain.words.compounds import parts_of
@@ -43,13 +42,20 @@ async def correct_names(
     if query.vector is None and ENGLISH.about_asker.fullmatch(query.text.strip()):
         return replace(query, text=ENGLISH.asker), ()
     possible = _possible_names(query.text)
+    compounds = _possible_compounds(query.text) - set(possible.values())
+    possible |= {word: word for word in compounds}
     if not possible:
         return query, ()
-    meant = _compounds_in(query.text)
-    # The legs report a store that is down; the question is answered without its names.
-    with contextlib.suppress(TriviumError, TimeoutError):
+    try:
         found = await names.meant(query.scope.tenant, list(possible.values()), deadline)
-        meant |= {word: found[read] for word, read in possible.items() if read in found}
+    except (TriviumError, TimeoutError):
+        # The legs report a store that is down; the question is answered without corrections.
+        return query, ()
+    meant = {
+        word: found[read]
+        for word, read in possible.items()
+        if read in found and (" " in found[read] or read not in compounds)
+    }
     if not meant:
         return query, ()
     words = "|".join(map(re.escape, meant))
@@ -61,14 +67,9 @@ async def correct_names(
     return replace(query, text=text), tuple(NameCorrection(*each) for each in meant.items())
 
 
-def _compounds_in(text: str) -> dict[str, str]:
-    """The words of an English question that others write as two, "icecream", in two words."""
-    words = set(islice(words_of(text), MAX_WORDS))
-    folded = {word: word.lower() for word in words if word.islower() or word.isupper()}
-    if language_of_words(frozenset(folded.values())) is not ENGLISH:
-        return {}
-    parts = {word: parts_of(low, ENGLISH.name) for word, low in folded.items()}
-    return {word: " ".join(two) for word, two in parts.items() if two}
+def _possible_compounds(text: str) -> set[str]:
+    """The words in small letters that may be two, of a question of not too many words."""
+    return {word for word in islice(words_of(text), MAX_WORDS) if parts_of(word, ENGLISH.name)}
 
 
 def _possible_names(text: str) -> dict[str, str]:

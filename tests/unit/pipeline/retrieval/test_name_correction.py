@@ -107,6 +107,22 @@ async def test_question_for_the_asker_is_read_as_several(text: str, is_about_ask
     assert len(questions_of(read.text)) == (4 if is_about_asker else 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Where is the icecream?", "Where is the icecream ice cream?"),
+        ("where is the icecream", "where is the icecream ice cream"),
+        ("Where is the dogsitter, Ann?", "Where is the dogsitter, Ann?"),
+    ],
+)
+async def test_word_in_small_letters_is_read_as_two(text: str, read: str) -> None:
+    known = FixedNames(icecream="ice cream", dogsitter="Doug")
+
+    corrected, _ = await correct_names(query(text), known, soon())
+
+    assert corrected.text == read
+
+
 async def test_a_question_without_words_asks_nobody() -> None:
     known = FixedNames()
 
