@@ -39,14 +39,14 @@ class Part(NamedTuple):
     """A part of a text, of several of one length, from 1; the last may be shorter."""
 
     number: int
-    count: int
+    total: int
 
     def __str__(self) -> str:
-        return f"part {self.number} of {self.count}"
+        return f"part {self.number} of {self.total}"
 
     def of(self, length: int) -> tuple[int, int]:
         """Its first character and the one behind it, about."""
-        each = length / (self.count - 0.5)
+        each = length / (self.total - 0.5)
         return round((self.number - 1) * each), min(length, round(self.number * each))
 
 

@@ -150,6 +150,8 @@ class _Reader:
         for each in self._numbers:
             if each.is_spoken and each.first not in parts and each.digits not in _PRONOUNS:
                 yield each
+                if "." in each.digits:  # as amounts in digits are
+                    yield each._replace(digits=each.digits.partition(".")[0])
 
     def _found_together(self) -> Iterator[_Read]:
         for run in self._runs():

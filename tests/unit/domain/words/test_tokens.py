@@ -145,6 +145,7 @@ def test_digits_apart_are_no_dictated_number(text: str) -> None:
         ("five million", "5 million"),
         ("two and a half", "2.5"),
         ("three point five", "3.5"),
+        ("eleven point four", "11"),
         ("two thirds", "2/3"),
         ("half past six", "6:30"),
         ("half past six", "18:30"),
