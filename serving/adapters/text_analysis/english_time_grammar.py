@@ -567,10 +567,11 @@ class Sentence(Tokens):
 
     def _at(self, count: int, unit: Unit) -> datetime:
         """A local time some units from now; hours and minutes pass as they do on a stopwatch."""
+        step = count * unit.value
         if unit not in (Unit.MINUTE, Unit.HOUR):
-            return self._now + count * unit.value
-        now = self._now.replace(tzinfo=self._zone).astimezone(UTC)
-        return (now + count * unit.value).astimezone(self._zone).replace(tzinfo=None)
+            return Span(self._now, self._now + step).ends
+        begins: datetime = self._now.replace(tzinfo=self._zone).astimezone(UTC) + step
+        return begins.astimezone(self._zone).replace(tzinfo=None)
 
     def _counted(self, at: int) -> Reading | None:
         """Reads "Three days ago", "two weekends ago"; "in three days", of the future."""

@@ -25,7 +25,7 @@ from serving.domain.languages import (
     stemmer_of,
 )
 from serving.domain.ranking.diversity import jaccard, words_of
-from serving.domain.words.codes import has_digit
+from serving.domain.words.codes import RANKS, has_digit
 from serving.domain.words.tokens import numbers_of, tokens
 
 HEAD = 16
@@ -201,6 +201,7 @@ class Question:
         is_about_either = not self.asks_for_past and language.was.search(text) is not None
         self.may_be_any = is_about_either or self._is_about_a_name(text)
         self._asks_whether = language.whether.match(text) is not None
+        self._asks_for_old_value = self._asks_whether and "still" in self._words
         self._has_one_answer = self._asks_whether or language.single.search(text) is not None
         self._values = [value for asks, value in language.values if asks.search(text)]
         several = not self._values and language.several.search(text) is not None
@@ -223,12 +224,16 @@ class Question:
 
     def worth_of(self, head: Sequence[Statement]) -> list[float]:
         """The scores of statements, less for those that do not answer or may not hold any more."""
-        codes = [it for it in self._codes if len(it) >= MIN_CODE and it not in self._years]
+        codes = [
+            code
+            for code in self._codes - self._years
+            if len(code) >= MIN_CODE and not code.endswith(RANKS)
+        ]
         # Of a number all of it counts, and not the part that others have too, such as an area code.
         # "Is the code still 5290?" has a value, which may be an older one.
         found = [max((len(it) for it in codes if each.has_code(it)), default=0) for each in head]
         has_code = [length == max(found) for length in found]
-        lacking = 1.0 if self._asks_whether else WITHOUT_CODE_SHARE
+        lacking = 1.0 if self._asks_for_old_value else WITHOUT_CODE_SHARE
         asks = [self.is_asked_by(each) for each in head]
         since = self._said_since(head, asks)
         return [
@@ -273,7 +278,7 @@ class Question:
 
     def names(self, older: Statement, newer: Statement) -> bool:
         """Whether it has a number or a code of the older statement, and the newer has not."""
-        return not self._asks_whether and any(
+        return not self._asks_for_old_value and any(
             older.has_code(code) and not newer.has_code(code) for code in self._codes
         )
 

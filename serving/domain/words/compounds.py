@@ -9,7 +9,7 @@ from itertools import pairwise
 from serving.domain.languages import Language, language_of
 
 MIN_PART = 3
-"""The letters of each part, but of a function word behind the other: "checkin"."""
+"""The letters of each part, but of a function word behind the other: "cutoff"."""
 
 MAX_JOINED = 12
 """In a longer question no words are joined: few of them are compounds."""

@@ -19,7 +19,7 @@ MAX_WORDS = 128
 """The most words of a question that are looked up."""
 
 MIN_TITLED = 4
-"""From so many words on, a question with a capital in each says nothing by it: "Ask Bill" does."""
+"""The words from which a capital in each says nothing: in "Ask Bill" it does."""
 
 
 class NameCorrection(NamedTuple):

@@ -12,7 +12,7 @@ from serving.domain.words.compounds import parts_of
     [
         ("icecream", ("ice", "cream")),
         ("dogsitter", ("dog", "sitter")),
-        ("checkin", ("check", "in")),
+        ("sleepover", ("sleep", "over")),
         ("bikeshed", ("bike", "shed")),
         ("together", ()),
         ("forget", ()),

@@ -64,7 +64,7 @@ def test_every_language_has_lexemes(name: str) -> None:
     assert asked_lexemes("MER-0014 智齿", language_of(name)).keys() >= {"0014", "智齿"}
 
 
-def test_neighbours_of_a_question_are_asked_for_as_one_word() -> None:
+def test_neighbours_of_a_question_are_one_word_too() -> None:
     assert "dogsitt" in asked_lexemes("Who is the dog sitter?", ENGLISH)
     assert "dogsitt" not in {lexeme for lexeme, _ in stored_lexemes("the dog sitter", ENGLISH)}
     assert not asked_lexemes("Who is in room forty two?", ENGLISH).keys() & {
