@@ -42,11 +42,6 @@ class EncoderCheckpoint:
     document_prompt: str = ""
 
     @property
-    def window_of_long(self) -> int:
-        """The window of a text that is longer than one."""
-        return window_of_long(self.window)
-
-    @property
     def architecture(self) -> Mapping[str, Any]:
         return _read_json(self.folder / "config.json")
 
@@ -54,11 +49,6 @@ class EncoderCheckpoint:
     def graph(self) -> Path | None:
         """The ONNX graph in float32, if the folder has no weights for torch."""
         return self.folder / GRAPH_FILE if has_only_graph(self.folder) else None
-
-
-def window_of_long(window: int) -> int:
-    """The tokens of each window of a text that is longer than a window of the model."""
-    return min(window, max(window // 2, 3 * WINDOW_OVERLAP))
 
 
 def in_precision(model: EmbeddingModel, precision: str) -> EmbeddingModel:
@@ -163,7 +153,7 @@ def _read_checkpoint(folder: Path, weights: str, dimension: int | None) -> Encod
         "modules": {name: _read_json(folder / path / "config.json") for path, name in modules},
         "prompts": [query_prompt, document_prompt],
         "dimension": dimension,
-        "window": [window, window_of_long(window), WINDOW_OVERLAP],
+        "window": [window, WINDOW_OVERLAP],
         "text_form": TEXT_FORM,
     }
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())

@@ -18,9 +18,7 @@ RunBatch = Callable[[Sequence[TokenIds]], NDArray[np.float32]]
 class WindowTokenizer:
     """Splits texts into the windows of a checkpoint.
 
-    A text that is longer than the window of the model is cut into windows of half its length: a
-    vector of fewer sentences says better where an answer is. Consecutive windows overlap by
-    `WINDOW_OVERLAP` tokens. The title and the speaker at the
+    Consecutive windows overlap by `WINDOW_OVERLAP` tokens. The title and the speaker at the
     beginning of a segment's text are in its first window only; later windows have the overlap
     as context.
     """
@@ -30,9 +28,7 @@ class WindowTokenizer:
         self._document_prompt = checkpoint.document_prompt
         self._tokenizer = Tokenizer.from_file(str(checkpoint.folder / "tokenizer.json"))
         self._tokenizer.no_padding()
-        self._cutting = Tokenizer.from_str(self._tokenizer.to_str())
         self._tokenizer.enable_truncation(checkpoint.window, stride=WINDOW_OVERLAP)
-        self._cutting.enable_truncation(checkpoint.window_of_long, stride=WINDOW_OVERLAP)
 
     def query(self, text: str) -> TokenIds:
         """The first window of a question with its prompt."""
@@ -41,8 +37,6 @@ class WindowTokenizer:
     def document(self, text: str) -> list[TokenIds]:
         """All windows of a text, at least one."""
         encoding = self._tokenizer.encode(self._document_prompt + text)
-        if encoding.overflowing:
-            encoding = self._cutting.encode(self._document_prompt + text)
         return [list(window.ids) for window in (encoding, *encoding.overflowing)]
 
 

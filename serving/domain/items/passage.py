@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from serving.domain.languages import ENGLISH
+from serving.domain.languages import ENGLISH, stemmer_of
 
 ELLIPSIS = "…"
 STEM_CHARS = 5
@@ -23,6 +23,7 @@ BEFORE_SHARE = 1 / 3
 MIN_AFTER_CHARS = 24
 """The free characters that go behind them first: "the membership number is" needs the number."""
 
+_stem = stemmer_of(ENGLISH.name)
 _WORD = re.compile(r"\w+")
 # Scripts without spaces between words: Thai to Khmer, kana, Han.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{2,}")
@@ -64,8 +65,7 @@ class _Match(NamedTuple):
     @property
     def key(self) -> str:
         """What the forms of a word share."""
-        word = self.text
-        return (word.removesuffix("s") if len(word) > 3 else word)[:STEM_CHARS]
+        return _stem(self.text)[:STEM_CHARS]
 
 
 def passage(text: str, question: str, length: int, part: Part | None = None) -> str:

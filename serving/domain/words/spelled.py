@@ -33,11 +33,16 @@ def spelled_words(text: str, words: Sequence[str], language: Language) -> list[t
 
 
 def with_spelled_words(text: str, language: Language = ENGLISH) -> str:
-    """The text with spelled words written as others are."""
+    """The text with words that are spelled in speech written as others are: not "U.S.A."."""
     if _MAY_SPELL.search(text) is None:
         return text
     run, letter = _patterns(language.name)
-    return run.sub(lambda found: "".join(_letters(found[0], letter, language)), text)
+    return run.sub(
+        lambda found: (
+            "".join(_letters(found[0], letter, language)) if found["gap"] == " " else found[0]
+        ),
+        text,
+    )
 
 
 def _letters(text: str, letter: re.Pattern[str], language: Language) -> Iterator[str]:

@@ -20,6 +20,7 @@ def test_short_text_is_shown_whole() -> None:
     [
         ("Where did we hide the keys?", "The key hides below the blue pot."),
         ("When was the boiler repaired?", "They repair boilers on the ninth of May."),
+        ("What is the newborn called?", "They call her Ottilie."),
         ("智齿什么时候拔", "我下周三要去牙医那里拔智齿。"),
         ("แมวชื่ออะไร", "แมวของฉันชื่อส้ม"),
     ],

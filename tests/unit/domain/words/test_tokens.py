@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of
+from serving.domain.words.spelled import with_spelled_words
 from serving.domain.words.tokens import tokens
 
 
@@ -302,3 +303,8 @@ def test_any_text_has_tokens_that_fit_a_tsvector(text: str, language: str) -> No
 @given(st.text(alphabet="ab01 -./,'’()+:", max_size=60))
 def test_any_code_asked_as_stored_is_found(text: str) -> None:
     assert set(tokens(text, ENGLISH)) == set(tokens(text.upper(), ENGLISH))
+
+
+def test_spelled_word_is_embedded_as_it_is_written() -> None:
+    assert with_spelled_words("His name is n o v a k.") == "His name is novak."
+    assert with_spelled_words("Back in the U.S.A. today.") == "Back in the U.S.A. today."
