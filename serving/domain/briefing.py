@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 
-from serving.domain.items.passage import ELLIPSIS, passage
+from serving.domain.items.passage import ELLIPSIS, Part, passage
 from serving.domain.items.records import Fact, Item, ItemId, Segment, time_of
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.query import Query
@@ -72,7 +73,7 @@ class _Line:
     """A line: `lead`, what it says, between quotation marks if it was said, and `tail`.
 
     `short_lead` is for a line that is too short for a day. `tail` has the days that the text
-    speaks of.
+    speaks of, and `part` is that of a long text in which it was found.
     """
 
     item: Item
@@ -81,6 +82,7 @@ class _Line:
     text: str
     quote: str = ""
     tail: str = ""
+    part: Part | None = None
 
     @property
     def length(self) -> int:
@@ -98,7 +100,10 @@ class _Line:
             room = length - len("- ") - len(lead) - 2 * len(self.quote) - len(tail)
             if room >= min(len(self.text), MIN_TEXT_CHARS):
                 break
-        text = _head(self.text, room) if question is None else passage(self.text, question, room)
+        if question is None:
+            text = _head(self.text, room)
+        else:
+            text = passage(self.text, question, room, self.part)
         return f"- {lead}{self.quote}{text}{self.quote}{tail}"
 
 
@@ -108,13 +113,15 @@ def briefing(
     limits: BriefingLimits = BriefingLimits(),
     form: BlockForm = BlockForm.DATED,
     outdated: Collection[ItemId] = (),
+    parts: Mapping[ItemId, Part] = MappingProxyType({}),
 ) -> str:
     """Formats items that answer a query as the `<memory>` block; empty if there are none.
 
     Lines are taken in the order of the items until one has no room. The whole block, including its
     tags, has at most `limits.max_chars` characters. A dated block has them in the order of time:
     what changed reads as it came, and what holds now is nearest to the question, where a model
-    reads best. In it the items that are `outdated` are marked as earlier ones.
+    reads best. In it the items that are `outdated` are marked as earlier ones, and long ones are
+    shown by their `parts`, unless words of the question say better where the answer is.
     """
     if not items:
         return ""
@@ -128,6 +135,7 @@ def briefing(
     lines = [_dated(item, query, limits) if dated else _plain(item) for item in items]
     if dated:
         lines = [line.marked(EARLIER) if line.item.item in outdated else line for line in lines]
+    lines = [replace(line, part=parts.get(line.item.item)) for line in lines]
     shares = _shares(lines, room, limits, grow=dated)
     shown = list(zip(lines, shares, strict=False))
     if dated:

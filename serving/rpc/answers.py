@@ -9,6 +9,7 @@ from google.protobuf.json_format import ParseDict
 
 from serving.config.profiles import ProfileBook
 from serving.domain.briefing import BriefingLimits, briefing
+from serving.domain.items.passage import part_named
 from serving.domain.items.records import Segment, time_of
 from serving.domain.ranking.ledger import CurrencyReason, FusionMethod, Ledger, worth
 from serving.domain.ranking.reachability import notes
@@ -71,7 +72,13 @@ def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) 
     query = replace(call.query, text=text, time_zone=retrieval.time_zone)
     outdated = {hit.item.item for hit in retrieval.hits if hit.outdated_by is not None}
     items = [hit.item for hit in retrieval.hits]
-    return briefing(items, query, limits, call.profile.block, outdated)
+    parts = {
+        hit.item.item: part
+        for hit in retrieval.hits
+        for term in hit.ledger.leg_terms
+        if (part := part_named(term.path)) is not None
+    }
+    return briefing(items, query, limits, call.profile.block, outdated, parts)
 
 
 def from_profiles(

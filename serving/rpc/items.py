@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
@@ -39,19 +39,21 @@ MAX_ENTITIES = 64
 MAX_KEYWORDS = 64
 MAX_EVIDENCE = 64
 MAX_CLOSES = 64
+CLOCK_LEEWAY = timedelta(minutes=2)
+"""How far a device's clock may be ahead: a question would not find what is said later than it."""
 LENGTH_TOLERANCE = 1e-3
 """Well above what rounding to float16 or bfloat16 does to the length of a vector."""
 
 
 def to_item(
-    check: Checker, field: str, message: ingest_pb.IngestItem, now: datetime
+    check: Checker, field: str, message: ingest_pb.IngestItem, now: datetime, at: datetime
 ) -> Segment | Fact | None:
-    """Reads one item; None if it is neither a segment nor a fact."""
+    """Reads one item, whose time is `at` unless it has one; None if it is of neither kind."""
     match message.WhichOneof("item"):
         case "segment":
-            return to_segment(check, f"{field}.segment", message.segment, now)
+            return to_segment(check, f"{field}.segment", message.segment, now, at)
         case "fact":
-            return to_fact(check, f"{field}.fact", message.fact, now)
+            return to_fact(check, f"{field}.fact", message.fact, at)
         case _:
             check.reject(field, "must be a segment or a fact")
             return None
@@ -64,8 +66,13 @@ def is_dated(message: ingest_pb.IngestItem) -> bool:
     return message.fact.HasField("recorded_at")
 
 
-def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: datetime) -> Segment:
-    """Reads a segment; violations go to `check`."""
+def to_segment(
+    check: Checker, field: str, message: segment_pb2.Segment, now: datetime, at: datetime
+) -> Segment:
+    """Reads a segment, whose time is `at` unless it has one; violations go to `check`."""
+    said = check.optional_instant(f"{field}.event_time", message)
+    if said is None or now < said <= now + CLOCK_LEEWAY:
+        said = at
     labels: dict[str, str] = {}
     if (count := len(message.labels)) > MAX_LABELS:
         check.reject(f"{field}.labels", f"must be at most {MAX_LABELS}, are {count}")
@@ -81,7 +88,7 @@ def to_segment(check: Checker, field: str, message: segment_pb2.Segment, now: da
         kind=check.text(f"{field}.kind", message.kind, 64) or DEFAULT_KIND,
         speaker=check.text(f"{field}.speaker", message.speaker, MAX_NAME_BYTES),
         session=check.text(f"{field}.session", message.session, MAX_NAME_BYTES),
-        event_time=check.optional_instant(f"{field}.event_time", message) or now,
+        event_time=said,
         importance=check.number(f"{field}.importance", message.importance, 0, 1)
         if message.HasField("importance")
         else DEFAULT_IMPORTANCE,
@@ -122,8 +129,8 @@ def to_given_vector(
     return np.array(message.embedding.values, np.float32)
 
 
-def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -> Fact:
-    """Reads a fact; violations go to `check`."""
+def to_fact(check: Checker, field: str, message: fact_pb2.Fact, at: datetime) -> Fact:
+    """Reads a fact, recorded `at` unless it says when; violations go to `check`."""
 
     def instant(name: str) -> datetime | None:
         return check.optional_instant(f"{field}.{name}", message)
@@ -136,7 +143,7 @@ def to_fact(check: Checker, field: str, message: fact_pb2.Fact, now: datetime) -
         sentence=check.text(f"{field}.sentence", message.sentence, MAX_SENTENCE_BYTES),
         valid_from=instant("valid_from"),
         valid_to=instant("valid_to"),
-        recorded_at=instant("recorded_at") or now,
+        recorded_at=instant("recorded_at") or at,
         retracted_at=instant("retracted_at"),
         evidence=check.texts(f"{field}.evidence", message.evidence, MAX_EVIDENCE, MAX_ID_BYTES),
         weight=check.number(f"{field}.weight", message.weight, 1e-6, 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from serving.domain.errors import Violation
@@ -31,6 +31,7 @@ from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 MAX_ITEMS = 1000
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
+_APART = timedelta(microseconds=1)
 _PAGE_TOKEN_PREFIX = "after:"
 
 
@@ -125,7 +126,9 @@ def to_ingest_call(
     vectors: dict[ItemId, Vector] = {}
     for place, message in enumerate(request.items):
         of_item = Checker()
-        item = to_item(of_item, f"items[{place}]", message, now)
+        # Items without a time have that of the call, in the order in which they came.
+        at = now - (len(request.items) - 1 - place) * _APART
+        item = to_item(of_item, f"items[{place}]", message, now, at)
         vector = None
         if model and message.HasField("segment"):
             segment = f"items[{place}].segment"

@@ -31,6 +31,13 @@ MEANT = {
     "word that every text has": ("The end.", "Theo", "the", ""),
     "ordinary words": (*HELLO, "bill join market melony", ""),
     "ordinary word with a capital": (*HELLO, "Bill", "Bill=Bella"),
+    "word that is two": (
+        "We sail.",
+        "Melanie",
+        "icecream dogsitter",
+        "icecream=ice cream dogsitter=dog sitter",
+    ),
+    "stored word that is two": ("My icecream.", "Melanie", "icecream Icecream", ""),
     "name of the tenant": ("Hi.", "Jon, John", "Jon", ""),
     "unstored prefix": ("Hey Mel!", "Melanie, Deborah", "Deb Mel", "Deb=Deborah"),
     "equally near names": ("We sail.", "Karel, Karol", "Karal", ""),

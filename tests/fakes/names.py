@@ -10,6 +10,7 @@ from serving.domain.items.text import name_words, text_of
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.name_index import NameIndex
 from serving.domain.questions.query import NO_FILTER
+from serving.domain.words.compounds import parts_of
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import ALL
 
@@ -31,6 +32,8 @@ class InMemoryNameResolver:
         index = NameIndex(names.values())
         unknown = [word for word in words if word.casefold() not in stored]
         alike = {
-            word: index.meant_by(word) for word in unknown if word not in ENGLISH.ordinary_words
+            word: index.meant_by(word) or " ".join(parts_of(word, ENGLISH.name))
+            for word in unknown
+            if word not in ENGLISH.known_words
         }
-        return {word: name for word, name in alike.items() if name is not None}
+        return {word: name for word, name in alike.items() if name}

@@ -49,6 +49,23 @@ _EXTREME = re.compile(f"{_EARLIEST.pattern}|{_LATEST.pattern}", re.IGNORECASE | 
 _EVERYTHING = Period(FIRST.replace(tzinfo=UTC), LAST.replace(tzinfo=UTC))
 
 
+_DENIED = re.compile(
+    r"""\b(?:no\s+longer|not|instead\s+of|rather\s+than)
+        (?:\s+(?:at|for|in|on|the|this|until))*\s*\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What is before a time that is not meant."""
+
+_TAKEN_BACK = re.compile(
+    r"""(?: \bi\s+(?:mean|meant|lied|misspoke|was\s+wrong) | \bscratch\s+that | \bor\s+rather
+      | [,.;!?\u2013\u2014-]\s*(?:oh\s+)?
+        (?:no|nope|actually|correction|make\s+(?:it|that)|my\s+mistake|oops|sorry|wait|h[ao]\w+\s+on)
+      ) \b (?!.*\b(?:also|as\s+well|too)\b) (?:\W+\w+){0,4} \W*\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What is between a time that is taken back and that in its place."""
+
+
 class EnglishDates:
     """`DateReader` for English, and for the languages that `time_translation` knows.
 
@@ -68,7 +85,7 @@ class EnglishDates:
             return NamedTimes()
         found = list(islice(_found(question, as_of, Tense.PAST), MAX_DATES))
         alone = _is_generic(question, [each.place for each in found])
-        periods = tuple(each.period for each in found)
+        periods = tuple(each.period for each in _meant(question, found))
         if alone and not periods and asks_extreme:
             periods = (_EVERYTHING,)
         alone = alone and bool(periods)
@@ -78,8 +95,9 @@ class EnglishDates:
         text = in_english(text[:MAX_CHARACTERS])
         if not _may_name_time(text):
             return ()
-        found = islice(_found(text, said_at, Tense.FUTURE), MAX_DATES)
-        return tuple(each.period for each in found if each.period.length <= MAX_MENTION)
+        found = list(islice(_found(text, said_at, Tense.FUTURE), MAX_DATES))
+        meant = (each for each in _meant(text, found) if each.period.length <= MAX_MENTION)
+        return tuple(each.period for each in meant)
 
 
 class _Found(NamedTuple):
@@ -104,13 +122,26 @@ def _found(text: str, as_of: datetime, usual: Tense) -> Iterator[_Found]:
         # Most sentences of a turn that names a time name none, and the grammar is slow.
         if not tokens or not _may_name_time(read[tokens[0].place.start : tokens[-1].place.stop]):
             continue
-        sentence = Sentence(tokens, now, usual, southern=_is_southern(zone))
+        sentence = Sentence(tokens, now, usual, zone, southern=_is_southern(zone))
         for span, first, behind in sentence.times():
             period = _period(span, zone)
             if period is not None:
                 yield _Found(
                     period, slice(tokens[first].place.start, tokens[behind - 1].place.stop)
                 )
+
+
+def _meant(text: str, found: Sequence[_Found]) -> Iterator[_Found]:
+    """The times that a turn does not take back, or all if it is for none: "Monday, no, Tuesday"."""
+    ends = [*(each.place.start for each in found[1:]), len(text)]
+    starts = [0, *(each.place.stop for each in found)]
+    meant = [
+        each
+        for each, start, end in zip(found, starts, ends, strict=False)
+        if not _DENIED.search(text, start, each.place.start)
+        and (end == len(text) or not _TAKEN_BACK.search(text, each.place.stop, end))
+    ]
+    yield from meant or found
 
 
 def _period(span: Span, zone: tzinfo) -> Period | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from dateutil.relativedelta import relativedelta
 
@@ -55,10 +55,11 @@ class Sentence(Tokens):
     """Reads the times of one sentence."""
 
     def __init__(
-        self, tokens: Sequence[Token], now: datetime, usual: Tense, *, southern: bool
+        self, tokens: Sequence[Token], now: datetime, usual: Tense, zone: tzinfo, *, southern: bool
     ) -> None:
         super().__init__(tokens)
         self._now = now
+        self._zone = zone
         self._today = Unit.DAY.around(now)
         self._seasons = {
             name: calendar.month_of_year((month + 6 * southern - 1) % 12 + 1, 3)
@@ -556,14 +557,21 @@ class Sentence(Tokens):
 
     def _rolling(self, count: int, unit: Unit, *, forward: bool) -> Span:
         """Some units until now, or from now on; of days or more, in whole days."""
-        step = count * unit.value
         if unit in (Unit.MINUTE, Unit.HOUR):
-            return (
-                Span(self._now, self._now + step) if forward else Span(self._now - step, self._now)
-            )
+            other = self._at(count if forward else -count, unit)
+            return Span(self._now, other) if forward else Span(other, self._now)
+        step = count * unit.value
         if forward:
             return Span(self._today.begins, self._today.ends + step)
         return Span(self._today.begins - step, self._today.ends)
+
+    def _at(self, count: int, unit: Unit) -> datetime:
+        """A local time some units from now; hours and minutes pass as they do on a stopwatch."""
+        step = count * unit.value
+        if unit not in (Unit.MINUTE, Unit.HOUR):
+            return Span(self._now, self._now + step).ends
+        begins: datetime = self._now.replace(tzinfo=self._zone).astimezone(UTC) + step
+        return begins.astimezone(self._zone).replace(tzinfo=None)
 
     def _counted(self, at: int) -> Reading | None:
         """Reads "Three days ago", "two weekends ago"; "in three days", of the future."""
@@ -575,10 +583,13 @@ class Sentence(Tokens):
                 if unit is Unit.YEAR:
                     low, high, unit = 12 * low + 6, 12 * high + 6, Unit.MONTH
             if self._is(behind, "ago", "back") or (
-                self._is(behind, "earlier") and behind == len(self._tokens) - 1
+                self._is(behind, "earlier")
+                and behind == len(self._tokens) - 1
+                # What is moved is then before the time that it had.
+                and words.MOVING.isdisjoint(self._words)
             ):
-                begins = unit.around(self._now - high * unit.value).begins
-                span = Span(begins, unit.around(self._now - low * unit.value).ends)
+                begins = unit.around(self._at(-high, unit)).begins
+                span = Span(begins, unit.around(self._at(-low, unit)).ends)
                 return span.widened(_LEEWAY.get(unit, timedelta())), behind + 1
             # "In three weeks' time"
             is_time = self._is(self._behind(behind, "'"), "time")
@@ -586,8 +597,8 @@ class Sentence(Tokens):
                 is_time or self._tense is Tense.FUTURE or self._usual is Tense.FUTURE
             )
             if is_ahead and self._tense is not Tense.PAST:
-                begins = unit.around(self._now + low * unit.value).begins
-                return Span(begins, unit.around(self._now + high * unit.value).ends), behind
+                begins = unit.around(self._at(low, unit)).begins
+                return Span(begins, unit.around(self._at(high, unit)).ends), behind
             return None
         if several := self._count(at):
             things = self._recurring(several[1], led=True, plural=True)
@@ -676,7 +687,7 @@ class Sentence(Tokens):
         return None
 
     def _weekday(self, at: int) -> tuple[Recurring, int] | None:
-        if self._is(self._before_other(at), "each", "every"):
+        if self._is(self._before_other(at), "each", "every", "a", "any", "another", "some"):
             return None
         if self._is(at, "weekend"):
             return words.WEEKEND, at + 1

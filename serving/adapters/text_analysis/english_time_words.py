@@ -221,6 +221,14 @@ ARRANGING = _set(
 )
 """Verbs whose past is about the future: "booked for Friday"."""
 
+MOVING = _set(
+    """
+    advanced bring brought bumped move moved pull pulled push pushed put rebooked rearranged
+    rescheduled shift shifted
+    """
+)
+"""Verbs that change when something is: "they moved it two days earlier"."""
+
 GENERIC = _set(
     """
     agenda anything appointment appointments back bring brought calendar call called calls chat

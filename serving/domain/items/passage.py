@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from serving.domain.languages import ENGLISH
+from serving.domain.languages import ENGLISH, stemmer_of
 
 ELLIPSIS = "…"
 STEM_CHARS = 5
@@ -23,9 +23,38 @@ BEFORE_SHARE = 1 / 3
 MIN_AFTER_CHARS = 24
 """The free characters that go behind them first: "the membership number is" needs the number."""
 
+_stem = stemmer_of(ENGLISH.name)
 _WORD = re.compile(r"\w+")
 # Scripts without spaces between words: Thai to Khmer, kana, Han.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{2,}")
+
+
+ANSWERING_SHARE = 0.5
+"""The share of a question's words in one place of a text from which they tell where the answer is,
+rather than what was found by its meaning."""
+
+_PART = re.compile(r"part (\d+) of (\d+)")
+
+
+class Part(NamedTuple):
+    """A part of a text, of several of one length, from 1; the last may be shorter."""
+
+    number: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"part {self.number} of {self.total}"
+
+    def of(self, length: int) -> tuple[int, int]:
+        """Its first character and the one behind it, about."""
+        each = length / (self.total - 0.5)
+        return round((self.number - 1) * each), min(length, round(self.number * each))
+
+
+def part_named(path: str) -> Part | None:
+    """The part that a path names."""
+    named = _PART.fullmatch(path)
+    return named and Part(int(named[1]), int(named[2]))
 
 
 class _Match(NamedTuple):
@@ -36,23 +65,30 @@ class _Match(NamedTuple):
     @property
     def key(self) -> str:
         """What the forms of a word share."""
-        word = self.text
-        return (word.removesuffix("s") if len(word) > 3 else word)[:STEM_CHARS]
+        return _stem(self.text)[:STEM_CHARS]
 
 
-def passage(text: str, question: str, length: int) -> str:
-    """The part of a text with the most words of a question, at most `length` characters.
+def passage(text: str, question: str, length: int, part: Part | None = None) -> str:
+    """The passage of a text with the most words of a question, at most `length` characters.
 
-    What is left out is marked by an ellipsis. A text that has no word of the question is shown by
-    its beginning and its end, as either may answer it. Of several places with the same words the
-    first is shown. Stop words of the question are ignored.
+    What is left out is marked by an ellipsis. Where few words of the question are in one place, the
+    `part` is shown in which the text was found by its meaning. Without it, a text that has no word
+    of the question is shown by its beginning and its end, as either may answer it. Of several
+    places with the same words the first is shown. Stop words of the question are ignored.
     """
     if len(text) <= length:
         return text
     matches = _matches(text, question)
+    room = max(1, length - 2 * len(ELLIPSIS))
+    if part is not None and not _answer(matches, question, room):
+        start, end = part.of(len(text))
+        within = [match for match in matches if start <= match.start and match.end <= end]
+        matches = within if end - start > room else []
+        if not matches:
+            start = max(0, (start + end - room) // 2)
+            return _cut(text, start, min(len(text), start + room))[:length]
     if not matches:
         return _ends(text, length)
-    room = max(1, length - 2 * len(ELLIPSIS))
     start, end = _best_window(matches, room)
     free = room - (end - start)
     start = max(0, start - int(max(0, free - MIN_AFTER_CHARS) * BEFORE_SHARE))
@@ -61,8 +97,21 @@ def passage(text: str, question: str, length: int) -> str:
     return _cut(text, start, end)[:length]
 
 
+def _answer(matches: Sequence[_Match], question: str, room: int) -> bool:
+    """Whether matches that fit together have enough of the question's words."""
+    if not matches:
+        return False
+    start, end = _best_window(matches, room)
+    found = {match.key for match in matches if start <= match.start and match.end <= end}
+    return len(found) >= ANSWERING_SHARE * len(_asked(question))
+
+
+def _asked(question: str) -> set[str]:
+    return {word.key for word in _words(question) if word.text not in ENGLISH.stop_words}
+
+
 def _matches(text: str, question: str) -> list[_Match]:
-    asked = {word.key for word in _words(question) if word.text not in ENGLISH.stop_words}
+    asked = _asked(question)
     return [word for word in _words(text) if word.key in asked]
 
 

@@ -11,9 +11,15 @@ from itertools import pairwise
 from serving.domain.items.records import Item, Segment
 from serving.domain.languages import ENGLISH
 from serving.domain.words.scripts import MARKS
+from serving.domain.words.spelled import with_spelled_words
 
 WORD = re.compile(f"\\w[\\w{MARKS}\U000e0100-\U000e01ef\u200c\u200d]*")
 """A word of any script: letters, digits and underscores, with the marks of its letters."""
+
+# Keyboards put them in the place of the plain ones, or the other way round.
+_PLAIN = dict.fromkeys(map(ord, "\u2018\u2019\u02bc\uff07"), "'") | dict.fromkeys(
+    map(ord, "\u2010\u2011"), "-"
+)
 
 # Latin, full-width and Arabic question marks, unless a quotation ends right after them.
 _ASKED = re.compile("[?\uff1f\u061f]++(?![\"'\u201d\u2019)])")
@@ -31,8 +37,11 @@ def text_of(item: Item, quotation_mark: str = "") -> str:
 
 
 def text_to_embed(item: Item) -> str:
-    """The text that is embedded for an item, with what was said in quotation marks."""
-    return text_of(item, '"')
+    """The text that is embedded for an item, with what was said in quotation marks.
+
+    A word that is spelled ("n o v a k") is as it is written.
+    """
+    return with_spelled_words(text_of(item, '"'))
 
 
 MAX_CONTEXT_CHARS = 500
@@ -58,8 +67,9 @@ NAMED_SHARE = 0.6
 def name_key(name: str) -> str:
     """The identity of a name: names with one key are one, and no others.
 
-    Only case, white space and the composition of characters do not count: "José" is one name
-    however its accent is encoded, and so are "Mary  Ann" and "mary ann". "j.doe" and "j-doe", "C#"
+    Only case, white space, the composition of characters and the form of an apostrophe or a hyphen
+    do not count: "José" is one name however its accent is encoded, and so are "Mary  Ann" and "mary
+    ann", or "O'Hara" as a keyboard and as a typesetter writes it. "j.doe" and "j-doe", "C#"
     and "C++", or names that differ by a vowel sign, are two. What erases, filters, closes facts or
     joins mentions compares these keys; `name_words` recognizes names.
 
@@ -68,7 +78,8 @@ def name_key(name: str) -> str:
     """
     if not name.isascii():
         folded = unicodedata.normalize("NFD", name).casefold()
-        return " ".join(unicodedata.normalize("NFC", folded).split())
+        plain = unicodedata.normalize("NFC", folded).translate(_PLAIN)
+        return " ".join(plain.split())
     return " ".join(name.lower().split())
 
 

@@ -30,10 +30,15 @@ _NAMES = sorted(
 
 
 def _read(name: str) -> Language:
-    ordinary = _FOLDER / f"{name}_words.txt"
-    lines = ordinary.read_text(encoding="utf-8").splitlines() if ordinary.is_file() else []
-    words = " ".join(line for line in lines if not line.startswith("#"))
-    return read_language(name, (_FOLDER / f"{name}.toml").read_text(encoding="utf-8"), words)
+    file = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    return read_language(name, file, _words_of(f"{name}_words"), _words_of(f"{name}_further_words"))
+
+
+def _words_of(name: str) -> str:
+    """The words of a list; none if there is no such list."""
+    file = _FOLDER / f"{name}.txt"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return " ".join(line for line in lines if not line.startswith("#"))
 
 
 ENGLISH = _read("english")

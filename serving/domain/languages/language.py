@@ -45,7 +45,8 @@ class Language:
         stop_words: Words of a question that name nothing.
         not_names: Words that are capitalised without being names, at the start of a sentence or
             always; `calendar` and `connectors` among them.
-        ordinary_words: The usual words: no misheard names, and no names where a sentence begins.
+        ordinary_words: The usual words: no names where a sentence begins.
+        known_words: The same and less usual ones: no misheard names, and the parts of compounds.
         ordinary_forms: Finds further words that are no names where a sentence begins, by form.
         openings: Names that are mostly another word at the start of a sentence.
         calendar: Days, months and seasons: no names, except within a longer one ("Black Friday").
@@ -65,9 +66,16 @@ class Language:
         values: For a question that asks for a value of a kind, and a text that has one.
         signs: Finds, by their names, words that tell how a statement stands to an older one, in a
             text without case: that it adds, supposes, corrects.
+        about_asker: Finds a question for what is known of who asks, which has no other subject.
+        asker: The questions that it is asked as, since it has no word of an answer.
         questions: Finds a question at the start of a text, even without a question mark.
         digits: The digit of each word that dictated numbers have; each digit is its own.
         repeats: Words before a dictated digit, and how often it is meant ("double seven").
+        names_letter: Words between a letter and a name that begins with it, as alternatives of a
+            pattern.
+        clock_minutes: Words for parts of an hour, which are also those of a whole.
+        clock_steps: Words between minutes and their hour: 1 if they are after it, else -1.
+        clock_ends: What stands behind an hour, and the hours that it adds.
         lower: The lower case of letters that have another one in this language.
         compounds: Whether words are written as one, as in "Waschmaschine".
         plurals: Rewrites forms of a word that its stemmer leaves apart.
@@ -80,6 +88,7 @@ class Language:
     stop_words: frozenset[str] = frozenset()
     not_names: frozenset[str] = frozenset()
     ordinary_words: frozenset[str] = frozenset()
+    known_words: frozenset[str] = frozenset()
     ordinary_forms: re.Pattern[str] = NEVER
     openings: frozenset[str] = frozenset()
     calendar: frozenset[str] = frozenset()
@@ -97,9 +106,15 @@ class Language:
     whether: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
     signs: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    about_asker: re.Pattern[str] = NEVER
+    asker: str = ""
     questions: re.Pattern[str] = NEVER
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
+    names_letter: str = ""
+    clock_minutes: Mapping[str, int] = field(default_factory=dict)
+    clock_steps: Mapping[str, int] = field(default_factory=dict)
+    clock_ends: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
     compounds: bool = False
     plurals: Sequence[Rewriting] = ()
@@ -119,7 +134,9 @@ class Language:
         return text.casefold().replace("i\u0307", "i")
 
 
-def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
+def read_language(
+    name: str, file: str, ordinary_words: str = "", further_words: str = ""
+) -> Language:
     """The language of a file in TOML, whose fields are those of `Language`.
 
     Its function words name nothing either, unless the file says which do not. Lists are separated
@@ -135,6 +152,7 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
         stop_words=_words(given["stop_words"] or function_words),
         not_names=_words(given["not_names"] or function_words) | calendar | connectors,
         ordinary_words=_words(ordinary_words),
+        known_words=_words(f"{ordinary_words} {further_words}"),
         ordinary_forms=_pattern("{}", given["ordinary_forms"]),
         openings=_words(given["openings"]),
         calendar=calendar,
@@ -158,9 +176,15 @@ def read_language(name: str, file: str, ordinary_words: str = "") -> Language:
             sign: _pattern(ANY_OF, words, re.NOFLAG)
             for sign, words in (given["signs"] or {}).items()
         },
+        about_asker=_pattern(r"(?:\w+,? )?(?:{})\W*", given["about_asker"]),
+        asker=" ".join(given["asker"].split()),
         questions=_pattern(r"(?:{})\b[^.!]*[.!]?", given["questions"]),
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},
+        names_letter=given["names_letter"],
+        clock_minutes=given["clock_minutes"] or {},
+        clock_steps=given["clock_steps"] or {},
+        clock_ends=given["clock_ends"] or {},
         lower=given["lower"] or {},
         compounds=bool(given["compounds"]),
         plurals=_rewritings(given["plurals"]),

@@ -33,6 +33,8 @@ _GROUP = 4
 _DIGIT = re.compile("[0-9]")
 _JOINT = re.compile(r"[-./:](?=\w)")
 _COMPOUND = re.compile(rf"[\w{MARKS}]++(?:[-./:][\w{MARKS}]++)+")
+RANKS = ("st", "nd", "rd", "th")
+"""The endings of ordinals, which say nothing of what has one."""
 _PART = re.compile("[0-9]+|[^0-9]+")
 _IN_THOUSANDS = re.compile(
     r"[0-9](?<![\w.,'’][0-9])[0-9]{0,2}(?P<by>[.,'’])[0-9]{3}(?:(?P=by)[0-9]{3})*"
@@ -54,6 +56,11 @@ _NO_DIGIT_OR_LETTER = re.compile(r"[\W_]+")
 def has_codes(text: str) -> bool:
     """Whether a text has digits, or words that are joined by a hyphen or the like."""
     return (_DIGIT.search(text) or _JOINT.search(text)) is not None
+
+
+def has_digit(word: str) -> bool:
+    """Whether a word has a digit."""
+    return _DIGIT.search(word) is not None
 
 
 def without_grouping(text: str) -> str:
@@ -114,12 +121,14 @@ def _compounds(text: str) -> Iterator[str]:
 def spellings(word: str) -> list[str]:
     """A word, and if it is a code the parts by which it may be asked for.
 
-    It is written together; an amount may have a decimal point.
+    It is written together; an amount may have a decimal point, and a time of day a colon.
     """
-    if not _DIGIT.search(word) or "." in word:
+    if not _DIGIT.search(word) or "." in word or ":" in word:
         return [word]
     found = [word]
     parts = _PART.findall(word)
+    if parts[-1] in RANKS:
+        return [word, parts[0]]
     if 1 < len(parts) <= MAX_PARTS:
         found += parts
     last = parts[-1]

@@ -73,7 +73,7 @@ def asked_lexemes(question: str, *languages: Language) -> Mapping[str, int]:
     Without function words, unless there is nothing else ("Who is it?", "Who is Will?"). The
     languages are as those of a stored text.
     """
-    read = tokens(question, languages[0])
+    read = tokens(question, languages[0], asked=True)
     found = _lexemes(read, languages)
     counts = dict(Counter(lexeme for lexeme, _ in found))
     names = Counter(lexeme for lexeme, _ in _names(question, languages[0]))
@@ -91,7 +91,7 @@ def alternatives(question: str, *languages: Language) -> Collection[Sequence[str
     asked, lexemes_of = asked_lexemes(question, *languages), _lexemes_of(*_names_of(languages))
     found = [
         [each for each in (*lexemes_of(word), *_as_parts(word, languages[0])) if each in asked]
-        for word, _ in tokens(question, languages[0])
+        for word, _ in tokens(question, languages[0], asked=True)
     ]
     names = asked.keys() - {each for lexemes in found for each in lexemes}
     return dict.fromkeys([*(tuple(each) for each in found if each), *((name,) for name in names)])

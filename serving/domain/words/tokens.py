@@ -1,29 +1,42 @@
 """The words of a text: one function for what is stored and for what is asked.
 
-What a reader may write in several ways has the tokens of each way (`codes.py`, `dictation.py`), and
-a script without spaces has those of its letters (`scripts.py`).
+What a reader may write in several ways has the tokens of each way (`codes.py`, `numbers.py`,
+`spelled.py`), and a script without spaces has those of its letters (`scripts.py`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TypeAlias
 
 from serving.domain.languages import Language
-from serving.domain.words.codes import codes_in, has_codes, spellings, without_grouping
-from serving.domain.words.dictation import dictated_numbers, may_be_dictated
+from serving.domain.words.codes import (
+    RANKS,
+    codes_in,
+    has_codes,
+    has_digit,
+    spellings,
+    without_grouping,
+)
+from serving.domain.words.compounds import joined_pairs
 from serving.domain.words.normal_form import normal_form
+from serving.domain.words.numbers import spoken_numbers
 from serving.domain.words.scripts import is_unspaced, letter_pairs, word_starts, words_in
+from serving.domain.words.spelled import spelled_words
 
 Token: TypeAlias = tuple[str, int]
 """A word without case, and its place among the words of its text, from 1; several tokens of one
 word have the same place."""
 
 
-def tokens(text: str, language: Language) -> list[Token]:
+def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]:
     """The distinct tokens of a text. Codes and numbers have those of all their spellings.
 
-    The language is that of the tenant: its rules of case, and its words for digits.
+    Args:
+        text: What is stored or asked.
+        language: That of the tenant: its rules of case, and its words for numbers.
+        asked: Adds neighbours as one word, and leaves out the words of numbers ("oh", "one",
+            "four", "two"): other numbers have them too, and the number itself is asked for.
     """
     text = language.folded(normal_form(text)).replace("_", "-")
     coded = has_codes(text)
@@ -31,9 +44,22 @@ def tokens(text: str, language: Language) -> list[Token]:
         text = without_grouping(" ".join(text.split()))
     words = words_in(text)
     found = [*zip(words, range(1, len(words) + 1), strict=True)]
-    dictated = may_be_dictated(words, language)
-    if not (coded or dictated) and text.isascii():
+    numbers = spoken_numbers(text, words, language)
+    spelled = spelled_words(text, words, language)
+    if not (coded or numbers or spelled or asked) and text.isascii():
         return found
+    starts = word_starts(text)
+    parts = {
+        place
+        for each in numbers
+        if asked and each.is_whole
+        for place in range(bisect_right(starts, each.start), bisect_left(starts, each.end) + 1)
+    }
+    pairs = [
+        (form, place)
+        for form, place in (joined_pairs(words, language) if asked else ())
+        if parts.isdisjoint((place, place + 1))
+    ]
     if not text.isascii():
         found = [
             (form, place)
@@ -43,11 +69,15 @@ def tokens(text: str, language: Language) -> list[Token]:
     found += [
         (form, place) for word, place in found if not word.isalpha() for form in spellings(word)
     ]
+    found = [(form, place) for form, place in found if place not in parts] + pairs
+    ranks = {each.digits for each in numbers if asked and each.digits.endswith(RANKS)}
     codes = [*codes_in(text)] if coded else []
-    codes += dictated_numbers(text, language) if dictated else []
-    if codes:
-        starts = word_starts(text)
-        for start, code in codes:
-            place = bisect_right(starts, start)
-            found += [(form, place) for form in spellings(code)]
+    for start, code in (*codes, *spelled, *((each.start, each.digits) for each in numbers)):
+        place = bisect_right(starts, start)
+        found += [(form, place) for form in ([code] if code in ranks else spellings(code))]
     return [*dict.fromkeys(found)]
+
+
+def numbers_of(text: str, language: Language) -> frozenset[str]:
+    """The numbers and codes of a text in all their spellings."""
+    return frozenset(token for token, _ in tokens(text, language) if has_digit(token))

@@ -1,23 +1,29 @@
-"""Reads misspelt and shortened names in a question as names that the tenant has stored."""
+"""Reads a question as it is meant: misspelt names, joined words, and "me" where it is all."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
+from serving.domain.languages import ENGLISH
 from serving.domain.questions.name_index import words_of
 from serving.domain.questions.query import Query
+from serving.domain.words.compounds import parts_of
 from serving.ports.words import NameResolver
 
 MAX_WORDS = 128
 """The most words of a question that are looked up."""
 
+MIN_TITLED = 4
+"""The words from which a capital in each says nothing: in "Ask Bill" it does."""
+
 
 class NameCorrection(NamedTuple):
-    """A word of the question, and the name that it is also read as."""
+    """A word of the question, and the name or the two words that it is also read as."""
 
     given: str
     used: str
@@ -30,9 +36,14 @@ async def correct_names(
 
     A name is added only to a word that occurs in none of the tenant's segments; and only to one
     that is written as a name, if the question has capitals. If the names cannot be read the
-    question stays as it is.
+    question stays as it is. "What do you know about me?" is read as the questions that it means,
+    unless it has a vector.
     """
+    if query.vector is None and ENGLISH.about_asker.fullmatch(query.text.strip()):
+        return replace(query, text=ENGLISH.asker), ()
     possible = _possible_names(query.text)
+    compounds = _possible_compounds(query.text) - set(possible.values())
+    possible |= {word: word for word in compounds}
     if not possible:
         return query, ()
     try:
@@ -40,7 +51,11 @@ async def correct_names(
     except (TriviumError, TimeoutError):
         # The legs report a store that is down; the question is answered without corrections.
         return query, ()
-    meant = {word: found[read] for word, read in possible.items() if read in found}
+    meant = {
+        word: found[read]
+        for word, read in possible.items()
+        if read in found and (" " in found[read] or read not in compounds)
+    }
     if not meant:
         return query, ()
     words = "|".join(map(re.escape, meant))
@@ -52,13 +67,20 @@ async def correct_names(
     return replace(query, text=text), tuple(NameCorrection(*each) for each in meant.items())
 
 
+def _possible_compounds(text: str) -> set[str]:
+    """The words in small letters that may be two, of a question of not too many words."""
+    return {word for word in islice(words_of(text), MAX_WORDS) if parts_of(word, ENGLISH.name)}
+
+
 def _possible_names(text: str) -> dict[str, str]:
     """The distinct words of a question that may stand for names, as written, and as looked up.
 
     Where a question has capitals, a word without one is an ordinary word: "bill" is not Bella. The
-    capital of the first word says nothing.
+    capital of the first word says nothing, and nor does that of each word.
     """
     words = list(dict.fromkeys(words_of(text)))[:MAX_WORDS]
+    if text.isupper() or (text.istitle() and len(text.split()) >= MIN_TITLED):
+        return {word: word.lower() for word in words}
     has_capitals = text != text.lower()
     possible = {word: word for word in words if not has_capitals or word != word.lower()}
     return possible | {word: word.lower() for word in words[:1] if text.lstrip().startswith(word)}

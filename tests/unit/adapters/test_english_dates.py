@@ -192,7 +192,55 @@ def test_turn_speaks_of_the_days_it_names(text: str, period: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "Put the tiler on Monday, no wait, I mean Saturday.",
+        "The vet is tomorrow. Sorry, I meant on Saturday.",
+        "The tuner comes not on Monday but on Saturday.",
+        "The dentist is on Saturday, not Monday.",
+        "The dentist is on Saturday instead of Monday.",
+        "On Monday, scratch that, Saturday.",
+        "It is on Friday? No, on Saturday.",
+        "On Monday - or rather Friday - hang on, Saturday.",
+    ],
+)
+def test_time_that_is_taken_back_is_none(text: str) -> None:
+    assert mentioned(text) == ["2023-11-18..2023-11-19"]
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("Not on Monday.", 1),
+        ("We swim on Monday. I'm sorry that the pool is closed on Saturday.", 2),
+        ("See you on Monday, actually also on Saturday.", 2),
+        ("On Monday there is no class, and on Saturday there is.", 2),
+    ],
+)
+def test_time_that_stands_is_one_beside_another(text: str, times: int) -> None:
+    assert len(mentioned(text)) == times
+
+
+def test_hours_pass_through_a_change_of_the_clocks() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    for at in (
+        datetime(2026, 3, 29, 23, 45, tzinfo=berlin),
+        datetime(2026, 10, 25, 23, 45, tzinfo=berlin),
+    ):
+        (period,) = DATES.times("What did I do in the last 24 hours?", at).periods
+
+        assert period.length == timedelta(hours=24)
+        assert period.ends == at
+        (ago,) = DATES.times("What was 24 hours ago?", at).periods
+        assert ago.begins < at.astimezone(UTC) - timedelta(hours=24) < ago.ends
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "He's vegetarian now, since last year.",
+        "The dentist was moved two days earlier.",
+        "They brought the recital forward, three weeks earlier.",
+        "I would like a weekend in Porto.",
+        "It was some Friday or another Monday.",
         "I told him before Christmas.",
         "The rings were in his coat until Easter.",
         "I feel inspired by autumn.",

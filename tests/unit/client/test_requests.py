@@ -156,9 +156,20 @@ def test_forgetting_needs_exactly_one_selector(given: dict[str, object]) -> None
         requests.forget("acme", **given)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [3, True, None])
-def test_label_of_another_type_is_named(value: Any) -> None:
-    item = Segment(id="a", text="Third floor.", labels={"site": "north", "floor": value})
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("labels", {"page": 3}, "'labels' has 3, which is no string"),
+        ("labels", {"page": True}, "'labels' has True, which is no string"),
+        ("labels", {"page": None}, "'labels' has None, which is no string"),
+        ("labels", {3: "page"}, "'labels' has 3, which is no string"),
+        ("text", 3, "'text' has 3, which is no string"),
+        ("keywords", ["x", 3], "'keywords' has 3, which is no string"),
+        ("importance", "high", "the segment 'a' cannot be sent: "),
+    ],
+)
+def test_value_of_another_type_is_named(field: str, value: Any, said: str) -> None:
+    item = Segment(**{"id": "a", "text": "x", field: value})
 
-    with pytest.raises(TypeError, match=r"the segment 'a' .* its label 'floor' is no string"):
-        requests.to_message(item)
+    with pytest.raises(TypeError, match=said):
+        requests.ingest("acme", [item])

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from serving.domain.items.records import segment_id
+from serving.domain.items.records import segment_id, time_of
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.memory_store import Selector
 from serving.rpc import requests
@@ -39,6 +39,32 @@ def ingested(*items: IngestItem, model: EmbeddingModel | None = None) -> IngestC
 
 def selected(**fields: Any) -> Selector:
     return requests.to_selector(ForgetRequest(**{"tenant": "acme", **fields}))[1]
+
+
+def test_items_without_times_keep_their_order() -> None:
+    items = ingested(segment_item(id="a"), segment_item(id="b"), fact_item(id="c")).batch.items
+
+    times = [time_of(item) for item in items]
+    assert times == sorted(set(times))
+    assert times[-1] == NOON
+
+
+@pytest.mark.parametrize(
+    ("ahead", "stored"),
+    [
+        (timedelta(seconds=-1), timedelta(seconds=-1)),
+        (timedelta(seconds=2), timedelta(0)),
+        (timedelta(minutes=2), timedelta(0)),
+        (timedelta(minutes=3), timedelta(minutes=3)),
+    ],
+)
+def test_time_shortly_ahead_is_now(ahead: timedelta, stored: timedelta) -> None:
+    said = Timestamp()
+    said.FromDatetime(NOON + ahead)
+
+    (item,) = ingested(segment_item(event_time=said)).batch.items
+
+    assert time_of(item) == NOON + stored
 
 
 @pytest.mark.parametrize(

@@ -334,15 +334,7 @@ def to_message(item: Item) -> ingest_service_pb2.IngestItem:
     except UnicodeEncodeError:
         raise ValueError(_unwritable(item)) from None
     except TypeError as error:
-        kind, labels = type(item).__name__.lower(), _other_labels(item)
-        why = f"its label {labels[0]!r} is no string" if labels else str(error)
-        raise TypeError(f"the {kind} {item.id!r} cannot be sent: {why}") from None
-
-
-def _other_labels(item: Item) -> list[str]:
-    """The names of the labels whose values are no strings, whatever the annotations say."""
-    labels: Mapping[str, object] = item.labels if isinstance(item, Segment) else {}
-    return [name for name, value in labels.items() if not isinstance(value, str)]
+        raise TypeError(_mistyped(item, error)) from None
 
 
 def _unwritable(item: Item) -> str:
@@ -351,6 +343,26 @@ def _unwritable(item: Item) -> str:
     field = next(name for name, value in values.items() if has_lone_surrogate(value))
     kind = type(item).__name__.lower()
     return f"the {kind} {item.id!r} cannot be sent: {field!r} {LONE_SURROGATE}"
+
+
+def _mistyped(item: Item, error: TypeError) -> str:
+    """The error message for an item with a value of another type; protobuf's names no field."""
+    what = str(error)
+    for each in dataclasses.fields(item):
+        value = getattr(item, each.name)
+        match each.type:
+            case "str":
+                strings = [value]
+            case "Sequence[str]":
+                strings = value
+            case "Mapping[str, str]":
+                strings = [*value, *value.values()]
+            case _:
+                continue
+        if wrong := [text for text in strings if not isinstance(text, str)]:
+            what = f"{each.name!r} has {wrong[0]!r}, which is no string"
+            break
+    return f"the {type(item).__name__.lower()} {item.id!r} cannot be sent: {what}"
 
 
 def _segment(segment: Segment) -> segment_pb2.Segment:

@@ -13,6 +13,7 @@ from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.languages import ENGLISH, Language
+from serving.domain.words.compounds import parts_of
 from serving.domain.words.lexemes import asked_lexemes, is_function_word, languages_of
 
 
@@ -70,10 +71,17 @@ def _without_function_words(words: Sequence[str]) -> Sequence[str]:
 
 
 def _alike(words: Sequence[str], known: TenantNames) -> dict[str, str]:
-    """The names that words resemble, by word; ordinary words in small letters resemble none."""
-    ordinary = known.language.ordinary_words
-    names = {word: known.index.meant_by(word) for word in words if word not in ordinary}
-    return {word: name for word, name in names.items() if name is not None}
+    """The names that words resemble, by word; ordinary words in small letters resemble none.
+
+    A word in small letters that resembles none may be two words: "icecream".
+    """
+    ordinary, language = known.language.known_words, known.language.name
+    names = {
+        word: known.index.meant_by(word) or " ".join(parts_of(word, language))
+        for word in words
+        if word not in ordinary
+    }
+    return {word: name for word, name in names.items() if name}
 
 
 def _rare(words: Iterable[str], language: Language, statistics: WordStatistics) -> dict[str, str]:

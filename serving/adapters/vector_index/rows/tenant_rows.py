@@ -292,7 +292,11 @@ def _neighbours(
         evidence = {
             each.item.id: ids for each, ids in zip(found, segments, strict=True) if ids is not None
         }
-    candidates = [Candidate(each.item, each.score) for each in found]
+    view = tenant.of_kind(wanted.kind)
+    candidates = [
+        Candidate(each.item, each.score, str(part) if (part := view.part_at(each.row)) else "")
+        for each in found
+    ]
     return Neighbours(candidates, evidence, tenant.generation)
 
 

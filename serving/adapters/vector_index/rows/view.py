@@ -30,6 +30,7 @@ from serving.adapters.vector_index.rows.instants import (
     Span,
     microseconds,
 )
+from serving.domain.items.passage import Part
 from serving.domain.items.records import ItemId
 from serving.domain.items.text import MAX_MENTIONS
 from serving.domain.questions.query import Filter, TimeRange
@@ -162,6 +163,16 @@ class PartitionView:
                     if len(first) > MAX_MENTIONS:
                         return []
         return list(first.values())
+
+    def part_at(self, row: int) -> Part | None:
+        """The part of its item that a row is the vector of; None if it is of the whole item."""
+        numbers, first, last = self.columns.numbers, row, row
+        number = numbers[row]
+        while first > 0 and numbers[first - 1] == number and self.alive[first - 1]:
+            first -= 1
+        while last + 1 < self.count and numbers[last + 1] == number and self.alive[last + 1]:
+            last += 1
+        return Part(row - first + 1, last - first + 1) if last > first else None
 
     def numbers_of(self, mask: Mask) -> Slots:
         return self.columns.numbers[: self.count][mask]

@@ -87,12 +87,17 @@ def judge(
 
 def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[Verdict]]:
     """Less for what does not answer."""
-    has_code = [any(map(each.has_code, asked.asked_codes)) for each in pairs.traits]
+    # Of a number all of it counts, and not the part that others have too, such as an area code.
+    has_code = [
+        max((len(code) for code in asked.asked_codes if each.has_code(code)), default=0)
+        for each in pairs.traits
+    ]
+    longest = 0 if asked.asks_for_old_value else max(has_code)
     verdicts: list[list[Verdict]] = [[] for _ in pairs.head]
     for place, statement in enumerate(pairs.head):
         if pairs.asks[place]:
             verdicts[place].append(Verdict(rules.asks, CurrencyReason.ASKS))
-        if any(has_code) and not has_code[place]:
+        if has_code[place] < longest:
             verdicts[place].append(Verdict(rules.lacks_code, CurrencyReason.LACKS_CODE))
         if statement.closed and not asked.asks_for_past:
             verdicts[place].append(Verdict(rules.closed, CurrencyReason.CLOSED))

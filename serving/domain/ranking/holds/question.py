@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from serving.domain.languages import language_of_words
+from serving.domain.languages import Language, language_of_words
 from serving.domain.ranking.diversity import jaccard, words_of
-from serving.domain.ranking.holds.statement import MAX_REMEMBERED, Traits, codes_of, stems_of
+from serving.domain.ranking.holds.statement import MAX_REMEMBERED, Traits, stems_of
+from serving.domain.words.codes import RANKS
+from serving.domain.words.tokens import numbers_of, tokens
 
 MIN_CODE = 3
 """The characters of a code or a number that is asked for; a shorter one may be a count."""
@@ -34,14 +36,18 @@ class Question:
         self.traits = Traits(text, language)
         self.words = words
         self.stems = stems_of(words, language)
-        self.codes = codes_of(text, language)
+        self.codes = numbers_of(text, language)
         self.asked_codes = [
-            code for code in self.codes if len(code) >= MIN_CODE and not _YEAR.match(code)
+            code
+            for code in self.codes - _years_in(text, language)
+            if len(code) >= MIN_CODE and not code.endswith(RANKS)
         ]
         self.asks_for_past = language.past.search(text) is not None
         is_about_either = not self.asks_for_past and language.was.search(text) is not None
         self.may_be_any = is_about_either or self._is_about_a_name(text)
         self.asks_whether = language.whether.match(text) is not None
+        self.asks_for_old_value = self.asks_whether and "still" in words
+        """Whether it may have an older value ("Is the code still 5290?")."""
         self.has_one_answer = self.asks_whether or language.single.search(text) is not None
         self.values = [value for asks, value in language.values if asks.search(text)]
         self.asks_for_several = not self.values and language.several.search(text) is not None
@@ -78,3 +84,13 @@ class Question:
 @lru_cache(MAX_REMEMBERED)
 def _values_in(text: str, value: re.Pattern[str]) -> frozenset[str]:
     return frozenset(found[0].casefold() for found in value.finditer(text))
+
+
+def _years_in(text: str, language: Language) -> frozenset[str]:
+    """The numbers of a question that are years: "in 2014", "May 2014", and not "the code 2014"."""
+    said = tokens(text, language)
+    word_at = {place: word for word, place in reversed(said)}
+    leading = {"", *language.function_words, *language.calendar}
+    return frozenset(
+        word for word, place in said if _YEAR.match(word) and word_at.get(place - 1, "") in leading
+    )

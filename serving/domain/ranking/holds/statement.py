@@ -20,7 +20,7 @@ from serving.domain.languages import (
     stemmer_of,
 )
 from serving.domain.ranking.diversity import words_of
-from serving.domain.words.tokens import tokens
+from serving.domain.words.tokens import numbers_of
 
 STEM = 5
 """Words are alike if their stems begin with the same letters: "smoke" and "smoking"."""
@@ -29,7 +29,6 @@ MAX_REMEMBERED = 1 << 14
 """Texts, and words, whose features are kept."""
 
 WORD = re.compile(r"\w+")
-_DIGIT = re.compile(r"\d")
 _NAME = re.compile(r"(?<=[\w,;:’'] )([^\W\d_a-z]\w*[a-z]\w*)")
 """A word within a sentence that is written as a name."""
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]")
@@ -124,7 +123,7 @@ class Traits:
     @cached_property
     def codes(self) -> frozenset[str]:
         """Its numbers and codes in all their spellings."""
-        return codes_of(self.text, self.language)
+        return numbers_of(self.text, self.language)
 
     def has_code(self, code: str) -> bool:
         """Whether it has a number or a code, or one that ends with it."""
@@ -166,10 +165,3 @@ def _ignored_words(name: str) -> frozenset[str]:
     # The function words have the "s" of "Bea's", which is no word that two statements share.
     language = language_of(name)
     return language.stop_words | language.function_words
-
-
-def codes_of(text: str, language: Language) -> frozenset[str]:
-    """The numbers and codes of a text in all their spellings."""
-    if _DIGIT.search(text) is None:
-        return frozenset()
-    return frozenset(token for token, _ in tokens(text, language) if _DIGIT.search(token))

@@ -92,6 +92,10 @@ def test_similar_names_are_not_one(left: str, right: str) -> None:
         ("Straße", "STRASSE"),
         ("ΣΟΦΟΣ", "σοφος"),
         ("Mary\u00a0Ann", "Mary Ann"),
+        ("Sean O\u2019Hara", "Sean O'Hara"),
+        ("O\u02bcHara", "o\u2018hara"),
+        ("Anne\u2010Marie", "Anne-Marie"),
+        ("Anne\u2011Marie", "anne-marie"),
     ],
 )
 def test_case_composition_and_space_make_no_name(left: str, right: str) -> None:

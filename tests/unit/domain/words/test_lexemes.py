@@ -164,3 +164,12 @@ def test_alternatives_are_the_lexemes_of_each_word() -> None:
 
     assert set(found) == {("haus",), ("maschin", "-maschin")}
     assert set(alternatives("Ask my cousin Will", ENGLISH)) == {("ask",), ("cousin",), ("will",)}
+
+
+def test_neighbours_of_a_question_are_one_word_too() -> None:
+    assert "dogsitt" in asked_lexemes("Who is the dog sitter?", ENGLISH)
+    assert "dogsitt" not in {lexeme for lexeme, _ in stored_lexemes("the dog sitter", ENGLISH)}
+    assert not asked_lexemes("Who is in room forty two?", ENGLISH).keys() & {
+        "roomforti",
+        "fortytwo",
+    }

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of
+from serving.domain.words.spelled import with_spelled_words
 from serving.domain.words.tokens import tokens
 
 
@@ -116,7 +117,114 @@ def test_dictated_digits_are_a_number(language: str, said: str, number: str) -> 
 
 @pytest.mark.parametrize("text", ["one, two", "one man. Two men.", "one of two or three"])
 def test_digits_apart_are_no_dictated_number(text: str) -> None:
-    assert not any(word.isdigit() for word in words(text))
+    assert not any(word.isdigit() and len(word) > 1 for word in words(text))
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("room fourteen", "room 14"),
+        ("the forty-two", "line 42"),
+        ("twenty two cats", "22 cats"),
+        ("one hundred and seven", "107"),
+        ("two hundred fifty", "250"),
+        ("three thousand four hundred", "3,400"),
+        ("two thousand and four", "2004"),
+        ("nineteen eighty-six", "1986"),
+        ("sixteen eighty nine", "1689"),
+        ("twenty fourteen", "2014"),
+        ("nineteen oh five", "1905"),
+        ("one twenty five", "125"),
+        ("fifty five forty two", "5542"),
+        ("room three oh two", "room 302"),
+        ("the third floor", "the 3rd floor"),
+        ("the twenty-first", "the 21st"),
+        ("five double five one oh four two", "555 1042"),
+        ("seven triple three", "7333"),
+        ("twelve k", "12k"),
+        ("twelve k", "12,000"),
+        ("five million", "5 million"),
+        ("two and a half", "2.5"),
+        ("three point five", "3.5"),
+        ("eleven point four", "11"),
+        ("two thirds", "2/3"),
+        ("half past six", "6:30"),
+        ("half past six", "18:30"),
+        ("a quarter to eight", "7:45"),
+        ("quarter past three", "15:15"),
+        ("ten to nine", "8:50"),
+        ("twenty five past one", "13:25"),
+        ("five thirty", "5:30"),
+        ("five thirty pm", "17:30"),
+        ("5.30 p.m.", "17:30"),
+        ("seven o'clock", "7 pm"),
+    ],
+)
+def test_spoken_number_shares_its_word_with_the_written(said: str, written: str) -> None:
+    numbers = {word for word in words(said) & words(written) if any(map(str.isdigit, word))}
+
+    assert max(map(len, numbers), default=0) >= sum(map(str.isdigit, written)) - 1, words(said)
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "number"),
+    [
+        ("german", "zweiundvierzig", "42"),
+        ("german", "neunzehnhundertsechsundachtzig", "1986"),
+        ("french", "quatre-vingt-dix-sept", "97"),
+        ("spanish", "cuarenta y dos", "42"),
+        ("italian", "quarantadue", "42"),
+        ("portuguese", "quarenta e dois", "42"),
+        ("dutch", "tweeënveertig", "42"),
+        ("danish", "toogfyrre", "42"),
+    ],
+)
+def test_number_words_of_other_languages_are_read(language: str, said: str, number: str) -> None:
+    assert number in words(f"... {said}.", language)
+
+
+def test_words_of_a_long_number_are_not_asked_for() -> None:
+    asked = {word for word, _ in tokens("who has one four two oh", ENGLISH, asked=True)}
+
+    assert asked == {"who", "has", "1420"}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("the one of us", "1"),
+        ("nineteen. Eighty six people", "1986"),
+        ("fourteen, fifteen or sixteen", "1415"),
+        ("version 3.11.2", "03:11"),
+        ("in nineteen eighty six two of us", "862"),
+    ],
+)
+def test_words_apart_are_no_number_together(text: str, number: str) -> None:
+    assert number not in words(text)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "n o v a k",
+        "n, o, v, a, k",
+        "N. O. V. A. K.",
+        "N-O-V-A-K",
+        "n o v as in victor a k",
+        "n for november o v a k",
+    ],
+)
+def test_spelled_word_is_found_by_the_word(said: str) -> None:
+    assert "novak" in words(f"He spells it {said}.")
+
+
+def test_repeated_letter_of_a_spelled_word_counts() -> None:
+    assert "matter" in words("m a double t e r")
+
+
+@pytest.mark.parametrize("text", ["I'm a dog", "plan a, b and c", "It is I. A dog."])
+def test_letters_apart_are_no_spelled_word(text: str) -> None:
+    assert words(text).isdisjoint({"ma", "ab", "abc", "ia", "iad"})
 
 
 @pytest.mark.parametrize(
@@ -195,3 +303,8 @@ def test_any_text_has_tokens_that_fit_a_tsvector(text: str, language: str) -> No
 @given(st.text(alphabet="ab01 -./,'’()+:", max_size=60))
 def test_any_code_asked_as_stored_is_found(text: str) -> None:
     assert set(tokens(text, ENGLISH)) == set(tokens(text.upper(), ENGLISH))
+
+
+def test_spelled_word_is_embedded_as_it_is_written() -> None:
+    assert with_spelled_words("His name is n o v a k.") == "His name is novak."
+    assert with_spelled_words("Back in the U.S.A. today.") == "Back in the U.S.A. today."

@@ -8,6 +8,7 @@ import pytest
 
 from serving.domain.errors import StoreUnavailableError, TriviumError
 from serving.domain.items.records import segment_id
+from serving.domain.items.text import questions_of
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
@@ -61,11 +62,61 @@ async def test_meant_name_follows_each_misheard_word() -> None:
         # A transcript without capitals says nothing of it.
         ("where is bill", "where is bill Bella"),
         ("Bill is where?", "Bill Bella is where?"),
+        ("WHERE IS BILL", "WHERE IS BILL Bella"),
+        ("Ask Bill?", "Ask Bill Bella?"),
         (" Ham is where?", " Ham Hamburg is where?"),
     ],
 )
 async def test_words_written_small_are_no_names(text: str, read: str) -> None:
     known = FixedNames(Bill="Bella", bill="Bella", ham="Hamburg")
+
+    corrected, _ = await correct_names(query(text), known, soon())
+
+    assert corrected.text == read
+
+
+@pytest.mark.parametrize("text", ["WHERE IS IT CHILLY", "Where Is It Chilly?"])
+async def test_capitals_of_all_words_make_no_names(text: str) -> None:
+    known = FixedNames(Chilly="Chile", CHILLY="Chile")
+
+    read, corrections = await correct_names(query(text), known, soon())
+
+    assert (read.text, corrections) == (text, ())
+    assert known.asked == [["where", "chilly"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_about_asker"),
+    [
+        ("What do you know about me?", True),
+        ("so what do you remember about me", True),
+        ("Tell me everything you know about me.", True),
+        ("What have I told you about myself?", True),
+        ("Who am I?", True),
+        ("Do you remember me?", True),
+        ("What do you know about Mel?", False),
+        ("What does Mel know about me?", False),
+        ("What do you know about me and Mel?", False),
+        ("Who am I meeting?", False),
+    ],
+)
+async def test_question_for_the_asker_is_read_as_several(text: str, is_about_asker: bool) -> None:
+    read, _ = await correct_names(query(text), names(), soon())
+
+    assert (read.text != text) is is_about_asker
+    assert len(questions_of(read.text)) == (4 if is_about_asker else 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Where is the icecream?", "Where is the icecream ice cream?"),
+        ("where is the icecream", "where is the icecream ice cream"),
+        ("Where is the dogsitter, Ann?", "Where is the dogsitter, Ann?"),
+    ],
+)
+async def test_word_in_small_letters_is_read_as_two(text: str, read: str) -> None:
+    known = FixedNames(icecream="ice cream", dogsitter="Doug")
 
     corrected, _ = await correct_names(query(text), known, soon())
 
