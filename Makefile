@@ -207,6 +207,7 @@ bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/res
 docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchmarks.md from the baselines
 	@$(BIN)/python -m tests.support.settings_page
 	@$(BIN)/python -m tests.support.languages_page
+	@$(BIN)/python -m tests.unit.repository.retrieval_walk
 	@$(BIN)/python -m bench.quality.blocks
 	@$(BIN)/python -m bench.docs
 
