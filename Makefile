@@ -204,7 +204,7 @@ bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/res
 	@$(BIN)/python -m bench.reports.baselines $(AS) $(RUN)
 
 .PHONY: docs
-docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchmarks.md from the baselines
+docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, and the figures of README.md and docs from the baselines
 	@$(BIN)/python -m tests.support.settings_page
 	@$(BIN)/python -m tests.support.languages_page
 	@$(BIN)/python -m tests.unit.repository.retrieval_walk
@@ -279,7 +279,7 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	  integrations.in -o integrations.txt
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, docs/benchmarks.md, spelling
+lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, figures of pages, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/buf format --diff --exit-code

@@ -88,11 +88,10 @@ def short_table(records: Sequence[Record]) -> str:
             name,
             f"{recall(of_given, name):.3f}",
             figures(p50_ms(of_given, name)),
-            str(table(_loads(of_given, name)[0], "measured")["lacks"]),
         )
         for name in sorted(systems(of_given), key=lambda name: -recall(of_given, name))
     ]
-    return markdown_table(("system", "recall@10", "p50 ms", "lacks"), rows)
+    return markdown_table(("system", "recall@10", "p50 ms"), rows)
 
 
 def claims(records: Sequence[Record]) -> Mapping[str, str]:

@@ -30,7 +30,7 @@ from bench.harness.results import Result, Take
 from bench.harness.service import KEPT_QUESTIONS, fresh_data, started
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
-from bench.speed.cpu.figures import CPU, cpu_table, save_picture
+from bench.speed.cpu.figures import CPU, REPEATED, cpu_table, save_picture
 from serving.config.profiles import ProfileBook
 
 CALLERS = 8
@@ -53,7 +53,6 @@ def _only(*legs: str) -> dict[str, Any]:
     return {**_without(*(leg for leg in DEFAULT_LEGS if leg not in legs)), **plain}
 
 
-REPEATED = "default, questions repeated"
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     REPEATED: {},
