@@ -67,7 +67,7 @@ $(VENV)/.gpu: requirements/gpu.txt $(VENV)/.models
 # environment of its own, which also imports what is installed in the usual one.
 define beside_the_usual
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(1)
-	@$(BIN)/uv pip install --python $(1)/bin/python --require-hashes -r $<
+	@$(BIN)/uv pip install --python $(1)/bin/python --no-deps --require-hashes -r $<
 	@site() { "$$1" -c 'import site; print(site.getsitepackages()[0])'; }; \
 	  usual="$$(site $(BIN)/python)"; \
 	  echo "import site; site.addsitedir('$$usual')" > "$$(site $(1)/bin/python)/usual.pth"
@@ -204,9 +204,10 @@ bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/res
 	@$(BIN)/python -m bench.reports.baselines $(AS) $(RUN)
 
 .PHONY: docs
-docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, docs/benchmarks.md from the baselines
+docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, and the figures of README.md and docs from the baselines
 	@$(BIN)/python -m tests.support.settings_page
 	@$(BIN)/python -m tests.support.languages_page
+	@$(BIN)/python -m tests.unit.repository.retrieval_walk
 	@$(BIN)/python -m bench.quality.blocks
 	@$(BIN)/python -m bench.docs
 
@@ -271,14 +272,14 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	@cd requirements && $(LOCK) -c models.txt bootstrap.in -o bootstrap.txt
 	@cd requirements && $(LOCK) --extra desk --extra models --extra rerank --extra multilingual --extra traces --extra dev -c models.txt -c bootstrap.txt \
 	  ../pyproject.toml -o dev.txt
-	@cd requirements && $(LOCK) -c dev.txt peers.in -o peers.txt
+	@cd requirements && $(LOCK) -c dev.txt --override peers-overrides.in peers.in -o peers.txt
 	@cd requirements && $(LOCK) protoc.in -o protoc.txt
 	@cd requirements && $(LOCK) audit.in -o audit.txt
 	@cd requirements && $(LOCK) -c <(sed -nE '/^(grpcio-health-checking|(types-)?protobuf|websockets)==/d; s/ \\$$//; /^[^ #].*==/p' dev.txt) \
 	  integrations.in -o integrations.txt
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, docs/benchmarks.md, spelling
+lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, figures of pages, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/buf format --diff --exit-code

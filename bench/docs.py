@@ -1,20 +1,22 @@
-"""Writes `docs/benchmarks.md`; `python -m bench.docs --check` compares it with the baselines.
+"""Writes the results into the pages; `python -m bench.docs --check` compares these with them.
 
-In its text, `bench/benchmarks.md.in`, `{{TABLE BASELINE}}` stands for a table of a baseline, and
-`{{source BASELINE}}` for where and when that was measured.
+`bench/benchmarks.md.in` is the text of `docs/benchmarks.md`, and `bench/blocks.md.in` has the parts
+of other pages that state results. In both, `{{FIGURE BASELINE}}` stands for a table or a figure of
+a baseline, and `{{source BASELINE}}` for where and when that was measured.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
 from bench.gpu.end_to_end import loads_table as gpu_service_table
 from bench.harness.results import Record, find, number, select, table
-from bench.peers.tables import summary as peers_table
+from bench.peers import tables as peers
 from bench.reports.baselines import baseline
 from bench.reports.report import (
     Column,
@@ -29,14 +31,18 @@ from bench.reports.report import (
     writing_table,
 )
 from bench.scale import growth_table
-from bench.speed.cpu.figures import cpu_table
-from bench.speed.faults.figures import faults_table
+from bench.speed.cpu.figures import cpu_table, repeated_cost
+from bench.speed.faults.figures import FAULT, faults_table
 from bench.speed.ghz import ghz_table
 from bench.speed.overload.figures import neighbours_table, overload_table, writes_table
 from bench.speed.recall.figures import recall_table
 
 TEMPLATE = Path(__file__).with_name("benchmarks.md.in")
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+BLOCKS = Path(__file__).with_name("blocks.md.in")
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+WITH_BLOCKS = (ROOT / "README.md", ROOT / "docs" / "speed.md")
+BLOCK = re.compile(r"<!-- (?P<name>[a-z]+) -->\n(?P<text>.*?)<!-- /(?P=name) -->\n", re.S)
 
 
 def source(records: Sequence[Record]) -> str:
@@ -172,10 +178,29 @@ def fuzz_table(records: Sequence[Record]) -> str:
     return markdown_table(("fuzzer", "inputs", *summed), rows)
 
 
-# ---------------------------------------------------------------- the page
+def hung_neo4j(records: Sequence[Record]) -> str:
+    """The questions that were answered while Neo4j hung."""
+    hung = find(records, FAULT, dependency="neo4j", fault="hung")
+    asked, answered = number(hung, "n"), number(hung, "measured", "outcomes", "without some leg")
+    share = "all" if asked == answered else f"{answered:.0f} of"
+    budget_ms = table(hung, "parameters").get("budget_ms")
+    return f"{share} {asked:.0f} questions were answered within their {budget_ms} ms"
 
-TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
+
+CLAIMS = ("recall", "next", "others", "p50", "questions")
+"""Of `peers.claims`."""
+
+
+def claim(records: Sequence[Record], name: str) -> str:
+    """A figure of README's claims."""
+    return peers.claims(records)[name]
+
+
+# ---------------------------------------------------------------- the pages
+
+FIGURES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "chaos": chaos_table,
+    "cores": lambda records: str(table(records[0], "machine")["cores"]),
     "cpu": cpu_table,
     "faults": faults_table,
     "fuzz": fuzz_table,
@@ -184,38 +209,55 @@ TABLES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "gpu-index": gpu_index_table,
     "gpu-networks": gpu_networks_table,
     "gpu-service": gpu_service_table,
+    "hung": hung_neo4j,
     "index": index_table,
     "loads": loads_table,
     "neighbours": neighbours_table,
     "overload": overload_table,
-    "peers": peers_table,
+    "peers": partial(peers.given_table, given=peers.TEXTS),
+    "peers-facts": partial(peers.given_table, given=peers.TEXTS_AND_FACTS),
+    "peers-short": peers.short_table,
+    **{f"peers-{name}": partial(claim, name=name) for name in CLAIMS},
     "quality": quality_table,
     "rebuilds": rebuilds_table,
     "recall": recall_table,
+    "repeated": repeated_cost,
     "source": source,
     "writes": writes_table,
     "writing": writing_table,
 }
 
 
-def page() -> str:
-    """The whole page."""
+def filled(template: Path) -> str:
+    """The text of a template with its figures."""
     return re.sub(
-        r"{{(?P<table>\S+) (?P<baseline>\S+)}}",
-        lambda found: TABLES[found["table"]](baseline(found["baseline"])),
-        TEMPLATE.read_text(encoding="utf-8"),
+        r"{{(?P<figure>\S+) (?P<baseline>\S+)}}",
+        lambda found: FIGURES[found["figure"]](baseline(found["baseline"])),
+        template.read_text(encoding="utf-8"),
     )
 
 
+def pages() -> Mapping[Path, str]:
+    """The whole text of each page that states results."""
+    blocks = {found["name"]: found[0] for found in BLOCK.finditer(filled(BLOCKS))}
+    with_blocks = {
+        page: BLOCK.sub(
+            lambda found: blocks.get(found["name"], found[0]), page.read_text(encoding="utf-8")
+        )
+        for page in WITH_BLOCKS
+    }
+    return {PAGE: filled(TEMPLATE), **with_blocks}
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--check", is_flag=True, help="Write nothing; fail if the page would change.")
+@click.option("--check", is_flag=True, help="Write nothing; fail if a page would change.")
 def main(check: bool) -> None:
-    """Write docs/benchmarks.md from the baselines."""
-    text = page()
-    if not check:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        raise click.ClickException(f"{PAGE} is not up to date: run `make docs`")
+    """Write the figures of docs/benchmarks.md, README.md and docs/speed.md from the baselines."""
+    for page, text in pages().items():
+        if not check:
+            page.write_text(text, encoding="utf-8")
+        elif not page.exists() or page.read_text(encoding="utf-8") != text:
+            raise click.ClickException(f"{page} is not up to date: run `make docs`")
 
 
 if __name__ == "__main__":

@@ -12,13 +12,14 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import cycle, takewhile
 from pathlib import Path
 
 import click
 
-from bench.harness.collection import Query
+from bench.harness.collection import Collection, Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
 from bench.harness.cpu import CpuUse, cpu_over
 from bench.harness.load import (
@@ -58,6 +59,7 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
     from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
 
     collection = multiplied_sample(TINY_TENANTS if tiny else TENANTS)
+    queries = asked_of_all(collection)
     texts = [each.text for its in collection.memories.values() for each in its.segments]
 
     async def run(folder: Path, clients: Executor, take: Take) -> None:
@@ -73,7 +75,7 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
                 take(projected)
             processes = ServiceProcesses(target.pid)
             for profile in PROFILES:
-                load = partial(shared, clients, target.address, collection.queries, profile)
+                load = partial(shared, clients, target.address, queries, profile)
                 await load(seconds / 4, callers=CALLERS[-1])
                 for callers in CALLERS:
                     measured = await cpu_over(processes, load(seconds, callers=callers))
@@ -93,6 +95,15 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
         spawned = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(CLIENTS, mp_context=spawned) as clients:
             asyncio.run(run(folder, clients, take))
+
+
+def asked_of_all(collection: Collection) -> Sequence[Query]:
+    """Every question of every tenant, to each of them: more than are answered at once."""
+    return [
+        replace(query, tenant=tenant)
+        for tenant in collection.memories
+        for query in collection.queries
+    ]
 
 
 def environment(folder: Path, device: str) -> Mapping[str, str]:
@@ -127,7 +138,7 @@ async def shared(
         *(
             loop.run_in_executor(
                 clients,
-                partial(ask_for, address, queries, profile, seconds, seed=seed),
+                partial(ask_for, address, queries[seed::shares], profile, seconds, seed=seed),
                 (callers + seed) // shares,  # which add up to all of them
                 rate / shares,
             )

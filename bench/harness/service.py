@@ -26,6 +26,10 @@ STOP_TIMEOUT_S = 90.0
 ADDRESS_LABEL = "gRPC:"
 LOG_NAME = "serve.log"
 
+KEPT_QUESTIONS = 64
+"""Vectors of questions that the service keeps while it is measured: fewer than a set has questions,
+so that each is embedded when its turn comes again, and enough for the legs of one to share it."""
+
 
 class ServiceStartError(Exception):
     """The service did not start; the message has the end of its log."""
@@ -92,6 +96,7 @@ async def started(
         process = await asyncio.create_subprocess_exec(
             "env",
             f"TRIVIUM_DATA_DIR={data_dir}",
+            f"TRIVIUM_EMBEDDER__KEPT_QUESTIONS={KEPT_QUESTIONS}",
             *(f"TRIVIUM_SERVE__{name}_PORT=0" for name in ("GRPC", "HTTP", "DASHBOARD", "METRICS")),
             *(f"{name}={value}" for name, value in environment.items()),
             *(sys.executable, "-m", "serving", "serve"),

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from bench.harness.collection import Collection
 from bench.harness.connections import Connections
@@ -13,6 +14,8 @@ from bench.harness.latency import Latency
 from bench.harness.results import Result
 from trivium.aio import AsyncClient
 from trivium.values import IngestResult, Item, LegState, Stats
+
+Each = TypeVar("Each")
 
 BATCH_ITEMS = 256
 PROJECTED_WITHIN_S = 1800.0
@@ -64,7 +67,7 @@ class BatchLoader:
         self.tokens[tenant] = result.consistency_token or self.tokens.get(tenant, "")
 
 
-def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+def batches(items: Sequence[Each]) -> Iterator[Sequence[Each]]:
     """The items in their order, at most `BATCH_ITEMS` at a time."""
     for start in range(0, len(items), BATCH_ITEMS):
         yield items[start : start + BATCH_ITEMS]

@@ -1,7 +1,7 @@
 """The command `make bench-peers`: the service and other libraries, on one machine, in turns.
 
-Every system has the same texts, questions and encoder. The peers run in this process, without a
-network; the service is asked over gRPC.
+Every system has the same texts, questions and encoder; then the same texts and facts. The peers run
+in this process, without a network; the service is asked over gRPC.
 """
 
 from __future__ import annotations
@@ -10,24 +10,26 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from bench.harness.collection import Collection
+from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import MAX_CONNECTIONS, connected
 from bench.harness.options import HELP, chosen, data_option, out_option
-from bench.harness.results import Take
+from bench.harness.results import Result, Take, number
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
 from bench.peers.bm25_numpy import Bm25Numpy
 from bench.peers.graph_memory import graph_memory
 from bench.peers.lance import Lance
-from bench.peers.passages import facts_of, passages_of
+from bench.peers.mem0_memory import Mem0
+from bench.peers.passages import passages_of
 from bench.peers.peer import Peer
 from bench.peers.qdrant import QdrantEdge
-from bench.peers.tables import save_picture, summary
-from bench.peers.turns import System, in_process, recall, served, take_turns
+from bench.peers.tables import GIVEN, save_picture, summary
+from bench.peers.turns import System, in_process, judged, served, take_turns
 from bench.reports.recording import console, recorded
 from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
@@ -40,26 +42,45 @@ from serving.telemetry import NoRecorder
 @click.option(
     "--calls", type=click.IntRange(min=1), default=500, show_default=True, help="Of each load."
 )
+@click.option("--questions", type=click.IntRange(min=1), help="Of the set, to try the command.")
 @out_option
-def main(data: Path | None, turns: int, calls: int, out: Path) -> None:
-    """Measure the service and its peers, and write JSON, a table and a plot."""
+def main(data: Path | None, turns: int, calls: int, questions: int | None, out: Path) -> None:
+    """Measure the service and its peers, and write JSON, tables and a plot."""
     collection = chosen(data)
+    collection = replace(collection, queries=collection.queries[:questions])
     with recorded("peers", collection, out, summary, save_picture) as take:
-        asyncio.run(_measure(collection, turns, calls, take))
+        sets = (left_without_facts(collection), collection)
+        for given, measured in zip(
+            GIVEN, sets if collection.fact_count else sets[:1], strict=False
+        ):
+            asyncio.run(_measure(measured, given, turns, calls, take))
 
 
-async def _measure(collection: Collection, turns: int, calls: int, take: Take) -> None:
-    async with _systems(collection) as systems:
-        for system in systems:
-            console.print(f"judging the answers of {system.name}")
-            take(await recall(system, collection.judged))
+async def _measure(
+    collection: Collection, given: str, turns: int, calls: int, record: Take
+) -> None:
+    def take(result: Result) -> None:
+        record(replace(result, parameters={"given": given, **result.parameters}))
+
+    async with _systems(collection) as variants:
+        systems = []
+        for of_one in variants:
+            console.print(f"judging the answers of {of_one[0].name} to {given}")
+            results = {system: await judged(system, collection.judged) for system in of_one}
+            for result in results.values():
+                take(result)
+            systems.append(max(of_one, key=lambda system: _recall(results[system])))
         async for result in take_turns(systems, collection.queries, turns=turns, calls=calls):
             take(result)
 
 
+def _recall(result: Result) -> float:
+    return number(result.measured, "recall@10", "mean") or 0.0
+
+
 @contextlib.asynccontextmanager
-async def _systems(collection: Collection) -> AsyncIterator[Sequence[System]]:
-    """Starts the service, and fills all systems."""
+async def _systems(collection: Collection) -> AsyncIterator[Sequence[Sequence[System]]]:
+    """Starts the service, and fills all systems; each peer with each of its rank constants."""
     async with contextlib.AsyncExitStack() as stack:
         console.print("starting the service")
         data_dir = stack.enter_context(fresh_data())
@@ -71,21 +92,21 @@ async def _systems(collection: Collection) -> AsyncIterator[Sequence[System]]:
         console.print("embedding the passages for the peers")
         memories = await passages_of(collection, embedder)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trb-")))
-        peers = _peers(folder, stack)
-        if facts := await facts_of(collection, embedder):
-            graph = graph_memory(folder / "neo4j", load_settings().cache_dir, facts)
-            peers.append(await stack.enter_async_context(graph))
+        for name in ("qdrant", "lance", "mem0"):
+            (folder / name).mkdir()
+        graph = graph_memory(folder / "neo4j", load_settings().cache_dir)
+        peers: list[Peer] = [
+            Bm25Numpy(),
+            stack.enter_context(contextlib.closing(QdrantEdge(folder / "qdrant"))),
+            Lance(folder / "lance"),
+            stack.enter_context(contextlib.closing(Mem0(folder / "mem0"))),
+            await stack.enter_async_context(graph),
+        ]
         for peer in peers:
+            console.print(f"writing to {peer.name}")
             await peer.fill(memories)
-        yield [served(connections, target.pid), *(in_process(peer, embedder) for peer in peers)]
-
-
-def _peers(folder: Path, stack: contextlib.AsyncExitStack) -> list[Peer]:
-    for name in ("qdrant", "lance"):
-        (folder / name).mkdir()
-    qdrant = QdrantEdge(folder / "qdrant")
-    stack.callback(qdrant.close)
-    return [Bm25Numpy(), qdrant, Lance(folder / "lance")]
+        in_turn = [in_process(peer, embedder, memories) for peer in peers]
+        yield [[served(connections, target.pid)], *in_turn]
 
 
 if __name__ == "__main__":

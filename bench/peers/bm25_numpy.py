@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import bm25s
 import numpy as np
 import Stemmer
 
-from bench.peers.peer import LIST_DEPTH, STOP_WORDS, InProcess, Passage, fused
+from bench.peers.peer import LIST_DEPTH, STOP_WORDS, InProcess, Memories, fused
 from serving.ports.embedding import Vector, Vectors
 
 
@@ -24,7 +24,7 @@ class Bm25Numpy(InProcess):
         self._vectors: dict[str, Vectors] = {}
         self._ids: dict[str, list[str]] = {}
 
-    async def fill(self, memories: Mapping[str, Sequence[Passage]]) -> None:
+    async def fill(self, memories: Memories) -> None:
         """Builds one index for each tenant."""
         for tenant, passages in memories.items():
             words = bm25s.BM25(k1=1.2, b=0.75)
@@ -45,7 +45,7 @@ class Bm25Numpy(InProcess):
         ]
         cosines = self._vectors[tenant] @ vector
         nearest = np.argsort(-cosines, kind="stable")[:depth]
-        return fused([by_words, [ids[place] for place in nearest]], limit)
+        return fused([by_words, [ids[place] for place in nearest]], limit, self.rank_constant)
 
     def _tokens(self, texts: Sequence[str]) -> bm25s.tokenization.Tokenized:
         return bm25s.tokenize(

@@ -1,14 +1,14 @@
-"""Graphiti over the embedded Neo4j: facts as edges, found by their words and their meaning.
+"""Graphiti over the embedded Neo4j: passages as edges, found by their words and their meaning.
 
-Graphiti has a language model extract its edges from episodes. Here they are the facts of the set,
-and a hit is what a fact rests on.
+Graphiti has a language model extract its edges from episodes. Here each passage is one.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,12 +28,15 @@ from graphiti_core.nodes import EntityNode
 from graphiti_core.search.search_config_recipes import EDGE_HYBRID_SEARCH_RRF
 from graphiti_core.utils.bulk_utils import add_nodes_and_edges_bulk
 
-from bench.peers.peer import LIST_DEPTH, Passage, StatedFact
+from bench.harness.writing import batches
+from bench.peers.peer import LIST_DEPTH, Memories
 from serving.desk.embedded_neo4j.launcher import EmbeddedNeo4j
 from serving.ports.embedding import Vector
 
+# Else each search would log that properties, which no edge has, do not exist.
+logging.getLogger("neo4j.notifications").setLevel(logging.ERROR)
+
 HEAP_MB = 512
-WRITTEN_AT_ONCE = 500
 
 
 class GraphMemory:
@@ -42,13 +45,14 @@ class GraphMemory:
     Args:
         uri: Neo4j's address.
         pid: Neo4j's process, whose CPU time counts.
-        facts: Of each tenant.
     """
 
     name = "Graphiti"
-    lacks = "texts without facts, network, deadline"
+    lacks = "network, deadline"
+    rank_constants: Sequence[int | None] = (None,)
+    rank_constant: int | None = None
 
-    def __init__(self, uri: str, pid: int, facts: Mapping[str, Sequence[StatedFact]]) -> None:
+    def __init__(self, uri: str, pid: int) -> None:
         self._driver = Neo4jDriver(uri, None, None)
         self._graphiti = Graphiti(
             graph_driver=self._driver,
@@ -57,32 +61,45 @@ class GraphMemory:
             cross_encoder=_NoCrossEncoder(),
         )
         self._server = psutil.Process(pid)
-        self._facts = facts
-        # Names of groups are restricted to letters, digits, - and _.
-        self._groups = {tenant: f"tenant-{number}" for number, tenant in enumerate(facts)}
-        self._search = EDGE_HYBRID_SEARCH_RRF.model_copy(update={"limit": LIST_DEPTH}, deep=True)
+        self._groups: dict[str, str] = {}
+        self._search = EDGE_HYBRID_SEARCH_RRF.model_copy(
+            update={"limit": 2 * LIST_DEPTH}, deep=True
+        )
 
-    async def fill(self, memories: Mapping[str, Sequence[Passage]]) -> None:
-        """Writes the facts; passages are what they rest on, and are not stored."""
-        del memories
+    async def fill(self, memories: Memories) -> None:
+        """Writes each passage as an edge from a node of its own; nodes are not searched."""
         await self._graphiti.build_indices_and_constraints()
-        for tenant, facts in self._facts.items():
-            nodes, edges = _graph_of(facts, self._groups[tenant])
-            await self._write(list(nodes.values()), [])
-            for start in range(0, len(edges), WRITTEN_AT_ONCE):
-                await self._write([], edges[start : start + WRITTEN_AT_ONCE])
+        for number, (tenant, passages) in enumerate(memories.items()):
+            # Names of groups are restricted to letters, digits, - and _.
+            group = self._groups[tenant] = f"tenant-{number}"
+            memory = _node("memory", group, passages[0].vector)
+            await self._write([memory], [])
+            for batch in batches(passages):
+                nodes = [_node("message", group, passage.vector) for passage in batch]
+                edges = [
+                    EntityEdge(
+                        group_id=group,
+                        source_node_uuid=node.uuid,
+                        target_node_uuid=memory.uuid,
+                        created_at=node.created_at,
+                        name="said",
+                        fact=passage.text,
+                        fact_embedding=passage.vector.tolist(),
+                        episodes=[passage.id],
+                    )
+                    for node, passage in zip(nodes, batch, strict=True)
+                ]
+                await self._write(nodes, edges)
 
     async def _write(self, nodes: list[EntityNode], edges: list[EntityEdge]) -> None:
         await add_nodes_and_edges_bulk(self._driver, [], [], nodes, edges, self._graphiti.embedder)
 
     async def search(self, tenant: str, text: str, vector: Vector, limit: int) -> list[str]:
         """Fuses with Graphiti's own reciprocal ranks, whose rank constant is 1."""
-        if (group := self._groups.get(tenant)) is None:
-            return []
         found = await self._graphiti.search_(
-            text, self._search, group_ids=[group], query_vector=vector.tolist()
+            text, self._search, group_ids=[self._groups[tenant]], query_vector=vector.tolist()
         )
-        return list(dict.fromkeys(id_ for edge in found.edges for id_ in edge.episodes))[:limit]
+        return [id_ for edge in found.edges for id_ in edge.episodes][:limit]
 
     def cpu_s(self) -> float:
         """The CPU seconds until now of this process and of Neo4j."""
@@ -95,52 +112,21 @@ class GraphMemory:
 
 
 @asynccontextmanager
-async def graph_memory(
-    folder: Path, cache_dir: Path, facts: Mapping[str, Sequence[StatedFact]]
-) -> AsyncIterator[GraphMemory]:
+async def graph_memory(folder: Path, cache_dir: Path) -> AsyncIterator[GraphMemory]:
     """Starts a Neo4j for the peer, and stops it at the end."""
     server = EmbeddedNeo4j(folder, cache_dir, heap_mb=HEAP_MB)
     with server as uri:
         assert server.pid is not None, "it has just been started; this is a bug"
-        memory = GraphMemory(uri, server.pid, facts)
+        memory = GraphMemory(uri, server.pid)
         try:
             yield memory
         finally:
             await memory.close()
 
 
-def _graph_of(
-    facts: Sequence[StatedFact], group: str
-) -> tuple[Mapping[str, EntityNode], list[EntityEdge]]:
-    """The entities by name, and an edge for each fact."""
+def _node(name: str, group: str, vector: Vector) -> EntityNode:
     now = datetime.now(UTC)
-    nodes: dict[str, EntityNode] = {}
-    edges = []
-    for fact in facts:
-        for name in (fact.subject, fact.object):
-            # Their names are not searched: the vector only has to be there.
-            nodes.setdefault(
-                name,
-                EntityNode(
-                    name=name,
-                    group_id=group,
-                    created_at=now,
-                    name_embedding=fact.vector.tolist(),
-                ),
-            )
-        edges.append(
-            EntityEdge(
-                group_id=group,
-                source_node_uuid=nodes[fact.subject].uuid,
-                target_node_uuid=nodes[fact.object].uuid,
-                created_at=now,
-                name=fact.relation,
-                fact=fact.sentence,
-                fact_embedding=fact.vector.tolist(),
-                episodes=list(fact.evidence),
-            )
-        )
-    return nodes, edges
+    return EntityNode(name=name, group_id=group, created_at=now, name_embedding=vector.tolist())
 
 
 class _NoModel(LLMClient):  # type: ignore[misc]  # untyped for mypy

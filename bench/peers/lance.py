@@ -5,7 +5,6 @@ The synchronous interface takes twice the CPU time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import lancedb
@@ -13,7 +12,7 @@ import pyarrow as pa
 from lancedb.index import FTS, Bitmap
 from lancedb.rerankers import RRFReranker
 
-from bench.peers.peer import LIST_DEPTH, RANK_CONSTANT, STOP_WORDS, InProcess, Passage
+from bench.peers.peer import LIST_DEPTH, STOP_WORDS, InProcess, Memories
 from serving.ports.embedding import Vector
 
 
@@ -29,10 +28,9 @@ class Lance(InProcess):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._reranker = RRFReranker(K=RANK_CONSTANT)
         self._table: lancedb.AsyncTable | None = None
 
-    async def fill(self, memories: Mapping[str, Sequence[Passage]]) -> None:
+    async def fill(self, memories: Memories) -> None:
         """Creates the table and its indexes."""
         stored = [(tenant, each) for tenant, passages in memories.items() for each in passages]
         dimension = len(stored[0][1].vector)
@@ -61,7 +59,7 @@ class Lance(InProcess):
             .where(f"tenant = '{quoted}'")
             .limit(LIST_DEPTH)
             .select(["id"])
-            .rerank(self._reranker)
+            .rerank(RRFReranker(K=self.rank_constant))
             .to_arrow()
         )
         ids: list[str] = found["id"].to_pylist()

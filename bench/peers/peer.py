@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from bm25s.stopwords import STOPWORDS_EN_PLUS
 
+from serving.config.profiles import ProfileBook
 from serving.ports.embedding import Vector
 
 LIST_DEPTH = 20
 """Candidates of each list. With 50, what only one list finds rarely reaches the first ten."""
 
-RANK_CONSTANT = 60
+RANK_CONSTANTS = (60, int(ProfileBook.load()["default"].rank_constant))
+"""Those that a peer may fuse with: the usual one, and that of the service."""
 
 STOP_WORDS: Sequence[str] = tuple(STOPWORDS_EN_PLUS)
 """Of every peer. Shorter lists cost BM25 several points of recall on spoken questions."""
@@ -22,23 +24,20 @@ STOP_WORDS: Sequence[str] = tuple(STOPWORDS_EN_PLUS)
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stored text; `vector` is float32 (dimension,) of unit length."""
+    """A stored text: a segment, or the sentence of a fact.
+
+    `vector` is float32 (dimension,) of unit length. A hit counts for the segments `evidence`, of a
+    segment itself.
+    """
 
     id: str
     text: str
     vector: Vector
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatedFact:
-    """A fact with the vector of its sentence, and the ids of the passages that it rests on."""
-
-    subject: str
-    relation: str
-    object: str
-    sentence: str
-    vector: Vector
     evidence: Sequence[str]
+
+
+Memories: TypeAlias = Mapping[str, Sequence[Passage]]
+"""The passages of each tenant."""
 
 
 class Peer(Protocol):
@@ -47,12 +46,16 @@ class Peer(Protocol):
     Attributes:
         name: Its name in the tables.
         lacks: What it does not have, of what the service has.
+        rank_constants: Those that it may fuse with; None if its fusion is its own.
+        rank_constant: With which it fuses now.
     """
 
     name: str
     lacks: str
+    rank_constants: Sequence[int | None]
+    rank_constant: int | None
 
-    async def fill(self, memories: Mapping[str, Sequence[Passage]]) -> None:
+    async def fill(self, memories: Memories) -> None:
         """Stores all passages of all tenants, and builds the indexes; called once."""
         ...
 
@@ -78,15 +81,19 @@ class Peer(Protocol):
 class InProcess:
     """Base class of peers without processes of their own."""
 
+    rank_constants: Sequence[int | None] = RANK_CONSTANTS
+    rank_constant: int | None = None
+
     def cpu_s(self) -> float:
         """The CPU seconds until now of this process."""
         return time.process_time()
 
 
-def fused(lists: Sequence[Sequence[str]], limit: int) -> list[str]:
+def fused(lists: Sequence[Sequence[str]], limit: int, rank_constant: int | None) -> list[str]:
     """The ids of several ranked lists by the sum of their reciprocal ranks, best first."""
+    assert rank_constant is not None, "chosen before the first search; this is a bug"
     scores: dict[str, float] = {}
     for ranked in lists:
         for rank, id_ in enumerate(ranked, start=1):
-            scores[id_] = scores.get(id_, 0.0) + 1 / (RANK_CONSTANT + rank)
+            scores[id_] = scores.get(id_, 0.0) + 1 / (rank_constant + rank)
     return sorted(scores, key=lambda id_: (-scores[id_], id_))[:limit]

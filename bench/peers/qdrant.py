@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import qdrant_edge as qdrant
 
-from bench.peers.peer import LIST_DEPTH, RANK_CONSTANT, STOP_WORDS, InProcess, Passage
+from bench.peers.peer import LIST_DEPTH, STOP_WORDS, InProcess, Memories, Passage
 from serving.ports.embedding import Vector
 
 MEANING, WORDS = "meaning", "words"
@@ -27,13 +26,9 @@ class QdrantEdge(InProcess):
         self._folder = folder
         self._shards: dict[str, qdrant.EdgeShard] = {}
         self._ids: dict[str, list[str]] = {}
-        self._bm25 = qdrant.Bm25(
-            qdrant.Bm25Config(
-                language="english", stopwords=qdrant.StopwordsSet(custom=set(STOP_WORDS))
-            )
-        )
+        self._bm25 = words_of_qdrant()
 
-    async def fill(self, memories: Mapping[str, Sequence[Passage]]) -> None:
+    async def fill(self, memories: Memories) -> None:
         """Creates one shard for each tenant."""
         for number, (tenant, passages) in enumerate(memories.items()):
             config = qdrant.EdgeConfig(
@@ -63,7 +58,7 @@ class QdrantEdge(InProcess):
                     qdrant.Prefetch(limit=LIST_DEPTH, query=words),
                     qdrant.Prefetch(limit=LIST_DEPTH, query=meaning),
                 ],
-                query=qdrant.Fusion.Rrf(k=RANK_CONSTANT),
+                query=qdrant.Fusion.Rrf(k=self.rank_constant),
             )
         )
         ids = self._ids[tenant]
@@ -82,3 +77,9 @@ class QdrantEdge(InProcess):
                 WORDS: self._bm25.embed_document(passage.text),
             },
         )
+
+
+def words_of_qdrant() -> qdrant.Bm25:
+    """Qdrant's BM25 with the stop words of every peer."""
+    stop_words = qdrant.StopwordsSet(custom=set(STOP_WORDS))
+    return qdrant.Bm25(qdrant.Bm25Config(language="english", stopwords=stop_words))

@@ -1,35 +1,62 @@
-"""The table and the plot of all systems."""
+"""The tables and the plot of all systems."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from bench.harness.results import Record, find, number, select, table
-from bench.peers.turns import CALLERS, LOAD, RECALL
+from bench.peers.turns import CALLERS, DEEP, LOAD, RECALL
 from bench.reports import plots
 from bench.reports.report import estimate, figures, markdown_table
 
+TEXTS, TEXTS_AND_FACTS = GIVEN = ("texts alone", "texts and facts")
+"""What all systems have; the first is the headline."""
+
 
 def summary(records: Sequence[Record]) -> str:
-    """A row for each system: medians over the turns."""
+    """The tables of each of `GIVEN` that was measured."""
+    tables = ((given, given_table(records, given)) for given in GIVEN)
+    return "\n\n".join(f"## {given}\n\n{text}" for given, text in tables if text)
+
+
+def given_table(records: Sequence[Record], given: str) -> str:
+    """What each system found, then how fast it was: medians over the turns; empty for nothing."""
+    of_given = given_alone(records, given)
+    names = systems(of_given)
+    if not names:
+        return ""
+    deep = [f"{metric}@{DEEP}" for metric in ("recall", "hit", "mrr")]
+    best = [judged(of_given, name) for name in names]
+    found = markdown_table(
+        ("", "rank constant", "recall@10 [95 %]", *deep),
+        [
+            (
+                name,
+                str(table(each, "parameters").get("rank_constant") or "its own"),
+                estimate(table(each, "measured", "recall@10")),
+                *(f"{number(each, 'measured', metric, 'mean') or 0:.3f}" for metric in deep),
+            )
+            for name, each in zip(names, best, strict=True)
+        ],
+    )
     columns = (
         "",
         *(f"p50 / p95 ms, {_callers(callers)}" for callers in CALLERS),
         f"answers/s, {_callers(CALLERS[-1])}",
         *(f"CPU ms, {_callers(callers)}" for callers in CALLERS),
-        "recall@10 [95 %]",
         "lacks",
     )
-    return markdown_table(columns, [_row(records, name) for name in _systems(records)])
+    return f"{found}\n\n{markdown_table(columns, [_row(of_given, name) for name in names])}"
 
 
 def save_picture(records: Sequence[Record], path: Path) -> None:
-    """Draws recall, CPU time and the latency of one caller."""
-    names = _systems(records)
+    """Draws recall, CPU time and the latency of one caller, with texts alone."""
+    records = given_alone(records, TEXTS)
+    names = systems(records)
     panels = (
-        ("recall@10", "share of what answers", [_recall(records, name) for name in names]),
+        ("recall@10", f"share of what answers, {TEXTS}", [recall(records, name) for name in names]),
         (
             "CPU time of an answer",
             f"ms, {_callers(CALLERS[-1])}, all processes",
@@ -38,7 +65,7 @@ def save_picture(records: Sequence[Record], path: Path) -> None:
         (
             "Latency",
             f"p50 in ms, {_callers(1)}",
-            [_median(records, name, 1, "latency", "p50_ms") for name in names],
+            [p50_ms(records, name) for name in names],
         ),
     )
     figure = plots.canvas(15, 0.6 * len(names) + 1.4)
@@ -53,8 +80,66 @@ def save_picture(records: Sequence[Record], path: Path) -> None:
     plots.save(figure, path)
 
 
+def short_table(records: Sequence[Record]) -> str:
+    """A short row for each system, with texts alone, the best first."""
+    of_given = given_alone(records, TEXTS)
+    rows = [
+        (
+            name,
+            f"{recall(of_given, name):.3f}",
+            figures(p50_ms(of_given, name)),
+        )
+        for name in sorted(systems(of_given), key=lambda name: -recall(of_given, name))
+    ]
+    return markdown_table(("system", "recall@10", "p50 ms"), rows)
+
+
+def claims(records: Sequence[Record]) -> Mapping[str, str]:
+    """The figures of README's claims, with texts alone; the service is the first of the systems."""
+    of_given = given_alone(records, TEXTS)
+    ours, *others = systems(of_given)
+    tenants = table(of_given[0], "collection")["tenants"]
+    return {
+        "recall": f"{recall(of_given, ours):.2f}",
+        "next": f"{max(recall(of_given, each) for each in others):.2f}",
+        "others": str(len(others)),
+        "p50": f"{p50_ms(of_given, ours):.0f}",
+        "questions": f"{judged(of_given, ours)['n']} questions about {tenants} conversations",
+    }
+
+
+def given_alone(records: Sequence[Record], given: str) -> list[Record]:
+    """The records of one of `GIVEN`."""
+    return [each for each in records if table(each, "parameters").get("given") == given]
+
+
+def systems(records: Sequence[Record]) -> list[str]:
+    """The systems that every number of callers has loaded; a run may end before that."""
+    names = dict.fromkeys(
+        str(table(each, "parameters")["system"]) for each in select(records, LOAD)
+    )
+    return [name for name in names if all(_loads(records, name, count) for count in CALLERS)]
+
+
+def judged(records: Sequence[Record], name: str) -> Record:
+    """How a system was judged with the rank constant with which it was loaded, the better one."""
+    its = table(_loads(records, name)[0], "parameters")
+    found = find(records, RECALL, system=name, rank_constant=its.get("rank_constant"))
+    assert found is not None, "each system is judged before it is loaded; this is a bug"
+    return found
+
+
+def recall(records: Sequence[Record], name: str) -> float:
+    """The recall@10 of a system."""
+    return number(judged(records, name), "measured", "recall@10", "mean") or 0.0
+
+
+def p50_ms(records: Sequence[Record], name: str) -> float:
+    """The median latency of one caller of a system."""
+    return _median(records, name, 1, "latency", "p50_ms")
+
+
 def _row(records: Sequence[Record], name: str) -> tuple[str, ...]:
-    first = next(each for each in _loads(records, name))
     return (
         name,
         *(
@@ -64,26 +149,8 @@ def _row(records: Sequence[Record], name: str) -> tuple[str, ...]:
         ),
         figures(_median(records, name, CALLERS[-1], "throughput_per_s")),
         *(figures(_median(records, name, callers, "measured", "cpu_ms")) for callers in CALLERS),
-        _estimated(records, name),
-        str(table(first, "measured")["lacks"]),
+        str(table(_loads(records, name)[0], "measured")["lacks"]),
     )
-
-
-def _estimated(records: Sequence[Record], name: str) -> str:
-    found = find(records, RECALL, system=name)
-    return "-" if found is None else estimate(table(found, "measured", "recall@10"))
-
-
-def _recall(records: Sequence[Record], name: str) -> float:
-    return number(find(records, RECALL, system=name), "measured", "recall@10", "mean") or 0.0
-
-
-def _systems(records: Sequence[Record]) -> list[str]:
-    """The systems that every number of callers has loaded; a run may end before that."""
-    names = dict.fromkeys(
-        str(table(each, "parameters")["system"]) for each in select(records, LOAD)
-    )
-    return [name for name in names if all(_loads(records, name, count) for count in CALLERS)]
 
 
 def _loads(records: Sequence[Record], name: str, callers: int | None = None) -> list[Record]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +18,8 @@ from bench.harness.collection import Query
 from bench.harness.connections import LIMIT, Connections
 from bench.harness.load import closed_loop
 from bench.harness.processes import ServiceProcesses, machine_busy_s
-from bench.harness.results import Result
-from bench.peers.peer import Peer
+from bench.harness.results import Json, Result
+from bench.peers.peer import RANK_CONSTANTS, Memories, Peer
 from bench.quality.scoring.answers import ranked_segments
 from bench.quality.scoring.intervals import mean_interval
 from serving.domain.budget import Deadline
@@ -24,9 +28,14 @@ from serving.ports.embedding import Embedder
 CALLERS = (1, 8, 32)
 SETTLING_CALLS = 50
 BUDGET_S = 30.0
+DEEP = 20
+"""Segments by which other memories are judged in what they publish."""
 
 LOAD, RECALL = "peer", "peer recall"
 """The scenarios."""
+
+Search = Callable[[Query, int], Awaitable[Sequence[str]]]
+"""Answers a question with the ids of segments, at most the given number, best first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,24 +45,51 @@ class System:
     Attributes:
         name: Its name in the tables.
         lacks: What it does not have, of what the service has.
-        ask: Answers a question with the ids of segments, best first.
+        search: Answers a question.
         cpu_s: The CPU seconds until now of all processes that answer, and of the callers.
+        rank_constant: Of its fusion; None if its fusion is its own.
     """
 
     name: str
     lacks: str
-    ask: Callable[[Query], Awaitable[Sequence[str]]]
+    search: Search
     cpu_s: Callable[[], float]
+    rank_constant: int | None = None
+
+    def parameters(self, **others: Json) -> dict[str, Json]:
+        """What distinguishes its results."""
+        return {"system": self.name, "rank_constant": self.rank_constant, **others}
 
 
-def in_process(peer: Peer, embedder: Embedder) -> System:
-    """A peer, whose questions are embedded by the service's encoder in this process."""
+def in_process(peer: Peer, embedder: Embedder, memories: Memories) -> Sequence[System]:
+    """A peer with each of its rank constants.
 
-    async def ask(query: Query) -> Sequence[str]:
-        vector = await embedder.embed_query(query.text, Deadline.after(BUDGET_S))
-        return await peer.search(query.tenant, query.text, np.asarray(vector), LIMIT)
+    Its questions are embedded by the service's encoder in this process. If facts are among the
+    passages, it is asked for twice as many hits, as several may count for one segment.
+    """
+    evidence = {
+        tenant: {passage.id: passage.evidence for passage in passages}
+        for tenant, passages in memories.items()
+    }
+    has_facts = any([id_] != list(its) for of in evidence.values() for id_, its in of.items())
 
-    return System(name=peer.name, lacks=peer.lacks, ask=ask, cpu_s=peer.cpu_s)
+    async def search(rank_constant: int | None, query: Query, limit: int) -> Sequence[str]:
+        vector = np.asarray(await embedder.embed_query(query.text, Deadline.after(BUDGET_S)))
+        peer.rank_constant = rank_constant
+        hits = await peer.search(query.tenant, query.text, vector, limit * (1 + has_facts))
+        found = (id_ for hit in hits for id_ in evidence[query.tenant][hit])
+        return list(dict.fromkeys(found))[:limit]
+
+    return [
+        System(
+            name=peer.name,
+            lacks=peer.lacks,
+            search=partial(search, constant),
+            cpu_s=peer.cpu_s,
+            rank_constant=constant,
+        )
+        for constant in peer.rank_constants
+    ]
 
 
 def served(connections: Connections, pid: int) -> System:
@@ -65,10 +101,17 @@ def served(connections: Connections, pid: int) -> System:
     """
     processes = ServiceProcesses(pid)
 
-    async def ask(query: Query) -> Sequence[str]:
-        return ranked_segments((await connections.ask(query, timeout=BUDGET_S)).hits)
+    async def search(query: Query, limit: int) -> Sequence[str]:
+        answer = await connections.ask(query, timeout=BUDGET_S, limit=limit)
+        return ranked_segments(answer.hits, limit)
 
-    return System(name="Trivium", lacks="-", ask=ask, cpu_s=lambda: sum(processes.cpu().values()))
+    return System(
+        name="Trivium",
+        lacks="-",
+        search=search,
+        cpu_s=lambda: sum(processes.cpu().values()),
+        rank_constant=RANK_CONSTANTS[-1],
+    )
 
 
 async def take_turns(
@@ -81,7 +124,7 @@ async def take_turns(
     """Measures every system under every load, `turns` times.
 
     Every second turn goes through the systems in the reverse order. Each load goes on where the
-    last one of its system ended, so that a cache of the last questions does not answer it.
+    last one of its system ended.
 
     Args:
         systems: What answers.
@@ -94,19 +137,22 @@ async def take_turns(
         for turn in range(turns):
             for system in systems if turn % 2 == 0 else reversed(systems):
                 stream = streams[system.name]
-                settling = islice(stream, SETTLING_CALLS)
-                await closed_loop(system.ask, settling, callers)
+                await closed_loop(_asked(system), islice(stream, SETTLING_CALLS), callers)
                 yield await _loaded(system, islice(stream, calls), callers, turn)
+
+
+def _asked(system: System) -> Callable[[Query], Awaitable[Sequence[str]]]:
+    return lambda query: system.search(query, LIMIT)
 
 
 async def _loaded(system: System, asked: Iterable[Query], callers: int, turn: int) -> Result:
     cpu_s, busy_s, started = system.cpu_s(), machine_busy_s(), time.perf_counter()
-    run = await closed_loop(system.ask, asked, callers)
+    run = await closed_loop(_asked(system), asked, callers)
     wall_s = time.perf_counter() - started
     used_s, all_s = system.cpu_s() - cpu_s, machine_busy_s() - busy_s
     return Result(
         scenario=LOAD,
-        parameters={"system": system.name, "callers": callers, "turn": turn},
+        parameters=system.parameters(callers=callers, turn=turn),
         n=len(run.calls),
         throughput_per_s=run.throughput_per_s,
         latency=run.latency,
@@ -119,23 +165,29 @@ async def _loaded(system: System, asked: Iterable[Query], callers: int, turn: in
     )
 
 
-async def recall(system: System, judged: Sequence[Query]) -> Result:
-    """Asks each judged question once, and scores the first ten ids."""
-    found: dict[str, float] = {}
+async def judged(system: System, queries: Sequence[Query]) -> Result:
+    """Asks each judged question for ten segments and again for twenty, and scores both."""
+    measured: dict[str, Json] = {}
+    errors: Counter[str] = Counter()
+    for limit in (LIMIT, DEEP):
+        scores: dict[str, tuple[float, float, float]] = {}
 
-    async def ask(query: Query) -> None:
-        ranked = await system.ask(query)
-        found[query.id] = len(query.relevant.intersection(ranked[:LIMIT])) / len(query.relevant)
+        async def ask(query: Query, limit: int = limit, scores: Any = scores) -> None:
+            hits = [id_ in query.relevant for id_ in await system.search(query, limit)]
+            first = hits.index(True) + 1 if any(hits) else math.inf
+            scores[query.id] = (sum(hits) / len(query.relevant), any(hits), 1 / first)
 
-    run = await closed_loop(ask, judged, CALLERS[1])
-    scored = [query for query in judged if query.id in found]
-    clusters = [query.tenant for query in scored]
+        errors.update((await closed_loop(ask, queries, CALLERS[1])).errors)
+        clusters = [query.tenant for query in queries if query.id in scores]
+        in_order = [scores[query.id] for query in queries if query.id in scores]
+        for metric, values in zip(
+            ("recall", "hit", "mrr"), zip(*in_order, strict=True), strict=True
+        ):
+            measured[f"{metric}@{limit}"] = mean_interval(values, clusters).as_record()
     return Result(
         scenario=RECALL,
-        parameters={"system": system.name},
-        n=len(scored),
-        errors=run.errors,
-        measured={
-            "recall@10": mean_interval([found[query.id] for query in scored], clusters).as_record()
-        },
+        parameters=system.parameters(),
+        n=len(clusters),
+        errors=errors,
+        measured=measured,
     )

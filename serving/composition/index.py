@@ -54,7 +54,7 @@ async def open_space(
         open_embedder(settings, recorder) as embedder,
         _index_over(settings, postgres, embedder, recorder, shard) as index,
     ):
-        yield VectorSpace.here(embedder, index)
+        yield VectorSpace.here(embedder, index, settings.embedder.kept_questions)
 
 
 @asynccontextmanager
@@ -62,7 +62,7 @@ async def complete_space(
     settings: Settings, postgres: Postgres, recorder: Recorder, parts: SpaceParts
 ) -> AsyncIterator[VectorSpace]:
     """Runs the parts of a vector space that are not given."""
-    embedder, index = parts.embedder, parts.index
+    embedder, index, kept = parts.embedder, parts.index, settings.embedder.kept_questions
     async with AsyncExitStack() as stack:
         if embedder is None:
             embedder = await stack.enter_async_context(open_embedder(settings, recorder))
@@ -70,9 +70,9 @@ async def complete_space(
             here = await stack.enter_async_context(
                 _index_over(settings, postgres, embedder, recorder)
             )
-            yield VectorSpace.here(embedder, here)
+            yield VectorSpace.here(embedder, here, kept)
         elif parts.text_search is None:
-            yield VectorSpace.of(embedder, index)
+            yield VectorSpace.of(embedder, index, kept)
         else:
             yield VectorSpace(embedder, index, parts.text_search, parts.related)
 

@@ -119,6 +119,9 @@ class EmbedderSettings(_Section):
     runs here."""
     max_waiting: int = Field(default=512, ge=1)
     """Texts that may wait; further calls are rejected immediately."""
+    kept_questions: int = Field(default=2000, ge=1)
+    """Questions of all tenants whose vectors are kept, so that a question that is repeated is not
+    embedded again."""
 
     @model_validator(mode="after")
     def _api_runs_the_model(self) -> Self:

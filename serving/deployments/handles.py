@@ -209,7 +209,7 @@ class SpaceHandles:
     """Whether the replicas of `index` embed questions themselves."""
 
 
-def remote_space(handles: SpaceHandles | None) -> SpaceParts:
+def remote_space(handles: SpaceHandles | None, kept_questions: int) -> SpaceParts:
     """Returns the ports over a space's handles; nothing if the placement has none."""
     if handles is None:
         return SpaceParts()
@@ -219,7 +219,7 @@ def remote_space(handles: SpaceHandles | None) -> SpaceParts:
     related = indexes[0] if len(indexes) == 1 else None
     index: VectorIndex = related or ShardedIndex(indexes)
     if not handles.searches_text:
-        search: TextSearch = EmbeddedSearch(embedder, index)
+        search: TextSearch = EmbeddedSearch(embedder, index, kept_questions)
         return SpaceParts(embedder, index, search, related)
     searches = [Remote[TextSearch](calls, "text search").port for calls in shards]
     search = searches[0] if len(searches) == 1 else ShardedSearch(searches)

@@ -93,7 +93,7 @@ class Fusion(Replica, TriviumService):
             running_service(
                 settings,
                 recorder=RayRecorder(),
-                space=remote_space(space),
+                space=remote_space(space, settings.embedder.kept_questions),
                 reranker=None
                 if reranker is None
                 else Remote[RerankerPort](Calls(reranker), "reranker").port,

@@ -10,7 +10,7 @@ import asyncio
 import re
 import signal
 import sysconfig
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import cycle, islice
@@ -20,17 +20,17 @@ from typing import Any
 import click
 import psutil
 
-from bench.harness.collection import Collection
+from bench.harness.collection import Collection, Query
 from bench.harness.connections import connected, connections_for
 from bench.harness.cpu import cpu_over
 from bench.harness.load import closed_loop
 from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.processes import ServiceProcesses, role_of
 from bench.harness.results import Result, Take
-from bench.harness.service import fresh_data, started
+from bench.harness.service import KEPT_QUESTIONS, fresh_data, started
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
-from bench.speed.cpu.figures import CPU, cpu_table, save_picture
+from bench.speed.cpu.figures import CPU, REPEATED, cpu_table, save_picture
 from serving.config.profiles import ProfileBook
 
 CALLERS = 8
@@ -55,13 +55,15 @@ def _only(*legs: str) -> dict[str, Any]:
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
+    REPEATED: {},
     "without related and graph": _without("related", "graph"),
     "also without signals, names and times": _only("lexical", "dense", "context", "facts"),
     "words alone": _only("lexical"),
     "meaning alone": _only("dense", "context", "facts"),
     "graph alone": _only("graph"),
 }
-"""Changes of the default profile, each with less of it than the one before."""
+"""Changes of the default profile, each with less of it than the one before. `REPEATED` asks as many
+questions as the service keeps vectors for, again and again."""
 
 
 @click.command(context_settings=HELP)
@@ -87,23 +89,28 @@ def main(data: Path | None, calls: int, flame: bool, out: Path) -> None:
 
 async def _measure(collection: Collection, calls: int, flame: Path | None, take: Take) -> None:
     console.print("starting the service")
-    queries = cycle(collection.queries)  # goes on, so that no cache of the last ones answers
+    # Goes on where a variant ended.
+    queries = cycle(collection.queries)
+    kept = cycle(collection.queries[: KEPT_QUESTIONS // 2])
     with fresh_data() as data_dir:
         async with started(data_dir) as target:
             processes = ServiceProcesses(target.pid)
             async with connected(target.address, connections_for(CALLERS)) as connections:
                 await store(connections, collection)
 
-                async def ask(changes: Mapping[str, Any], count: int) -> Any:
+                async def ask(
+                    changes: Mapping[str, Any], count: int, asked: Iterator[Query] = queries
+                ) -> Any:
                     options: dict[str, Any] = {"profile_overrides": changes} if changes else {}
                     one = partial(connections.ask, **options)
-                    return await closed_loop(one, islice(queries, count), CALLERS)
+                    return await closed_loop(one, islice(asked, count), CALLERS)
 
                 await ask({}, WARM_UP_ROUNDS * calls)
                 for name, changes in VARIANTS.items():
                     console.print(name)
-                    await ask(changes, SETTLING_CALLS)
-                    run, use = await cpu_over(processes, ask(changes, calls))
+                    asked = kept if name == REPEATED else queries
+                    await ask(changes, SETTLING_CALLS, asked)
+                    run, use = await cpu_over(processes, ask(changes, calls, asked))
                     take(
                         Result(
                             scenario=CPU,

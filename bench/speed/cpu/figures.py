@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.harness.results import Record, number, select
+from bench.harness.results import Record, find, number, select
 from bench.reports import plots
-from bench.reports.report import Column, latency, parameter, table_of, value
+from bench.reports.report import Column, figures, latency, parameter, table_of, value
 
 CPU = "cpu"
 """The scenario."""
+
+REPEATED = "default, questions repeated"
+"""The variant whose questions are among those whose vectors are kept."""
 
 ROLES = {
     "replica Fusion": "replica",
@@ -32,6 +35,22 @@ def cpu_table(records: Sequence[Record]) -> str:
         **{name: value(*_BY_ROLE, role) for role, name in ROLES.items()},
     }
     return table_of(select(records, CPU), columns)
+
+
+def repeated_cost(records: Sequence[Record]) -> str:
+    """What a repeated question costs compared with a new one; empty until both are measured."""
+    if find(records, CPU, variant=REPEATED) is None:
+        return ""
+
+    def cost(variant: str) -> str:
+        found = find(records, CPU, variant=variant)
+        p50, cpu = number(found, "latency", "p50_ms"), number(found, "measured", "cpu", "total_ms")
+        return f"{figures(p50)} ms (p50) and {figures(cpu)} ms of CPU time"
+
+    return (
+        f"A new question takes {cost('default')}, a repeated one,\n"
+        f"which is not embedded again, {cost(REPEATED)}."
+    )
 
 
 _BY_ROLE = ("measured", "cpu", "by_role_ms")

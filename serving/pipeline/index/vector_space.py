@@ -30,7 +30,7 @@ from serving.ports.vector_index import (
 ItemTraits = Callable[[TenantName, Sequence[ItemId]], Mapping[ItemId, Traits]]
 """What signals ask of those of the items that are known."""
 
-MAX_VECTORS = 2000
+KEPT_QUESTIONS = 2000
 """Of all tenants: about 5 MB at 384 dimensions, and 25 with the longest questions at 1024."""
 
 
@@ -54,11 +54,17 @@ class EmbeddedSearch:
     or delay of one leg does not affect another. The question is embedded once for all of them. A
     vector depends only on the text and the model, and an embedder keeps its model, so vectors
     never expire. Each tenant has its own: a fast answer would tell it that another one asked.
+
+    Args:
+        embedder: Embeds the questions.
+        index: Is searched by their vectors.
+        kept: The number of questions whose vectors are kept.
     """
 
-    def __init__(self, embedder: Embedder, index: VectorIndex) -> None:
+    def __init__(self, embedder: Embedder, index: VectorIndex, kept: int = KEPT_QUESTIONS) -> None:
         self._embedder = embedder
         self._index = index
+        self._kept = kept
         self._vectors: OrderedDict[_Question, VectorLike] = OrderedDict()
         """Those that are kept, the least recently used first."""
         self._entries: dict[_Question, _Entry] = {}
@@ -112,7 +118,7 @@ class EmbeddedSearch:
             self._drop(question, asyncio.current_task())
         # An encoder's array is a row of its batch, all of which would stay in memory.
         self._vectors[question] = vector.copy() if isinstance(vector, np.ndarray) else vector
-        if len(self._vectors) > MAX_VECTORS:
+        if len(self._vectors) > self._kept:
             self._vectors.popitem(last=False)
         return vector
 
@@ -139,14 +145,14 @@ class VectorSpace:
     traits: ItemTraits | None = None
 
     @classmethod
-    def of(cls, embedder: Embedder, index: VectorIndex) -> Self:
+    def of(cls, embedder: Embedder, index: VectorIndex, kept: int = KEPT_QUESTIONS) -> Self:
         """Makes a space whose questions are embedded here."""
-        return cls(embedder, index, EmbeddedSearch(embedder, index))
+        return cls(embedder, index, EmbeddedSearch(embedder, index, kept))
 
     @classmethod
-    def here(cls, embedder: Embedder, index: CandidateIndex) -> Self:
+    def here(cls, embedder: Embedder, index: CandidateIndex, kept: int = KEPT_QUESTIONS) -> Self:
         """Makes a space whose index is in this process and holds all rows."""
-        search = EmbeddedSearch(embedder, index)
+        search = EmbeddedSearch(embedder, index, kept)
         return cls(embedder, index, search, related=index, traits=index.traits)
 
 

@@ -85,7 +85,7 @@ def handles(*, together: bool, lost: bool) -> SpaceHandles:
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_all_shards_are_searched_by_text(together: bool) -> None:
-    answer = await search_text(remote_space(handles(together=together, lost=False)).text_search)
+    answer = await search_text(remote_space(handles(together=together, lost=False), 1).text_search)
 
     assert [each.item.id for each in answer.candidates] == ["first", "second"]
     assert answer.unsearched == ""
@@ -93,7 +93,7 @@ async def test_all_shards_are_searched_by_text(together: bool) -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
-    space = remote_space(handles(together=together, lost=True))
+    space = remote_space(handles(together=together, lost=True), 1)
 
     answers = [await search(space.index)]
     if together:
@@ -106,7 +106,7 @@ async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
 def test_only_an_unsharded_index_finds_related_segments(shards: int, whole: bool) -> None:
     handle: Any = FakeHandle()
 
-    space = remote_space(SpaceHandles(handle, [handle] * shards))
+    space = remote_space(SpaceHandles(handle, [handle] * shards), 1)
 
     related: object = space.related
     assert related is (space.index if whole else None)
@@ -185,7 +185,7 @@ class CountingHandle(FakeHandle):
 
 def text_and_vectors(handle: Any) -> SpaceParts:
     """The space of one replica that searches by vector and by text."""
-    return remote_space(SpaceHandles(handle, [handle], searches_text=True))
+    return remote_space(SpaceHandles(handle, [handle], searches_text=True), 1)
 
 
 async def test_calls_made_at_once_are_one_request() -> None:

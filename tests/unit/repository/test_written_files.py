@@ -10,6 +10,7 @@ import pytest
 from serving.domain.languages import LANGUAGE_NAMES
 from serving.http.static import OPENAPI
 from tests.support import languages_page, openapi, settings_page
+from tests.unit.repository import retrieval_walk
 
 
 @pytest.mark.parametrize(
@@ -18,8 +19,9 @@ from tests.support import languages_page, openapi, settings_page
         (openapi, OPENAPI),
         (settings_page, settings_page.PAGE),
         (languages_page, languages_page.PAGE),
+        (retrieval_walk, retrieval_walk.PAGE),
     ],
-    ids=["openapi", "settings", "languages"],
+    ids=["openapi", "settings", "languages", "walk"],
 )
 def test_written_file_is_current(writer: ModuleType, file: Path) -> None:
     current = file.read_text(encoding="utf-8") == writer.text()

@@ -9,7 +9,6 @@ import pytest
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import ItemKind, TenantName
-from serving.pipeline.index import vector_space
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorLookup, VectorSpace
 from serving.ports.embedding import Vector, VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
@@ -152,13 +151,10 @@ async def test_error_reaches_only_the_waiting_callers() -> None:
     assert len(await search.vector_of(TENANT, GOA, soon()))
 
 
-async def test_the_last_questions_are_remembered_and_the_others_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(vector_space, "MAX_VECTORS", 2)
+async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
     embedder = GatedEmbedder()
     embedder.gate.set()
-    search = searching(embedder)
+    search = EmbeddedSearch(embedder, FixedIndex(), kept=2)
 
     for text in ["a", "b", "a", "c", "a", "b"]:
         await search.vector_of(TENANT, text, soon())
