@@ -87,13 +87,20 @@ def asked_lexemes(question: str, *languages: Language) -> Mapping[str, int]:
 
 
 def alternatives(question: str, *languages: Language) -> Collection[Sequence[str]]:
-    """The lexemes of each distinct word of `asked_lexemes`, any of which a text may have."""
+    """The lexemes of each distinct word of `asked_lexemes`, any of which a text may have.
+
+    Two neighbours as one word are none: who writes them as two need not have them.
+    """
+    language = languages[0]
     asked, lexemes_of = asked_lexemes(question, *languages), _lexemes_of(*_names_of(languages))
+    written = {word for word, _ in tokens(question, language)}
     found = [
-        [each for each in (*lexemes_of(word), *_as_parts(word, languages[0])) if each in asked]
-        for word, _ in tokens(question, languages[0], asked=True)
+        [each for each in (*lexemes_of(word), *_as_parts(word, language)) if each in asked]
+        for word, _ in tokens(question, language, asked=True)
+        if word in written
     ]
-    names = asked.keys() - {each for lexemes in found for each in lexemes}
+    names = {each for each, _ in _names(question, language)}
+    names -= {each for lexemes in found for each in lexemes}
     return dict.fromkeys([*(tuple(each) for each in found if each), *((name,) for name in names)])
 
 

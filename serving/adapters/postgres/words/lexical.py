@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 
 from serving.adapters.postgres.connection.notifications import Notifications
 from serving.adapters.postgres.connection.pool import Database
@@ -168,7 +169,9 @@ async def _find_all_then_any(
     found = await _find(connection, _RANKED.replace("{rank}", "ts_rank"), question, values)
     if len(found) >= min(enough, question.depth):
         return found
-    values |= {"words": query_plan.any_of(question.words), "all": every, "rank_gate": rank_gate}
+    # `ts_rank` divides by the number of words, so these must be as many as those that are written.
+    written = [*chain.from_iterable(question.every_word)]
+    values |= {"words": query_plan.any_of(written), "all": every, "rank_gate": rank_gate}
     return await _find(connection, _ALL_AND_ANY, question, values)
 
 
