@@ -29,7 +29,7 @@ class SpaceParts:
     embedder: Embedder | None = None
     index: VectorIndex | None = None
     text_search: TextSearch | None = None
-    related: WholeIndex | None = None
+    whole_index: WholeIndex | None = None
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ async def complete_space(
         elif parts.text_search is None:
             yield VectorSpace.of(embedder, index, kept)
         else:
-            yield VectorSpace(embedder, index, parts.text_search, parts.related)
+            yield VectorSpace(embedder, index, parts.text_search, parts.whole_index)
 
 
 @asynccontextmanager

@@ -216,11 +216,11 @@ def remote_space(handles: SpaceHandles | None, kept_questions: int) -> SpacePart
     embedder = RemoteEmbedder(handles.embedder).port
     shards = [Calls(handle) for handle in handles.index]
     indexes = [Remote[WholeIndex](calls, "index").port for calls in shards]
-    related = indexes[0] if len(indexes) == 1 else None
-    index: VectorIndex = related or ShardedIndex(indexes)
+    whole = indexes[0] if len(indexes) == 1 else None
+    index: VectorIndex = whole or ShardedIndex(indexes)
     if not handles.searches_text:
         search: TextSearch = EmbeddedSearch(embedder, index, kept_questions)
-        return SpaceParts(embedder, index, search, related)
+        return SpaceParts(embedder, index, search, whole)
     searches = [Remote[TextSearch](calls, "text search").port for calls in shards]
     search = searches[0] if len(searches) == 1 else ShardedSearch(searches)
-    return SpaceParts(embedder, index, search, related)
+    return SpaceParts(embedder, index, search, whole)

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from serving.domain.consistency import Snapshot
 from serving.domain.items.records import ItemId, TenantName
 from serving.domain.items.validity import Closing, final_end
-from serving.domain.questions.query import Query
+from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
 from serving.ports.embedding import EmbeddingModel, VectorLike
-from serving.ports.vector_index import IndexTier, VectorKind, WantedNeighbours
+from serving.ports.vector_index import Adjacency, IndexTier, VectorKind, WantedNeighbours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class IndexRow:
     `vectors`: float16 (windows, dimension). `context`: float16 (1, dimension), the vector of a
     segment together with the turn before it; None if it has none. A segment without vectors is
     never found; it is held to filter the facts whose evidence it is. `terms` are the
-    `segment_terms` of a segment, `entities`, `speaker` and `entity` its names as written,
-    `evidence` the segment ids of a fact. `valid_to` is
-    the stated end of a fact, which `closings` may precede.
+    `segment_terms` of a segment, `entities`, `speaker` and `entity` its names as written; `asks` is
+    whether its text has one of the `QUESTION_MARKS`. `evidence` are the segment ids of a fact, and
+    `valid_to` is its stated end, which `closings` may precede.
     """
 
     tenant: TenantName
@@ -40,6 +40,7 @@ class IndexRow:
     terms: frozenset[str] = frozenset()
     entities: tuple[str, ...] = ()
     speaker: str = ""
+    asks: bool = False
     entity: str = ""
     importance: float = 0.0
     event_time: datetime | None = None
@@ -119,6 +120,9 @@ class IndexEngine(Protocol):
 
         The index must hold all rows of the tenant, not a shard of them.
         """
+
+    def adjacent(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, Adjacency]:
+        """Returns the turns next to the items that it has, as `WholeIndex.adjacent`."""
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that have vectors."""

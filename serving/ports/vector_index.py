@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
@@ -58,6 +58,24 @@ class IndexAnswer:
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedding_s: float = 0.0
     unsearched: str = ""
+
+
+class Turn(NamedTuple):
+    """A turn of a session, and whether it asks something."""
+
+    item: ItemId
+    asks: bool
+
+
+class Adjacency(NamedTuple):
+    """Whether an item asks something, and the turns before and after it in its session.
+
+    None if there is none, or the scope does not accept it.
+    """
+
+    asks: bool = False
+    before: Turn | None = None
+    after: Turn | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +157,14 @@ class WholeIndex(VectorIndex, Protocol):
         Waits for the query's token until the deadline, then answers with `stale` set. Raises
         TimeoutError if the deadline passed first, and DependencyError if the index is not ready;
         `why` says why.
+        """
+
+    async def adjacent(
+        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
+    ) -> Mapping[ItemId, Adjacency]:
+        """Returns the turns next to those of the items that have a vector, by time and id.
+
+        Raises as `related`; waits for no write.
         """
 
 

@@ -31,7 +31,7 @@ from serving.domain.questions.visibility import visible
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
 from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
-from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
+from serving.ports.vector_index import CONTEXT, Turn, VectorKind, WantedNeighbours
 from tests.contract.known_times import KNOWN_TIMES, LATER
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, fact_row, segment_row, unit
@@ -657,3 +657,62 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     assert engine.traits(OTHER, asked) == {}
     engine.apply([], [(TENANT, segment_id("a"))])
     assert segment_id("a") not in engine.traits(TENANT, asked)
+
+
+# ---------------------------------------------------------------- turns next to others
+
+
+def turn(id_: str, minute: int, text: str = "Yes.", *, session: str = "call") -> Segment:
+    return segment(id_, text, session=session, event_time=NOON + timedelta(minutes=minute))
+
+
+def neighbours(engine: IndexEngine, asked: str, **of_scope: object) -> dict[str, str]:
+    """The turns before and after each, in one text, where "?" is behind those that ask."""
+
+    def named(found: Turn | None) -> str:
+        return "-" if found is None else found.item.id + "?" * found.asks
+
+    adjacent = engine.adjacent(scope(**of_scope), ids(*asked))  # type: ignore[arg-type]
+    return {
+        item.id: f"{named(of.before)} {named(of.after)}{' asks' if of.asks else ''}"
+        for item, of in adjacent.items()
+    }
+
+
+def test_adjacent_turns_are_those_by_time_and_id(engine: IndexEngine) -> None:
+    turns = [turn("d", 3), turn("c", 2, "Where?"), turn("b", 2), turn("a", 1)]
+    others = [turn("x", 2, session="other"), turn("y", 2, session="")]
+    store(engine, *(segment_row(each, unit(1), unit(2)) for each in (*turns, *others)))
+
+    found = neighbours(engine, "abcdxyz")
+
+    assert found == {
+        "a": "- b",
+        "b": "a c?",
+        "c": "b d asks",
+        "d": "c? -",
+        "x": "- -",
+        "y": "- -",
+    }
+
+
+def test_changed_turn_has_other_neighbours(engine: IndexEngine) -> None:
+    store(engine, *(segment_row(turn(id_, at), unit(1)) for at, id_ in enumerate("abcd")))
+    assert neighbours(engine, "b") == {"b": "a c"}
+
+    engine.apply([segment_row(turn("a", 9), unit(1))], [(TENANT, segment_id("c"))])
+
+    assert neighbours(engine, "abc") == {"a": "d -", "b": "- d"}
+    assert engine.adjacent(scope(OTHER), ids("a")) == {}
+
+
+def test_adjacent_turns_must_be_in_scope(engine: IndexEngine) -> None:
+    later = replace(turn("c", 2), speaker="Ben")
+    store(engine, *(segment_row(each, unit(1)) for each in (turn("a", 0), turn("b", 1), later)))
+
+    as_of = NOON + timedelta(minutes=1)
+
+    assert neighbours(engine, "b", as_of=NOON + days(1)) == {"b": "a c"}
+    assert neighbours(engine, "b", as_of=as_of) == {"b": "a -"}
+    only = Filter(speakers=("Ben",))
+    assert neighbours(engine, "b", filter_=only, as_of=NOON + days(1)) == {"b": "- c"}

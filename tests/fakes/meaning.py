@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,8 @@ from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
 from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
-from serving.domain.questions.query import Query, segment_terms
+from serving.domain.items.text import QUESTION_MARKS
+from serving.domain.questions.query import Query, Scope, segment_terms
 from serving.domain.ranking.signals import Traits
 from serving.domain.shards import Shard
 from serving.domain.soundness import sound_rows
@@ -28,6 +29,7 @@ from serving.ports.index_engine import (
     IndexRow,
 )
 from serving.ports.vector_index import (
+    Adjacency,
     IndexAnswer,
     IndexStatus,
     WantedNeighbours,
@@ -164,6 +166,7 @@ def segment_row(
         terms=segment_terms(segment),
         entities=segment.entities,
         speaker=segment.speaker,
+        asks=not set(segment.text).isdisjoint(QUESTION_MARKS),
         entity=segment.entity,
         importance=segment.importance,
         event_time=segment.event_time,
@@ -210,6 +213,11 @@ class EngineIndex:
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> IndexAnswer:
         return IndexAnswer(self._engine.related(query, seeds, depth), epoch=1)
+
+    async def adjacent(
+        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
+    ) -> Mapping[ItemId, Adjacency]:
+        return self._engine.adjacent(scope, items)
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         return self._engine.traits(tenant, items)

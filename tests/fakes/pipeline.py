@@ -15,7 +15,7 @@ from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.change_log import Projection
 from serving.ports.embedding import VectorLike
-from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbours
+from serving.ports.vector_index import Adjacency, IndexAnswer, IndexStatus, WantedNeighbours
 
 
 class FixedLeg(Leg):
@@ -56,6 +56,11 @@ class FixedIndex:
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> IndexAnswer:
         return IndexAnswer([], epoch=1)
+
+    async def adjacent(
+        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
+    ) -> Mapping[ItemId, Adjacency]:
+        return {}
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return 0

@@ -113,6 +113,10 @@ MAX_QUESTIONS = 4
 """Each question is embedded and searched separately; further ones stay in the last part."""
 
 
+QUESTION_MARKS = "?\uff1f\u061f"
+"""Nothing else tells a question in every language."""
+
+
 def questions_of(text: str) -> tuple[str, ...]:
     """Splits a text into its questions, each with the text before it.
 

@@ -49,6 +49,10 @@ def label_term(key: str, value: str) -> str:
     return f"l:{escaped}={value}"
 
 
+OF_SESSION = "c:"
+"""How the term of a session begins."""
+
+
 def segment_terms(segment: Segment) -> frozenset[str]:
     """The filter terms of a segment; all stores use the same vocabulary.
 
@@ -60,7 +64,7 @@ def segment_terms(segment: Segment) -> frozenset[str]:
     if segment.speaker:
         terms.add(f"s:{name_key(segment.speaker)}")
     if segment.session:
-        terms.add(f"c:{segment.session}")
+        terms.add(f"{OF_SESSION}{segment.session}")
     terms.update(label_term(key, value) for key, value in segment.labels.items())
     terms.update(f"e:{name_key(name)}" for name in segment.entities)
     if segment.entity:

@@ -12,7 +12,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from serving.domain.budget import VECTOR_SEARCH, Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import NotReadyError, UnavailableError
 from serving.domain.items.records import ItemId, TenantName
-from serving.domain.questions.query import Query
+from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.signals import Traits
 from serving.pipeline.index.maintenance import Maintenance
 from serving.pipeline.index.search_queue import SearchQueue
@@ -37,7 +37,13 @@ from serving.ports.index_engine import (
     Neighbours,
     UnsoundRowsError,
 )
-from serving.ports.vector_index import IndexAnswer, IndexStatus, IndexTier, WantedNeighbours
+from serving.ports.vector_index import (
+    Adjacency,
+    IndexAnswer,
+    IndexStatus,
+    IndexTier,
+    WantedNeighbours,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -170,6 +176,14 @@ class LogFollowingIndex:
             raise TimeoutError
         found = filled.engine.related(query, seeds, depth)
         return IndexAnswer(found, filled.first_epoch + filled.engine.generation, stale)
+
+    async def adjacent(
+        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
+    ) -> Mapping[ItemId, Adjacency]:
+        """Returns the turns next to the items; raises `NotReadyError` before it is filled."""
+        if deadline.passed:
+            raise TimeoutError
+        return self._require_ready().engine.adjacent(scope, items)
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that it has; none before it is filled."""

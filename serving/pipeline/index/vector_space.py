@@ -134,14 +134,14 @@ class VectorSpace:
     """One model's embedder, and the index of the rows that it embedded.
 
     `text_search` finds neighbours of a text: it embeds here and then asks `index`, or asks a
-    replica that does both in one call. `related` finds segments by shared mentions; an index in
-    shards cannot. `traits` knows the items of an index in this process.
+    replica that does both in one call. `whole_index` knows what stands next to an item and what
+    shares its mentions; a shard does not. `traits` knows the items of an index in this process.
     """
 
     embedder: Embedder
     index: VectorIndex
     text_search: TextSearch
-    related: WholeIndex | None = None
+    whole_index: WholeIndex | None = None
     traits: ItemTraits | None = None
 
     @classmethod
@@ -153,7 +153,7 @@ class VectorSpace:
     def here(cls, embedder: Embedder, index: CandidateIndex, kept: int = KEPT_QUESTIONS) -> Self:
         """Makes a space whose index is in this process and holds all rows."""
         search = EmbeddedSearch(embedder, index, kept)
-        return cls(embedder, index, search, related=index, traits=index.traits)
+        return cls(embedder, index, search, whole_index=index, traits=index.traits)
 
 
 class VectorLookup:
@@ -170,7 +170,7 @@ class VectorLookup:
         if query.vector is not None:
             self._vector = np.asarray(query.vector, dtype=np.float32)
         self._parts = tuple(parts) or (query.text,)
-        self.related = space.related
+        self.whole_index = space.whole_index
         self.embedding_s = 0.0
         """The longest that a search waited for a vector."""
 

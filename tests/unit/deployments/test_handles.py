@@ -103,13 +103,13 @@ async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
 
 
 @pytest.mark.parametrize(("shards", "whole"), [(1, True), (2, False)])
-def test_only_an_unsharded_index_finds_related_segments(shards: int, whole: bool) -> None:
+def test_only_an_unsharded_index_is_a_whole_one(shards: int, whole: bool) -> None:
     handle: Any = FakeHandle()
 
     space = remote_space(SpaceHandles(handle, [handle] * shards), 1)
 
-    related: object = space.related
-    assert related is (space.index if whole else None)
+    whole_index: object = space.whole_index
+    assert whole_index is (space.index if whole else None)
 
 
 # ------------------------------------------------------------ arguments, answers and errors

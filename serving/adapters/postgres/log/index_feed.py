@@ -27,6 +27,7 @@ from serving.adapters.postgres.tables.models import find_model
 from serving.adapters.postgres.tables.rows import CLOSING_COLUMNS, to_closings, typed_columns
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.items.records import ItemId, ItemKind, TenantName, segment_id
+from serving.domain.items.text import QUESTION_MARKS
 from serving.domain.shards import WHOLE, Shard
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.index_engine import FeedDelta, FeedLostError, FeedPosition, IndexRow
@@ -246,6 +247,7 @@ _COLUMN_TYPES = {
         {
             "text[]": "tags entities",
             "text": "speaker entity",
+            "bool": "asks",
             "float8": "importance",
             "timestamptz": "event_time created_at updated_at",
         }
@@ -259,6 +261,9 @@ _COLUMN_TYPES = {
     ),
 }
 """The columns of an index row besides its name and vectors."""
+
+_COMPUTED = {"asks": f"segment.text ~ '[{QUESTION_MARKS}]' AS asks"}
+"""Those that no table has: `asks` is whether the text has a `QUESTION_MARKS`."""
 
 _OWNED = {
     kind: f"""
@@ -304,7 +309,7 @@ _CONTEXT = {
 
 
 def _rows_from(kind: ItemKind, source: str) -> str:
-    columns = ", ".join(f"{kind}.{name}" for name in _COLUMN_TYPES[kind])
+    columns = ", ".join(_COMPUTED.get(name, f"{kind}.{name}") for name in _COLUMN_TYPES[kind])
     return f"""
     SELECT * FROM (
       SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_CONTEXT[kind]}, {columns}

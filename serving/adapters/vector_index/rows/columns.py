@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import attrgetter
+from sys import intern
 from typing import TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from serving.adapters.vector_index.rows.instants import (
 )
 from serving.domain.items.records import ItemId, ItemKind, segment_id
 from serving.domain.items.text import name_key
+from serving.domain.questions.query import OF_SESSION
 from serving.ports.index_engine import IndexRow
 
 RESTS_ON_WIDTH, CLOSING_WIDTH = 2, 4
@@ -89,6 +91,8 @@ class Columns:
         mentions: The numbers of the names that the rows mention, row after row.
         mention_ends: Where the mentions of each row end.
         speakers: The number of each row's speaker, whose name may be empty.
+        sessions: The filter term of each row's session; empty if it has none.
+        asks: Whether each row's text asks something, as a byte.
     """
 
     def __init__(self, capacity: int, dimension: int, device: str) -> None:
@@ -107,6 +111,8 @@ class Columns:
         self.mentions = array("i")
         self.mention_ends = array("q")
         self.speakers = array("i")
+        self.sessions: list[str] = []
+        self.asks = bytearray()
         self._numbers: dict[str, int] = {}
         self.postings: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
         self.latest_event = BEFORE_ALL
@@ -156,6 +162,9 @@ class Columns:
         if key and key not in map(name_key, mentions):
             self.postings[only_stands_for(key)].extend(slots)
         self._append_names(mentions, row.speaker, len(slots))
+        session = next((term for term in row.terms if term.startswith(OF_SESSION)), "")
+        self.sessions.extend([intern(session)] * len(slots))
+        self.asks.extend([row.asks] * len(slots))
         self.evidence.extend([row.evidence] * len(slots))
         self.items.extend([row.item] * len(slots))
 
@@ -228,6 +237,8 @@ class Columns:
         for block in _blocks(kept, pause):
             result.items += [self.items[slot] for slot in block]
             result.evidence += [self.evidence[slot] for slot in block]
+            result.sessions += [self.sessions[slot] for slot in block]
+            result.asks += bytes(self.asks[slot] for slot in block)
             for slot in block:
                 result._append_names(self.names_of(slot), self.speaker(slot), 1)
         renumbered = np.full(end, -1, np.int64)

@@ -1,4 +1,4 @@
-"""Segments that share mentions with others, and what signals ask of items, in a tenant's view."""
+"""Segments that share mentions with others or are adjacent, and what signals ask of items."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from serving.adapters.vector_index.rows.instants import BEFORE_ALL, instant_of, 
 from serving.adapters.vector_index.rows.tenant_view import TenantView
 from serving.domain.items.records import ItemId, ItemKind
 from serving.domain.items.text import MAX_NAMES_SHOWN, names_entity, words_to_name_by
-from serving.domain.questions.query import Query
+from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
+from serving.ports.vector_index import Adjacency, Turn
 
 BILLION = 1e9
 """Scores are added as whole billionths, so that their order cannot change a sum."""
@@ -85,3 +86,25 @@ def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]
         vector = columns.vectors[row] if is_on_host(columns.vectors) else None
         traits[item] = Traits(item, instant_of(since), columns.speaker(row), vector)
     return traits
+
+
+def adjacent_turns(
+    view: TenantView, scope: Scope, items: Iterable[ItemId]
+) -> dict[ItemId, Adjacency]:
+    """The turns next to those of the items that the view has, as `WholeIndex.adjacent` has them."""
+    segments = view.segments
+    columns = segments.columns
+    accepted = view.accepted(segments, scope.segment_filter, microseconds(scope.as_of)).mask
+    found: dict[ItemId, Adjacency] = {}
+    for item in items:
+        row = segments.row_of(item)
+        if row is None:
+            continue
+        before, after = (
+            Turn(columns.items[at], bool(columns.asks[at]))
+            if at is not None and accepted[at]
+            else None
+            for at in segments.adjacent(row)
+        )
+        found[item] = Adjacency(bool(columns.asks[row]), before, after)
+    return found

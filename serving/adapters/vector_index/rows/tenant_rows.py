@@ -28,15 +28,25 @@ from serving.adapters.vector_index.memory import planned_bytes
 from serving.adapters.vector_index.rows.columns import ItemNumbers
 from serving.adapters.vector_index.rows.host_search import ScoredRow, Sought, nearest_in_lists
 from serving.adapters.vector_index.rows.partition import Partition, RowChanges
-from serving.adapters.vector_index.rows.related import related_segments, traits_of
+from serving.adapters.vector_index.rows.related import (
+    adjacent_turns,
+    related_segments,
+    traits_of,
+)
 from serving.adapters.vector_index.rows.tenant_view import TenantView
 from serving.domain.items.records import ItemId, ItemKind, TenantName
-from serving.domain.questions.query import Query
+from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import IndexRow, Neighbours, UnsoundRowsError
-from serving.ports.vector_index import CONTEXT, IndexTier, VectorKind, WantedNeighbours
+from serving.ports.vector_index import (
+    CONTEXT,
+    Adjacency,
+    IndexTier,
+    VectorKind,
+    WantedNeighbours,
+)
 
 PartitionName = tuple[TenantName, VectorKind]
 
@@ -210,6 +220,10 @@ class TenantRows:
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         view = self._views.get(tenant)
         return {} if view is None else traits_of(view, items)
+
+    def adjacent(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, Adjacency]:
+        view = self._views.get(scope.tenant)
+        return {} if view is None else adjacent_turns(view, scope, items)
 
     def scan_size(self, tenant: TenantName, kind: VectorKind) -> int:
         view = self._views.get(tenant)

@@ -53,6 +53,7 @@ class PartitionView:
     trained: TrainedLists | None = None
     covered: int = 0
     slots: dict[ItemId, range] = field(default_factory=dict)
+    _sessions: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -77,6 +78,36 @@ class PartitionView:
         """The first row of an item; None if this view has none."""
         rows = self.slots.get(item)
         return rows.start if rows is not None and rows.start < self.count else None
+
+    def adjacent(self, row: int) -> tuple[int | None, int | None]:
+        """The first rows of the turns before and after a row's, which is the first of its item."""
+        session = self.columns.sessions[row]
+        if not session or not self.alive[row]:
+            return None, None
+        turns = self._sessions.get(session)
+        if turns is None:
+            turns = self._sessions[session] = self._in_order(session)
+        place = turns.index(row)
+        return (
+            turns[place - 1] if place else None,
+            turns[place + 1] if place + 1 < len(turns) else None,
+        )
+
+    def _in_order(self, session: str) -> list[int]:
+        """The first rows of the turns of a session, by time and id."""
+        turns = as_numpy(self.columns.postings[session])
+        turns = turns[turns < self.count]
+        turns = turns[self.alive[turns]]
+        turns = turns[np.diff(self.columns.numbers[turns], prepend=-1) != 0]
+        times = self.time("event_time")[turns]
+        order = np.argsort(times, kind="stable")
+        turns, times = turns[order], times[order]
+        if not (times[1:] == times[:-1]).any():
+            return [*turns.tolist()]
+        ids = (self.columns.items[turn].id for turn in turns)
+        return [
+            turn for _, _, turn in sorted(zip(times.tolist(), ids, turns.tolist(), strict=True))
+        ]
 
     def time(self, name: str) -> NDArray[np.int64]:
         """One time of each row, in microseconds: int64 (rows,)."""

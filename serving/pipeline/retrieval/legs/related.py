@@ -69,7 +69,7 @@ class RelatedLeg(Leg):
     async def _related(self, request: LegRequest, seeds: Sequence[ItemId]) -> LegAnswer:
         """Asks the index, or the graph if the index is in shards and none knows all mentions."""
         query, depth = request.query, request.depth
-        if (index := request.lookup.related) is not None:
+        if (index := request.lookup.whole_index) is not None:
             answer = await request.ask("index", partial(index.related, query, seeds, depth))
             return LegAnswer(answer.candidates, stale=answer.stale, index_epoch=answer.epoch)
 

@@ -48,6 +48,16 @@ async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
     assert row.vectors.tolist() == [[1, 0, 0, 0]]
 
 
+async def test_row_says_whether_its_text_asks(postgres: Postgres) -> None:
+    asks = {"We sailed.": False, "Where to? Goa.": True, "去哪里\uff1f": True, "أين\u061f": True}
+    await write(postgres, *(segment(text, text) for text in asks))
+    await embed(postgres)
+
+    _, rows = await bootstrap(postgres)
+
+    assert {row.item.id: row.asks for row in rows.values()} == asks
+
+
 async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> None:
     stored = fact(
         "f", "x", "y", "z", evidence=("b", "a"), valid_from=NOON, retracted_at=NOON + days(1)
