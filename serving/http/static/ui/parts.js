@@ -3,7 +3,7 @@
 import { html, useRef, useState } from "/ui/vendor/htm-preact-3.1.1.js";
 import { call } from "/ui/api.js";
 
-const LEGS = ["lexical", "dense", "context", "facts", "graph", "related", "temporal"];
+const LEGS = ["lexical", "dense", "context", "facts", "graph", "related", "replies", "temporal"];
 
 /** The class that gives a leg its colour, the same in all views. */
 export function colour(leg) {

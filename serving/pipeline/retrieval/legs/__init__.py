@@ -17,6 +17,7 @@ from serving.pipeline.retrieval.legs.important import ImportantLeg
 from serving.pipeline.retrieval.legs.leg import Leg, by_name
 from serving.pipeline.retrieval.legs.lexical import LexicalLeg
 from serving.pipeline.retrieval.legs.related import RelatedLeg
+from serving.pipeline.retrieval.legs.replies import RepliesLeg
 from serving.pipeline.retrieval.legs.temporal import TemporalLeg
 
 __all__ = [
@@ -29,11 +30,12 @@ __all__ = [
     "ImportantLeg",
     "LexicalLeg",
     "RelatedLeg",
+    "RepliesLeg",
     "TemporalLeg",
 ]
 
 LEGS: Mapping[str, type[Leg]] = by_name(
-    *(LexicalLeg, DenseLeg, ContextLeg, FactsLeg, GraphLeg, RelatedLeg, TemporalLeg),
-    *(ImportantLeg, HoldingLeg),
+    *(LexicalLeg, DenseLeg, ContextLeg, FactsLeg, GraphLeg, RelatedLeg, RepliesLeg),
+    *(TemporalLeg, ImportantLeg, HoldingLeg),
 )
 """All legs that a profile can name. Profiles have them in this order."""
