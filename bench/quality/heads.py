@@ -42,7 +42,7 @@ async def ask(address: str | None) -> list[dict[str, Any]]:
                     timeout=TIMEOUT_S,
                     limit=MOST,
                     explain=True,
-                    profile_overrides={"current_first": False},
+                    profile_overrides={"adjacent": 0, "current_first": False},
                 )
                 heads.append(_head(collection, query, answer))
     return heads

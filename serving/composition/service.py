@@ -175,6 +175,7 @@ def _steps(
         names=postgres.names,
         reranker=reranker,
         store_breaker=breakers[STORE],
+        index_breaker=breakers["index"],
         reranker_breaker=breakers[RERANKER],
     )
 
@@ -257,6 +258,7 @@ def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]
         legs.FactsLeg(),
         legs.GraphLeg(graph, postgres.consistency),
         legs.RelatedLeg(graph, postgres.consistency),
+        legs.RepliesLeg(),
         legs.TemporalLeg(postgres.timeline),
         legs.ImportantLeg(postgres.timeline),
         legs.HoldingLeg(postgres.timeline),

@@ -87,5 +87,9 @@ BY_MEANING = Split(share=0.5)
 """Ordering what was said at a named time by its meaning. An index that hangs leaves time to list
 the latest."""
 
+ADJACENT_TURNS = Split(share=0.25)
+"""Asking the index which candidates are adjacent, of what is left to rank. One that hangs leaves
+time to read rows."""
+
 MERGING = Split(share=0.1, max_s=0.050)
 """Merging the answers of shards. A shard that hangs must not make those of the others late."""

@@ -212,6 +212,9 @@ def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
         method=_METHODS[ledger.method],
         reserved_by=ledger.reserved_by,
     )
+    for adjacent in ledger.adjacent:
+        by = from_reference(adjacent.by)
+        message.adjacent.add(share=adjacent.share, score=adjacent.score, by=by)
     if ledger.importance is not None:
         message.importance.MergeFrom(retrieval_pb.ImportanceTerm(**asdict(ledger.importance)))
     if (decay := ledger.decay) is not None:
@@ -222,8 +225,8 @@ def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
     if ledger.rerank is not None:
         message.rerank.MergeFrom(retrieval_pb.RerankTerm(**asdict(ledger.rerank)))
     for term in ledger.currency:
-        by = from_reference(term.by) if term.by is not None else None
-        message.currency.add(factor=term.factor, reason=_REASONS[term.reason], by=by)
+        other = from_reference(term.by) if term.by is not None else None
+        message.currency.add(factor=term.factor, reason=_REASONS[term.reason], by=other)
     if (diversity := ledger.diversity) is not None:
         message.diversity.trade_off = diversity.trade_off
         message.diversity.relevance = diversity.relevance

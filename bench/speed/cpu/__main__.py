@@ -49,7 +49,7 @@ def _without(*legs: str) -> dict[str, Any]:
 
 
 def _only(*legs: str) -> dict[str, Any]:
-    plain = {"signals": {"speaker": 0, "time": 0}, "resolve_names": False}
+    plain = {"signals": {"speaker": 0, "time": 0}, "resolve_names": False, "adjacent": 0}
     return {**_without(*(leg for leg in DEFAULT_LEGS if leg not in legs)), **plain}
 
 

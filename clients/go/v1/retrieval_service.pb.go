@@ -308,7 +308,8 @@ const (
 	Loss_LOSS_BELOW_HEAD Loss = 9
 	// Reranking moved it below the limit.
 	Loss_LOSS_RERANKED_DOWN Loss = 10
-	// Diversification, or an item in a reserved place, moved it below the limit.
+	// Diversification, an item in a reserved place, or one next to other hits,
+	// moved it below the limit.
 	Loss_LOSS_DISPLACED Loss = 11
 	// It is ranked below the limit.
 	Loss_LOSS_CUT Loss = 12
@@ -1394,8 +1395,8 @@ func (x *RerankReport) GetElapsed() *durationpb.Duration {
 }
 
 // How a score was computed:
-// coarse = sum(leg_terms.term) * importance.multiplier * decay.multiplier
-//   - importance.boost,
+// coarse = (sum(leg_terms.term) + sum(adjacent.share * adjacent.score))
+//   - importance.multiplier * decay.multiplier + importance.boost,
 //
 // where an unset term counts as 1, and an unset boost as 0. Then
 // mixed = coarse or, where `rerank` is set,
@@ -1407,7 +1408,7 @@ type Ledger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One term per leg or signal that ranked the item.
 	LegTerms []*LegTerm `protobuf:"bytes,1,rep,name=leg_terms,json=legTerms,proto3" json:"leg_terms,omitempty"`
-	// The sum of the terms.
+	// The sum of the terms of legs and signals.
 	FusedScore float64 `protobuf:"fixed64,2,opt,name=fused_score,json=fusedScore,proto3" json:"fused_score,omitempty"`
 	// The constant k of reciprocal rank fusion.
 	RankConstant float64 `protobuf:"fixed64,3,opt,name=rank_constant,json=rankConstant,proto3" json:"rank_constant,omitempty"`
@@ -1424,7 +1425,10 @@ type Ledger struct {
 	// The leg whose reserved place the hit took; empty if it needed none.
 	ReservedBy string `protobuf:"bytes,9,opt,name=reserved_by,json=reservedBy,proto3" json:"reserved_by,omitempty"`
 	// The effects of what holds now, in the order in which they apply.
-	Currency      []*CurrencyTerm `protobuf:"bytes,10,rep,name=currency,proto3" json:"currency,omitempty"`
+	Currency []*CurrencyTerm `protobuf:"bytes,10,rep,name=currency,proto3" json:"currency,omitempty"`
+	// The shares of the scores of turns next to the item, if the profile uses
+	// them.
+	Adjacent      []*AdjacentTerm `protobuf:"bytes,11,rep,name=adjacent,proto3" json:"adjacent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1525,6 +1529,13 @@ func (x *Ledger) GetReservedBy() string {
 func (x *Ledger) GetCurrency() []*CurrencyTerm {
 	if x != nil {
 		return x.Currency
+	}
+	return nil
+}
+
+func (x *Ledger) GetAdjacent() []*AdjacentTerm {
+	if x != nil {
+		return x.Adjacent
 	}
 	return nil
 }
@@ -1650,6 +1661,70 @@ func (x *LegTerm) GetMaxScore() float64 {
 	return 0
 }
 
+// The share of the score of a turn next to the item, which is added to its own.
+type AdjacentTerm struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The share, 0 to 1.
+	Share float64 `protobuf:"fixed64,1,opt,name=share,proto3" json:"share,omitempty"`
+	// The score of the turn before any share was added to it.
+	Score float64 `protobuf:"fixed64,2,opt,name=score,proto3" json:"score,omitempty"`
+	// The turn.
+	By            *ItemRef `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdjacentTerm) Reset() {
+	*x = AdjacentTerm{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdjacentTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdjacentTerm) ProtoMessage() {}
+
+func (x *AdjacentTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdjacentTerm.ProtoReflect.Descriptor instead.
+func (*AdjacentTerm) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AdjacentTerm) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *AdjacentTerm) GetScore() float64 {
+	if x != nil {
+		return x.Score
+	}
+	return 0
+}
+
+func (x *AdjacentTerm) GetBy() *ItemRef {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
 // The effect of reranking on a score; see Ledger for the formula.
 type RerankTerm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1665,7 +1740,7 @@ type RerankTerm struct {
 
 func (x *RerankTerm) Reset() {
 	*x = RerankTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1752,7 @@ func (x *RerankTerm) String() string {
 func (*RerankTerm) ProtoMessage() {}
 
 func (x *RerankTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1765,7 @@ func (x *RerankTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankTerm.ProtoReflect.Descriptor instead.
 func (*RerankTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RerankTerm) GetLogit() float64 {
@@ -1732,7 +1807,7 @@ type CurrencyTerm struct {
 
 func (x *CurrencyTerm) Reset() {
 	*x = CurrencyTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1819,7 @@ func (x *CurrencyTerm) String() string {
 func (*CurrencyTerm) ProtoMessage() {}
 
 func (x *CurrencyTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1832,7 @@ func (x *CurrencyTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrencyTerm.ProtoReflect.Descriptor instead.
 func (*CurrencyTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CurrencyTerm) GetFactor() float64 {
@@ -1796,7 +1871,7 @@ type ImportanceTerm struct {
 
 func (x *ImportanceTerm) Reset() {
 	*x = ImportanceTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1883,7 @@ func (x *ImportanceTerm) String() string {
 func (*ImportanceTerm) ProtoMessage() {}
 
 func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1896,7 @@ func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportanceTerm.ProtoReflect.Descriptor instead.
 func (*ImportanceTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ImportanceTerm) GetImportance() float64 {
@@ -1862,7 +1937,7 @@ type DecayTerm struct {
 
 func (x *DecayTerm) Reset() {
 	*x = DecayTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1949,7 @@ func (x *DecayTerm) String() string {
 func (*DecayTerm) ProtoMessage() {}
 
 func (x *DecayTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1962,7 @@ func (x *DecayTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecayTerm.ProtoReflect.Descriptor instead.
 func (*DecayTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DecayTerm) GetAge() *durationpb.Duration {
@@ -1938,7 +2013,7 @@ type DiversityTerm struct {
 
 func (x *DiversityTerm) Reset() {
 	*x = DiversityTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2025,7 @@ func (x *DiversityTerm) String() string {
 func (*DiversityTerm) ProtoMessage() {}
 
 func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2038,7 @@ func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiversityTerm.ProtoReflect.Descriptor instead.
 func (*DiversityTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DiversityTerm) GetTradeOff() float64 {
@@ -2029,7 +2104,7 @@ type LegReport struct {
 
 func (x *LegReport) Reset() {
 	*x = LegReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2116,7 @@ func (x *LegReport) String() string {
 func (*LegReport) ProtoMessage() {}
 
 func (x *LegReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2129,7 @@ func (x *LegReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegReport.ProtoReflect.Descriptor instead.
 func (*LegReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LegReport) GetLeg() string {
@@ -2140,7 +2215,7 @@ type Statistics struct {
 
 func (x *Statistics) Reset() {
 	*x = Statistics{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2227,7 @@ func (x *Statistics) String() string {
 func (*Statistics) ProtoMessage() {}
 
 func (x *Statistics) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2240,7 @@ func (x *Statistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Statistics.ProtoReflect.Descriptor instead.
 func (*Statistics) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Statistics) GetTotal() *durationpb.Duration {
@@ -2246,7 +2321,7 @@ type Coercion struct {
 
 func (x *Coercion) Reset() {
 	*x = Coercion{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2333,7 @@ func (x *Coercion) String() string {
 func (*Coercion) ProtoMessage() {}
 
 func (x *Coercion) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2346,7 @@ func (x *Coercion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coercion.ProtoReflect.Descriptor instead.
 func (*Coercion) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Coercion) GetField() string {
@@ -2309,7 +2384,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2396,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2409,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListProfilesRequest) GetPageSize() int32 {
@@ -2364,7 +2439,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2451,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2464,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -2424,7 +2499,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2511,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2524,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Profile) GetName() string {
@@ -2493,7 +2568,7 @@ type ProfileNote struct {
 
 func (x *ProfileNote) Reset() {
 	*x = ProfileNote{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2505,7 +2580,7 @@ func (x *ProfileNote) String() string {
 func (*ProfileNote) ProtoMessage() {}
 
 func (x *ProfileNote) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2518,7 +2593,7 @@ func (x *ProfileNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileNote.ProtoReflect.Descriptor instead.
 func (*ProfileNote) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ProfileNote) GetLeg() string {
@@ -2552,7 +2627,7 @@ type CompareRequest struct {
 
 func (x *CompareRequest) Reset() {
 	*x = CompareRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2639,7 @@ func (x *CompareRequest) String() string {
 func (*CompareRequest) ProtoMessage() {}
 
 func (x *CompareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2652,7 @@ func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
 func (*CompareRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CompareRequest) GetRetrieve() *RetrieveRequest {
@@ -2619,7 +2694,7 @@ type CompareResponse struct {
 
 func (x *CompareResponse) Reset() {
 	*x = CompareResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2706,7 @@ func (x *CompareResponse) String() string {
 func (*CompareResponse) ProtoMessage() {}
 
 func (x *CompareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2719,7 @@ func (x *CompareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
 func (*CompareResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CompareResponse) GetRetrieved() *RetrieveResponse {
@@ -2690,7 +2765,7 @@ type RankChange struct {
 
 func (x *RankChange) Reset() {
 	*x = RankChange{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2777,7 @@ func (x *RankChange) String() string {
 func (*RankChange) ProtoMessage() {}
 
 func (x *RankChange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2790,7 @@ func (x *RankChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankChange.ProtoReflect.Descriptor instead.
 func (*RankChange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RankChange) GetItem() *ItemRef {
@@ -2752,7 +2827,7 @@ type ExplainAbsenceRequest struct {
 
 func (x *ExplainAbsenceRequest) Reset() {
 	*x = ExplainAbsenceRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2764,7 +2839,7 @@ func (x *ExplainAbsenceRequest) String() string {
 func (*ExplainAbsenceRequest) ProtoMessage() {}
 
 func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2777,7 +2852,7 @@ func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ExplainAbsenceRequest) GetRetrieve() *RetrieveRequest {
@@ -2815,7 +2890,7 @@ type ExplainAbsenceResponse struct {
 
 func (x *ExplainAbsenceResponse) Reset() {
 	*x = ExplainAbsenceResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2827,7 +2902,7 @@ func (x *ExplainAbsenceResponse) String() string {
 func (*ExplainAbsenceResponse) ProtoMessage() {}
 
 func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2840,7 +2915,7 @@ func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExplainAbsenceResponse) GetLoss() Loss {
@@ -2908,7 +2983,7 @@ type LegAbsence struct {
 
 func (x *LegAbsence) Reset() {
 	*x = LegAbsence{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +2995,7 @@ func (x *LegAbsence) String() string {
 func (*LegAbsence) ProtoMessage() {}
 
 func (x *LegAbsence) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +3008,7 @@ func (x *LegAbsence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegAbsence.ProtoReflect.Descriptor instead.
 func (*LegAbsence) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LegAbsence) GetLeg() string {
@@ -3063,7 +3138,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x05stage\x18\x01 \x01(\x0e2\x11.trivium.v1.StageR\x05stage\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1b\n" +
 	"\thit_count\x18\x03 \x01(\x05R\bhitCount\x123\n" +
-	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"\xdb\x03\n" +
+	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"\x91\x04\n" +
 	"\x06Ledger\x120\n" +
 	"\tleg_terms\x18\x01 \x03(\v2\x13.trivium.v1.LegTermR\blegTerms\x12\x1f\n" +
 	"\vfused_score\x18\x02 \x01(\x01R\n" +
@@ -3079,7 +3154,8 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\vreserved_by\x18\t \x01(\tR\n" +
 	"reservedBy\x124\n" +
 	"\bcurrency\x18\n" +
-	" \x03(\v2\x18.trivium.v1.CurrencyTermR\bcurrency\"\xe1\x01\n" +
+	" \x03(\v2\x18.trivium.v1.CurrencyTermR\bcurrency\x124\n" +
+	"\badjacent\x18\v \x03(\v2\x18.trivium.v1.AdjacentTermR\badjacent\"\xe1\x01\n" +
 	"\aLegTerm\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x01R\x04rank\x12\x16\n" +
@@ -3089,7 +3165,11 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x04path\x18\x06 \x01(\tR\x04path\x12\x19\n" +
 	"\bfact_ids\x18\a \x03(\tR\afactIds\x12\x1b\n" +
 	"\tmin_score\x18\b \x01(\x01R\bminScore\x12\x1b\n" +
-	"\tmax_score\x18\t \x01(\x01R\bmaxScore\"P\n" +
+	"\tmax_score\x18\t \x01(\x01R\bmaxScore\"_\n" +
+	"\fAdjacentTerm\x12\x14\n" +
+	"\x05share\x18\x01 \x01(\x01R\x05share\x12\x14\n" +
+	"\x05score\x18\x02 \x01(\x01R\x05score\x12#\n" +
+	"\x02by\x18\x03 \x01(\v2\x13.trivium.v1.ItemRefR\x02by\"P\n" +
 	"\n" +
 	"RerankTerm\x12\x14\n" +
 	"\x05logit\x18\x01 \x01(\x01R\x05logit\x12\x16\n" +
@@ -3263,7 +3343,7 @@ func file_trivium_v1_retrieval_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(Stage)(0),                     // 0: trivium.v1.Stage
 	(FusionMethod)(0),              // 1: trivium.v1.FusionMethod
@@ -3283,111 +3363,114 @@ var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(*RerankReport)(nil),           // 15: trivium.v1.RerankReport
 	(*Ledger)(nil),                 // 16: trivium.v1.Ledger
 	(*LegTerm)(nil),                // 17: trivium.v1.LegTerm
-	(*RerankTerm)(nil),             // 18: trivium.v1.RerankTerm
-	(*CurrencyTerm)(nil),           // 19: trivium.v1.CurrencyTerm
-	(*ImportanceTerm)(nil),         // 20: trivium.v1.ImportanceTerm
-	(*DecayTerm)(nil),              // 21: trivium.v1.DecayTerm
-	(*DiversityTerm)(nil),          // 22: trivium.v1.DiversityTerm
-	(*LegReport)(nil),              // 23: trivium.v1.LegReport
-	(*Statistics)(nil),             // 24: trivium.v1.Statistics
-	(*Coercion)(nil),               // 25: trivium.v1.Coercion
-	(*ListProfilesRequest)(nil),    // 26: trivium.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),   // 27: trivium.v1.ListProfilesResponse
-	(*Profile)(nil),                // 28: trivium.v1.Profile
-	(*ProfileNote)(nil),            // 29: trivium.v1.ProfileNote
-	(*CompareRequest)(nil),         // 30: trivium.v1.CompareRequest
-	(*CompareResponse)(nil),        // 31: trivium.v1.CompareResponse
-	(*RankChange)(nil),             // 32: trivium.v1.RankChange
-	(*ExplainAbsenceRequest)(nil),  // 33: trivium.v1.ExplainAbsenceRequest
-	(*ExplainAbsenceResponse)(nil), // 34: trivium.v1.ExplainAbsenceResponse
-	(*LegAbsence)(nil),             // 35: trivium.v1.LegAbsence
-	(*Filter)(nil),                 // 36: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 39: google.protobuf.Struct
-	(*Segment)(nil),                // 40: trivium.v1.Segment
-	(*Fact)(nil),                   // 41: trivium.v1.Fact
-	(*ItemRef)(nil),                // 42: trivium.v1.ItemRef
+	(*AdjacentTerm)(nil),           // 18: trivium.v1.AdjacentTerm
+	(*RerankTerm)(nil),             // 19: trivium.v1.RerankTerm
+	(*CurrencyTerm)(nil),           // 20: trivium.v1.CurrencyTerm
+	(*ImportanceTerm)(nil),         // 21: trivium.v1.ImportanceTerm
+	(*DecayTerm)(nil),              // 22: trivium.v1.DecayTerm
+	(*DiversityTerm)(nil),          // 23: trivium.v1.DiversityTerm
+	(*LegReport)(nil),              // 24: trivium.v1.LegReport
+	(*Statistics)(nil),             // 25: trivium.v1.Statistics
+	(*Coercion)(nil),               // 26: trivium.v1.Coercion
+	(*ListProfilesRequest)(nil),    // 27: trivium.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),   // 28: trivium.v1.ListProfilesResponse
+	(*Profile)(nil),                // 29: trivium.v1.Profile
+	(*ProfileNote)(nil),            // 30: trivium.v1.ProfileNote
+	(*CompareRequest)(nil),         // 31: trivium.v1.CompareRequest
+	(*CompareResponse)(nil),        // 32: trivium.v1.CompareResponse
+	(*RankChange)(nil),             // 33: trivium.v1.RankChange
+	(*ExplainAbsenceRequest)(nil),  // 34: trivium.v1.ExplainAbsenceRequest
+	(*ExplainAbsenceResponse)(nil), // 35: trivium.v1.ExplainAbsenceResponse
+	(*LegAbsence)(nil),             // 36: trivium.v1.LegAbsence
+	(*Filter)(nil),                 // 37: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 38: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 40: google.protobuf.Struct
+	(*Segment)(nil),                // 41: trivium.v1.Segment
+	(*Fact)(nil),                   // 42: trivium.v1.Fact
+	(*ItemRef)(nil),                // 43: trivium.v1.ItemRef
 }
 var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
 	11, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
-	36, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
-	37, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
-	38, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
+	37, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
+	38, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
+	39, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
 	12, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
-	39, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
-	37, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
+	40, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
+	38, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
 	5,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
 	13, // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	38, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
+	39, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
 	10, // 10: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
-	38, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
+	39, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
 	14, // 12: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
-	23, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
-	24, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
-	25, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
+	24, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
+	25, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
+	26, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
 	15, // 16: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
-	40, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
-	41, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
-	42, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
+	41, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
+	42, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
+	43, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
 	16, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
 	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	42, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
-	37, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
+	43, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
+	38, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
 	0,  // 24: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	38, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	39, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
 	17, // 26: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
-	20, // 27: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
-	21, // 28: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
-	22, // 29: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
+	21, // 27: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
+	22, // 28: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
+	23, // 29: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
 	1,  // 30: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
-	18, // 31: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
-	19, // 32: trivium.v1.Ledger.currency:type_name -> trivium.v1.CurrencyTerm
-	2,  // 33: trivium.v1.CurrencyTerm.reason:type_name -> trivium.v1.CurrencyReason
-	42, // 34: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
-	38, // 35: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	38, // 36: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	42, // 37: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
-	3,  // 38: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	38, // 39: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	38, // 40: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	38, // 41: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	38, // 42: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	38, // 43: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	38, // 44: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
-	28, // 45: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	39, // 46: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
-	29, // 47: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	5,  // 48: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	39, // 49: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	13, // 50: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	13, // 51: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	32, // 52: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	42, // 53: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	5,  // 54: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	42, // 55: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	4,  // 56: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	42, // 57: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	14, // 58: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	35, // 59: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	3,  // 60: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	5,  // 61: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	6,  // 62: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
-	8,  // 63: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
-	26, // 64: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	30, // 65: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	33, // 66: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	13, // 67: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	7,  // 68: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
-	9,  // 69: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
-	27, // 70: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	31, // 71: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	34, // 72: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	67, // [67:73] is the sub-list for method output_type
-	61, // [61:67] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	19, // 31: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
+	20, // 32: trivium.v1.Ledger.currency:type_name -> trivium.v1.CurrencyTerm
+	18, // 33: trivium.v1.Ledger.adjacent:type_name -> trivium.v1.AdjacentTerm
+	43, // 34: trivium.v1.AdjacentTerm.by:type_name -> trivium.v1.ItemRef
+	2,  // 35: trivium.v1.CurrencyTerm.reason:type_name -> trivium.v1.CurrencyReason
+	43, // 36: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
+	39, // 37: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	39, // 38: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	43, // 39: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	3,  // 40: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
+	39, // 41: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	39, // 42: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	39, // 43: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	39, // 44: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	39, // 45: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	39, // 46: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	29, // 47: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
+	40, // 48: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	30, // 49: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
+	5,  // 50: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	40, // 51: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	13, // 52: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	13, // 53: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	33, // 54: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	43, // 55: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	5,  // 56: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	43, // 57: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	4,  // 58: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	43, // 59: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	14, // 60: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	36, // 61: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	3,  // 62: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	5,  // 63: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	6,  // 64: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	8,  // 65: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	27, // 66: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	31, // 67: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	34, // 68: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	13, // 69: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	7,  // 70: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	9,  // 71: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	28, // 72: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	32, // 73: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	35, // 74: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	69, // [69:75] is the sub-list for method output_type
+	63, // [63:69] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }
@@ -3404,16 +3487,16 @@ func file_trivium_v1_retrieval_service_proto_init() {
 		(*Hit_Segment)(nil),
 		(*Hit_Fact)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[27].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[29].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[28].OneofWrappers = []any{}
 	file_trivium_v1_retrieval_service_proto_msgTypes[30].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_retrieval_service_proto_rawDesc), len(file_trivium_v1_retrieval_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ from trivium.tuning import (
     RankChange,
 )
 from trivium.values import (
+    AdjacentTerm,
     BriefingOptions,
     Coercion,
     CurrencyReason,
@@ -84,6 +85,7 @@ from trivium.wire.credentials import TLS
 __all__ = [
     "TLS",
     "Absence",
+    "AdjacentTerm",
     "AsyncClient",
     "AuthenticationError",
     "BriefingOptions",

@@ -299,6 +299,15 @@ class RerankTerm:
     scale: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdjacentTerm:
+    """The share of the score of `by`, a turn next to the hit, that is added to its own."""
+
+    share: float
+    score: float
+    by: ItemRef
+
+
 class CurrencyReason(StrEnum):
     """Why a score is multiplied by a factor of currency."""
 
@@ -351,6 +360,7 @@ class Ledger:
     fused_score: float
     rank_constant: float
     method: FusionMethod = FusionMethod.RECIPROCAL_RANK
+    adjacent: tuple[AdjacentTerm, ...] = ()
     importance: ImportanceTerm | None = None
     decay: DecayTerm | None = None
     rerank: RerankTerm | None = None
@@ -367,6 +377,7 @@ class Ledger:
         score = math.fsum(
             term.recompute(self.method, self.rank_constant) for term in self.leg_terms
         )
+        score += math.fsum(term.share * term.score for term in self.adjacent)
         if self.importance is not None:
             score *= self.importance.multiplier
         if self.decay is not None:

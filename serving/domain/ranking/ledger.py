@@ -39,6 +39,15 @@ class LegTerm(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class AdjacentTerm:
+    """The share of the score of `by`, a turn next to the item, that is added to its own."""
+
+    share: float
+    score: float
+    by: ItemId
+
+
+@dataclass(frozen=True, slots=True)
 class ImportanceTerm:
     """The effect of importance: the score times `multiplier`, plus `boost`."""
 
@@ -123,6 +132,7 @@ class Ledger:
     rank_constant: float
     leg_terms: tuple[LegTerm, ...]
     method: FusionMethod = FusionMethod.RECIPROCAL_RANK
+    adjacent: tuple[AdjacentTerm, ...] = ()
     importance: ImportanceTerm | None = None
     decay: DecayTerm | None = None
     rerank: RerankTerm | None = None
@@ -137,8 +147,8 @@ class Ledger:
 
     @property
     def coarse_score(self) -> float:
-        """The score before reranking: the fused score with importance and age applied."""
-        score = self.fused_score
+        """The score before reranking: with shares of turns next to it, importance and age."""
+        score = self.fused_score + math.fsum(term.share * term.score for term in self.adjacent)
         if self.importance is not None:
             score *= self.importance.multiplier
         if self.decay is not None:

@@ -189,6 +189,8 @@ class Profile:
     """How the block for a prompt is written."""
     split_questions: bool = False
     """The dense legs search for each question of a text with several questions."""
+    adjacent: float = 0.0
+    """The share of their scores that the first hits give to the turns next to them."""
     current_first: bool = False
     """Puts statements before stored questions, and what holds before what once held."""
 
@@ -201,6 +203,7 @@ class Profile:
         require_range("limit", self.limit, 1, MAX_LIMIT)
         if not (math.isfinite(self.rank_constant) and self.rank_constant > 0):
             raise FieldError.of("rank_constant", f"must be above 0, got {self.rank_constant}")
+        require_range("adjacent", self.adjacent, 0, 1)
         if self.signals and self.fusion is not FusionMethod.RECIPROCAL_RANK:
             raise FieldError.of("signals", "are ranks, so fusion must be reciprocal_rank with them")
         for name in ("rerank", "diversity"):

@@ -22,7 +22,7 @@ from itertools import chain
 from typing import TypeVar
 
 from serving.domain.breaker import Breaker
-from serving.domain.budget import NAME_CORRECTION, RANKING, Deadline
+from serving.domain.budget import ADJACENT_TURNS, NAME_CORRECTION, RANKING, Deadline
 from serving.domain.errors import (
     BreakerOpenError,
     BudgetExhaustedError,
@@ -44,6 +44,7 @@ from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunne
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.leg import Times
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
+from serving.pipeline.retrieval.order.adjacent import GIVERS, first_of
 from serving.pipeline.retrieval.order.hit import Hit
 from serving.pipeline.retrieval.order.ordering import Ordering
 from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
@@ -51,6 +52,7 @@ from serving.ports.access import AccessLog
 from serving.ports.memory_store import MemoryStore
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader
+from serving.ports.vector_index import Adjacency
 from serving.ports.words import NameResolver
 
 
@@ -121,6 +123,7 @@ class RetrievalSteps:
         names: NameResolver | None = None,
         reranker: Reranker | None = None,
         store_breaker: Breaker | None = None,
+        index_breaker: Breaker | None = None,
         reranker_breaker: Breaker | None = None,
     ) -> None:
         self._legs = legs
@@ -131,6 +134,7 @@ class RetrievalSteps:
         self._names = names
         self._reranking = RerankStage(reranker, reranker_breaker or Breaker("reranker"))
         self._store_breaker = store_breaker or Breaker("store")
+        self._index_breaker = index_breaker or Breaker("index")
 
     async def run(
         self,
@@ -163,8 +167,15 @@ class RetrievalSteps:
             signals = await self._signals(query, profile, found, times, loading)
             fused = _fuse(profile, [*found, *signals])
             repeats = [loading.known[item] for item in newest]
+            adjacent = await self._adjacent(query, profile, fused, deadline)
             return Ordering(
-                profile, query, fused, repeats=repeats, traits_of=traits_of, thorough=thorough
+                profile,
+                query,
+                fused,
+                repeats=repeats,
+                traits_of=traits_of,
+                adjacent=adjacent,
+                thorough=thorough,
             )
 
         ordering = await ordering_of({})
@@ -267,6 +278,23 @@ class RetrievalSteps:
                 return await self._store.has_facts(query.scope.tenant, query.token, deadline)
         except (TriviumError, TimeoutError):
             return True
+
+    async def _adjacent(
+        self, query: Query, profile: Profile, fused: Sequence[Fused], deadline: Deadline
+    ) -> Mapping[ItemId, Adjacency]:
+        """The turns next to the first candidates, if the profile lifts those.
+
+        Without them the order stands: an index in shards does not know them.
+        """
+        index = self._space.whole_index
+        if not profile.adjacent or index is None:
+            return {}
+        first = [each.item for each in first_of(fused, GIVERS)]
+        ask = partial(index.adjacent, query.scope, first)
+        try:
+            return await self._index_breaker.ask(query, ADJACENT_TURNS.only(deadline), ask)
+        except (TriviumError, TimeoutError):
+            return {}
 
     async def _signals(
         self,

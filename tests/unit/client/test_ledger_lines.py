@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivium import (
+    AdjacentTerm,
     CurrencyReason,
     CurrencyTerm,
     DecayTerm,
@@ -38,8 +39,12 @@ def worked_out(expression: str) -> float:
 def printed(ledger: Ledger) -> dict[str, tuple[str, float]]:
     """What each line works out, by what it is called: the expression, and its value."""
     lines = [line for line in ledger_lines(ledger) if " = " in line]
-    parts = [re.fullmatch(r"([\w ]+): (.+) = ([-\d.e+]+)( \(.*\))?", line) for line in lines]
-    return {part[1]: (part[2], float(part[3])) for part in parts if part}
+    parts = [re.fullmatch(r"([\w, ]+): (.+) = ([-\d.e+]+)( \(.*\))?", line) for line in lines]
+    return {
+        part[1].split()[0] if part[1].startswith("adjacent") else part[1]: (part[2], float(part[3]))
+        for part in parts
+        if part
+    }
 
 
 def term(leg: str, rank: int, leg_score: float, method: FusionMethod) -> LegTerm:
@@ -49,12 +54,15 @@ def term(leg: str, rank: int, leg_score: float, method: FusionMethod) -> LegTerm
     return replace(unset, term=unset.recompute(method, 60))
 
 
+OTHER = ItemRef(ItemKind.SEGMENT, "other")
+
 ledgers = st.builds(
-    lambda method, ranks, score, importance, decay, rerank, factors: Ledger(
+    lambda method, ranks, score, shares, importance, decay, rerank, factors: Ledger(
         method=method,
         rank_constant=60,
         leg_terms=(terms := tuple(term(f"leg{n}", r, score, method) for n, r in enumerate(ranks))),
         fused_score=math.fsum(each.term for each in terms),
+        adjacent=tuple(AdjacentTerm(share=0.1, score=each, by=OTHER) for each in shares),
         importance=importance,
         decay=decay,
         rerank=rerank,
@@ -63,6 +71,7 @@ ledgers = st.builds(
     st.sampled_from([FusionMethod.RECIPROCAL_RANK, FusionMethod.CONVEX, FusionMethod.SCORE]),
     st.lists(st.integers(1, 300), min_size=1, max_size=4),
     st.floats(0.01, 1),
+    st.lists(st.floats(0.01, 1), max_size=2),
     st.none()
     | st.builds(
         ImportanceTerm,
@@ -90,7 +99,7 @@ ledgers = st.builds(
 )
 
 
-LAST = ("sum", "score", "reranked", "what holds now")
+LAST = ("sum", "adjacent", "score", "reranked", "what holds now")
 """The lines whose last has the score."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -25,6 +26,8 @@ def ledger_lines(ledger: Ledger) -> Iterator[str]:
     for term in ledger.leg_terms:
         yield from _term(term, ledger)
     yield f"sum: {_sum(ledger)} = {_number(ledger.fused_score)}"
+    if ledger.adjacent:
+        yield _adjacent(ledger)
     if ledger.importance is not None:
         yield _importance(ledger.importance)
     if ledger.decay is not None:
@@ -82,6 +85,18 @@ def _sum(ledger: Ledger) -> str:
     return " + ".join(_number(term.term) for term in ledger.leg_terms)
 
 
+def _adjacent(ledger: Ledger) -> str:
+    shares = (f"{_number(each.share)} x {_number(each.score)}" for each in ledger.adjacent)
+    turns = ", ".join(each.by.id for each in ledger.adjacent)
+    terms = " + ".join([_number(ledger.fused_score), *shares])
+    return f"adjacent {turns}: {terms} = {_number(_lifted(ledger))}"
+
+
+def _lifted(ledger: Ledger) -> float:
+    """The fused score with the shares of adjacent turns."""
+    return ledger.fused_score + math.fsum(each.share * each.score for each in ledger.adjacent)
+
+
 def _importance(importance: ImportanceTerm) -> str:
     effect = _times(importance) + _plus(importance) or " nothing"
     return f"importance {_number(importance.importance)}:{effect}"
@@ -105,12 +120,12 @@ def _weighed(ledger: Ledger) -> str:
     times = _times(importance) if importance is not None else ""
     aged = f" x {_number(decay.multiplier)}" if decay is not None else ""
     plus = _plus(importance) if importance is not None else ""
-    return f"{_number(ledger.fused_score)}{times}{aged}{plus}"
+    return f"{_number(_lifted(ledger))}{times}{aged}{plus}"
 
 
 def _coarse(ledger: Ledger) -> float:
     """The score before reranking."""
-    score = ledger.fused_score
+    score = _lifted(ledger)
     if ledger.importance is not None:
         score *= ledger.importance.multiplier
     if ledger.decay is not None:

@@ -266,7 +266,7 @@ class RerankReport(_message.Message):
     def __init__(self, stage: _Optional[_Union[Stage, str]] = ..., reason: _Optional[str] = ..., hit_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity", "method", "rerank", "reserved_by", "currency")
+    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity", "method", "rerank", "reserved_by", "currency", "adjacent")
     LEG_TERMS_FIELD_NUMBER: _ClassVar[int]
     FUSED_SCORE_FIELD_NUMBER: _ClassVar[int]
     RANK_CONSTANT_FIELD_NUMBER: _ClassVar[int]
@@ -277,6 +277,7 @@ class Ledger(_message.Message):
     RERANK_FIELD_NUMBER: _ClassVar[int]
     RESERVED_BY_FIELD_NUMBER: _ClassVar[int]
     CURRENCY_FIELD_NUMBER: _ClassVar[int]
+    ADJACENT_FIELD_NUMBER: _ClassVar[int]
     leg_terms: _containers.RepeatedCompositeFieldContainer[LegTerm]
     fused_score: float
     rank_constant: float
@@ -287,7 +288,8 @@ class Ledger(_message.Message):
     rerank: RerankTerm
     reserved_by: str
     currency: _containers.RepeatedCompositeFieldContainer[CurrencyTerm]
-    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ..., method: _Optional[_Union[FusionMethod, str]] = ..., rerank: _Optional[_Union[RerankTerm, _Mapping]] = ..., reserved_by: _Optional[str] = ..., currency: _Optional[_Iterable[_Union[CurrencyTerm, _Mapping]]] = ...) -> None: ...
+    adjacent: _containers.RepeatedCompositeFieldContainer[AdjacentTerm]
+    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ..., method: _Optional[_Union[FusionMethod, str]] = ..., rerank: _Optional[_Union[RerankTerm, _Mapping]] = ..., reserved_by: _Optional[str] = ..., currency: _Optional[_Iterable[_Union[CurrencyTerm, _Mapping]]] = ..., adjacent: _Optional[_Iterable[_Union[AdjacentTerm, _Mapping]]] = ...) -> None: ...
 
 class LegTerm(_message.Message):
     __slots__ = ("leg", "rank", "weight", "leg_score", "term", "path", "fact_ids", "min_score", "max_score")
@@ -310,6 +312,16 @@ class LegTerm(_message.Message):
     min_score: float
     max_score: float
     def __init__(self, leg: _Optional[str] = ..., rank: _Optional[float] = ..., weight: _Optional[float] = ..., leg_score: _Optional[float] = ..., term: _Optional[float] = ..., path: _Optional[str] = ..., fact_ids: _Optional[_Iterable[str]] = ..., min_score: _Optional[float] = ..., max_score: _Optional[float] = ...) -> None: ...
+
+class AdjacentTerm(_message.Message):
+    __slots__ = ("share", "score", "by")
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    share: float
+    score: float
+    by: _item_pb2.ItemRef
+    def __init__(self, share: _Optional[float] = ..., score: _Optional[float] = ..., by: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ...) -> None: ...
 
 class RerankTerm(_message.Message):
     __slots__ = ("logit", "weight", "scale")

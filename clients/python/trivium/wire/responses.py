@@ -357,6 +357,7 @@ def _ledger(ledger: retrieval_service_pb2.Ledger) -> values.Ledger:
         rerank=_rerank_term(ledger.rerank) if ledger.HasField("rerank") else None,
         importance=_importance(ledger.importance) if ledger.HasField("importance") else None,
         decay=_decay(ledger.decay) if ledger.HasField("decay") else None,
+        adjacent=tuple(map(_adjacent, ledger.adjacent)),
         currency=tuple(map(_currency, ledger.currency)),
         diversity=_diversity(ledger.diversity) if ledger.HasField("diversity") else None,
     )
@@ -402,6 +403,10 @@ def _decay(term: retrieval_service_pb2.DecayTerm) -> values.DecayTerm:
         floor=term.floor,
         multiplier=term.multiplier,
     )
+
+
+def _adjacent(term: retrieval_service_pb2.AdjacentTerm) -> values.AdjacentTerm:
+    return values.AdjacentTerm(share=term.share, score=term.score, by=_item_ref(term.by))
 
 
 def _currency(term: retrieval_service_pb2.CurrencyTerm) -> values.CurrencyTerm:

@@ -61,8 +61,9 @@ function reason({ reason: name, by }) {
 }
 
 /** What becomes of the sum of the legs, in this order. */
-function factors({ importance, decay, diversity, rerank, reservedBy, currency = [] }) {
+function factors({ importance, decay, diversity, rerank, reservedBy, adjacent = [], currency = [] }) {
   return [
+    ...adjacent.map((term) => ["adjacent", `+ ${short(term.share)} × ${short(term.score)} of ${idOf(term.by)}`]),
     importance && ["importance", `${short(importance.importance)}: × ${short(importance.multiplier)}${importance.boost ? `, + ${short(importance.boost)}` : ""}`],
     decay && ["age", `${short(milliseconds(decay.age) / 86_400_000)} days: × ${short(decay.multiplier)}`],
     rerank && ["reranker", `${short(1 - rerank.weight)} × score / ${short(rerank.scale)} + ${short(rerank.weight)} × sigmoid(${short(rerank.logit)})`],

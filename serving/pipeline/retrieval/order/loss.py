@@ -37,6 +37,6 @@ class Loss(StrEnum):
     OUTDATED = "outdated"
     """What was said at another time about the same thing moved it out of the answer."""
     DISPLACED = "displaced"
-    """Diversification or a reserved place moved it out of the answer."""
+    """Diversification, a reserved place or a turn next to other hits moved it out of the answer."""
     CUT = "cut"
     """It lies below the last place."""

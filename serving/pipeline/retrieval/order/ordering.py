@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, takewhile
+from types import MappingProxyType
 
 from serving.domain.items.records import Item, ItemId
 from serving.domain.questions.query import Query
@@ -14,9 +15,11 @@ from serving.domain.ranking.fusion import Fused
 from serving.domain.ranking.ledger import Ledger
 from serving.domain.ranking.profile import Profile, Sort
 from serving.domain.ranking.repeats import newest_first, newest_of_repeats
+from serving.pipeline.retrieval.order.adjacent import takers
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.step import Step, StepInput, TraitsOf
-from serving.pipeline.retrieval.order.steps import CUT, RERANK, steps_of
+from serving.pipeline.retrieval.order.steps import ADJACENT, CUT, RERANK, steps_of
+from serving.ports.vector_index import Adjacency
 
 
 class Ordering:
@@ -26,8 +29,8 @@ class Ordering:
     candidate, or if it is to be `thorough`, to explain where an item was lost.
 
     `repeats` are the candidates that say the same as others, the newest of them included; `fused`
-    are the candidates without the older ones. `steps` are those of the profile unless others are
-    given.
+    are the candidates without the older ones, and `adjacent` the turns next to the first of them.
+    `steps` are those of the profile unless others are given.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Ordering:
         *,
         repeats: Sequence[Item] = (),
         traits_of: TraitsOf | None = None,
+        adjacent: Mapping[ItemId, Adjacency] = MappingProxyType({}),
         steps: Sequence[Step] | None = None,
         thorough: bool = False,
     ) -> None:
@@ -45,15 +49,21 @@ class Ordering:
         self.fused = fused
         self.steps = steps_of(profile) if steps is None else tuple(steps)
         self.vanished: list[ItemId] = []
-        self._given = StepInput(profile=profile, query=query)
+        self._given = StepInput(profile=profile, query=query, adjacent=adjacent)
         if traits_of is not None:
             self._given = replace(self._given, traits_of=traits_of)
         self._repeats = repeats
+        lifted = set[ItemId]()
+        if ADJACENT in self.steps:
+            lifted.update(chain.from_iterable(map(takers, adjacent.values())))
         self._rows: dict[ItemId, Item] = {}
-        self._waiting = list(fused)
+        # What is lifted has to be read before the order is known.
+        first = [each for each in fused if each.item in lifted]
+        self._waiting = [*first, *(each for each in fused if each.item not in lifted)]
         rows = [step.rows for step in self.steps if step.rows is not None]
         some = len(rows) == len(self.steps) and profile.sort is Sort.RELEVANCE
-        self._rows_needed = max(profile.limit, *rows) if some and not thorough else None
+        needed = len(first) + max(profile.limit, *rows)
+        self._rows_needed = needed if some and not thorough else None
         newest = newest_of_repeats(repeats)
         self._folded_into = {item: into for item, into in newest.items() if item != into}
         self._folded_before: defaultdict[ItemId, list[Item]] = defaultdict(list)
@@ -129,6 +139,7 @@ class Ordering:
             self.fused,
             repeats=self._repeats,
             traits_of=self._given.traits_of,
+            adjacent=self._given.adjacent,
             steps=[each for each in self.steps if each is not step],
             thorough=True,
         )

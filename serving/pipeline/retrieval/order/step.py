@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from serving.domain.items.records import DEFAULT_IMPORTANCE, Item, ItemId, Segment, time_of
@@ -13,6 +13,7 @@ from serving.domain.ranking.profile import Profile, Sort
 from serving.domain.ranking.signals import Traits
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.loss import Loss
+from serving.ports.vector_index import Adjacency
 
 
 def importance_of(item: Item) -> float:
@@ -33,7 +34,8 @@ class StepInput:
 
     `traits_of` returns what the index knows of items, if it is in this process.
     `logits` are those of the reranked hits. `not_reranked` is the stage of all hits if the profile
-    reranks and nothing was reranked.
+    reranks and nothing was reranked. `adjacent` has the turns next to the first candidates, as far
+    as the index knows them.
     """
 
     profile: Profile
@@ -41,6 +43,7 @@ class StepInput:
     traits_of: TraitsOf = _no_traits
     logits: Mapping[ItemId, float] | None = None
     not_reranked: Stage | None = None
+    adjacent: Mapping[ItemId, Adjacency] = field(default_factory=dict)
 
     def sorted(self, hits: Iterable[Hit]) -> list[Hit]:
         """Orders hits as the profile sorts them; equal scores by time, the oldest first."""

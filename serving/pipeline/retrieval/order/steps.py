@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from serving.domain.ranking.profile import Profile
+from serving.pipeline.retrieval.order.adjacent import Adjacent
 from serving.pipeline.retrieval.order.currency import Currency
 from serving.pipeline.retrieval.order.cut import Cut
 from serving.pipeline.retrieval.order.decay import Decay
@@ -15,11 +16,12 @@ from serving.pipeline.retrieval.order.rerank import Rerank
 from serving.pipeline.retrieval.order.reserve import Reserve
 from serving.pipeline.retrieval.order.step import Step
 
+ADJACENT = Adjacent()
 RERANK = Rerank()
 CUT = Cut()
 
 STEPS: Sequence[Step] = (
-    *(Fold(), Importance(), Decay()),
+    *(Fold(), ADJACENT, Importance(), Decay()),
     *(RERANK, Currency(), Diversify()),
     *(Reserve(), CUT),
 )

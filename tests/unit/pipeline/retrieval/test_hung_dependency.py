@@ -166,6 +166,7 @@ async def steps(hung: str) -> RetrievalSteps:
         legs.FactsLeg(),
         legs.GraphLeg(graph, consistency),
         legs.RelatedLeg(graph, consistency),
+        legs.RepliesLeg(),
         legs.TemporalLeg(timeline),
         legs.ImportantLeg(timeline),
         legs.HoldingLeg(timeline),
@@ -181,6 +182,7 @@ async def steps(hung: str) -> RetrievalSteps:
         names=resolver,
         reranker=reranker,
         store_breaker=breakers["store"],
+        index_breaker=breakers["index"],
         reranker_breaker=breakers["reranker"],
     )
 

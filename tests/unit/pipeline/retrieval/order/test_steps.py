@@ -14,7 +14,7 @@ import pytest
 
 from bench.quality.heads import HEADS
 from serving.config.profiles import ProfileBook
-from serving.domain.items.records import Item, ItemId, segment_id, time_of
+from serving.domain.items.records import Item, ItemId, Segment, segment_id, time_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import Fused
 from serving.domain.ranking.ledger import Ledger, LegTerm, worth
@@ -24,9 +24,13 @@ from serving.pipeline.retrieval.order.currency import Currency
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.ordering import Ordering
 from serving.pipeline.retrieval.order.steps import RERANK, STEPS
+from serving.ports.vector_index import Adjacency, Turn
 from tests.support.builders import NOON, query, scope, segment
 
 Head = tuple[Query, dict[ItemId, Item], list[tuple[ItemId, dict[str, list[float]]]]]
+
+SPARE = 5
+"""How many of the last candidates of a head no leg finds: they stand next to others."""
 
 BOOK = ProfileBook.load()
 EVERYTHING = replace(
@@ -41,6 +45,7 @@ EVERYTHING = replace(
 PROFILES = [*(BOOK[name] for name in BOOK), EVERYTHING]
 OFF: dict[str, dict[str, Any]] = {
     "Fold": {"fold_repeats": False},
+    "Adjacent": {"adjacent": 0},
     "Importance": {"importance": Importance()},
     "Decay": {"decay": None},
     "Rerank": {"rerank": None},
@@ -68,7 +73,7 @@ def _head(stored: dict[str, Any]) -> Head:
         )
         for place, each in enumerate(stored["found"])
     }
-    found = [(segment_id(each["id"]), each["terms"]) for each in stored["found"]]
+    found = [(segment_id(each["id"]), each["terms"]) for each in stored["found"][:-SPARE]]
     return query(stored["question"], scope=scope(as_of=as_of)), rows, found
 
 
@@ -86,10 +91,22 @@ def ordered(profile: Profile, head: Head) -> Ordering:
         Fused(item, math.fsum(worth(t, profile.fusion, profile.rank_constant) for t in of), of)
         for item, of in terms.items()
     ]
-    ordering = Ordering(profile, asked, sorted(fused, key=lambda one: (-one.score, one.item)))
+    fused.sort(key=lambda one: (-one.score, one.item))
+    ordering = Ordering(profile, asked, fused, adjacent=_adjacent(rows))
     while batch := ordering.next_to_load():
         ordering.add_rows(batch, rows)
     return reranked(ordering)
+
+
+def _adjacent(rows: dict[ItemId, Item]) -> dict[ItemId, Adjacency]:
+    """Turns next to each other: every third row, and some that no leg has found."""
+    turns = [Turn(item, "?" in row.text) for item, row in rows.items() if isinstance(row, Segment)]
+    return {
+        turn.item: Adjacency(
+            turn.asks, turns[(place - 3) % len(turns)], turns[(place + 3) % len(turns)]
+        )
+        for place, turn in enumerate(turns)
+    }
 
 
 def reranked(ordering: Ordering) -> Ordering:
@@ -101,6 +118,7 @@ def reranked(ordering: Ordering) -> Ordering:
 def recomputed(ledger: Ledger) -> float:
     """The score by the formula of the protos."""
     score = math.fsum(worth(t, ledger.method, ledger.rank_constant) for t in ledger.leg_terms)
+    score += math.fsum(term.share * term.score for term in ledger.adjacent)
     score *= ledger.importance.multiplier if ledger.importance else 1
     score *= ledger.decay.multiplier if ledger.decay else 1
     score += ledger.importance.boost if ledger.importance else 0

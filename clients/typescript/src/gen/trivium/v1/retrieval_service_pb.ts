@@ -30,7 +30,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/retrieval_service.proto.
  */
 export const file_trivium_v1_retrieval_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIogECg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZXF1aXJlZF9sZWdzGBAgAygJEhEKCXRpbWVfem9uZRgRIAEoCSJVChVSZXRyaWV2ZVN0cmVhbVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBINCgVmaW5hbBgCIAEoCCJwChZSZXRyaWV2ZVN0cmVhbVJlc3BvbnNlEi8KCXJldHJpZXZlZBgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIWCg5yZXF1ZXN0X251bWJlchgCIAEoBRINCgVmaW5hbBgDIAEoCCJeCgtXYXJtUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRIuCgt0aW1lX2J1ZGdldBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJECgxXYXJtUmVzcG9uc2USIwoFcGFydHMYASADKAsyFC50cml2aXVtLnYxLldhcm1QYXJ0Eg8KB3Byb2ZpbGUYAiABKAkiYgoIV2FybVBhcnQSDAoEcGFydBgBIAEoCRIMCgR3YXJtGAIgASgIEg4KBnJlYXNvbhgDIAEoCRIqCgdlbGFwc2VkGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlgKC0xlZ092ZXJyaWRlEgsKA2xlZxgBIAEoCRITCgZ3ZWlnaHQYAiABKAFIAIgBARISCgVkZXB0aBgDIAEoBUgBiAEBQgkKB193ZWlnaHRCCAoGX2RlcHRoIlIKD0JyaWVmaW5nT3B0aW9ucxIRCgltYXhfY2hhcnMYASABKAUSFgoObWF4X2xpbmVfY2hhcnMYAiABKAUSFAoMd2l0aG91dF9kYXlzGAMgASgIIv8BChBSZXRyaWV2ZVJlc3BvbnNlEh0KBGhpdHMYASADKAsyDy50cml2aXVtLnYxLkhpdBIqCgtsZWdfcmVwb3J0cxgCIAMoCzIVLnRyaXZpdW0udjEuTGVnUmVwb3J0EioKCnN0YXRpc3RpY3MYAyABKAsyFi50cml2aXVtLnYxLlN0YXRpc3RpY3MSEAoIYnJpZWZpbmcYBCABKAkSJwoJY29lcmNpb25zGAUgAygLMhQudHJpdml1bS52MS5Db2VyY2lvbhIPCgdwcm9maWxlGAYgASgJEigKBnJlcmFuaxgHIAEoCzIYLnRyaXZpdW0udjEuUmVyYW5rUmVwb3J0IskCCgNIaXQSJgoHc2VnbWVudBgBIAEoCzITLnRyaXZpdW0udjEuU2VnbWVudEgAEiAKBGZhY3QYAiABKAsyEC50cml2aXVtLnYxLkZhY3RIABIMCgRyYW5rGAMgASgFEg0KBXNjb3JlGAQgASgBEgwKBGxlZ3MYBSADKAkSIwoGZm9sZGVkGAYgAygLMhMudHJpdml1bS52MS5JdGVtUmVmEiIKBmxlZGdlchgHIAEoCzISLnRyaXZpdW0udjEuTGVkZ2VyEiAKBXN0YWdlGAggASgOMhEudHJpdml1bS52MS5TdGFnZRIoCgtvdXRkYXRlZF9ieRgJIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIwCgxmb2xkZWRfdGltZXMYCiADKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBGl0ZW0ifwoMUmVyYW5rUmVwb3J0EiAKBXN0YWdlGAEgASgOMhEudHJpdml1bS52MS5TdGFnZRIOCgZyZWFzb24YAiABKAkSEQoJaGl0X2NvdW50GAMgASgFEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i8wIKBkxlZGdlchImCglsZWdfdGVybXMYASADKAsyEy50cml2aXVtLnYxLkxlZ1Rlcm0SEwoLZnVzZWRfc2NvcmUYAiABKAESFQoNcmFua19jb25zdGFudBgDIAEoARIuCgppbXBvcnRhbmNlGAQgASgLMhoudHJpdml1bS52MS5JbXBvcnRhbmNlVGVybRIkCgVkZWNheRgFIAEoCzIVLnRyaXZpdW0udjEuRGVjYXlUZXJtEiwKCWRpdmVyc2l0eRgGIAEoCzIZLnRyaXZpdW0udjEuRGl2ZXJzaXR5VGVybRIoCgZtZXRob2QYByABKA4yGC50cml2aXVtLnYxLkZ1c2lvbk1ldGhvZBImCgZyZXJhbmsYCCABKAsyFi50cml2aXVtLnYxLlJlcmFua1Rlcm0SEwoLcmVzZXJ2ZWRfYnkYCSABKAkSKgoIY3VycmVuY3kYCiADKAsyGC50cml2aXVtLnYxLkN1cnJlbmN5VGVybSKbAQoHTGVnVGVybRILCgNsZWcYASABKAkSDAoEcmFuaxgCIAEoARIOCgZ3ZWlnaHQYAyABKAESEQoJbGVnX3Njb3JlGAQgASgBEgwKBHRlcm0YBSABKAESDAoEcGF0aBgGIAEoCRIQCghmYWN0X2lkcxgHIAMoCRIRCgltaW5fc2NvcmUYCCABKAESEQoJbWF4X3Njb3JlGAkgASgBIjoKClJlcmFua1Rlcm0SDQoFbG9naXQYASABKAESDgoGd2VpZ2h0GAIgASgBEg0KBXNjYWxlGAMgASgBImsKDEN1cnJlbmN5VGVybRIOCgZmYWN0b3IYASABKAESKgoGcmVhc29uGAIgASgOMhoudHJpdml1bS52MS5DdXJyZW5jeVJlYXNvbhIfCgJieRgDIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiJHCg5JbXBvcnRhbmNlVGVybRISCgppbXBvcnRhbmNlGAEgASgBEhIKCm11bHRpcGxpZXIYAiABKAESDQoFYm9vc3QYAyABKAEihAEKCURlY2F5VGVybRImCgNhZ2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJaGFsZl9saWZlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWZsb29yGAMgASgBEhIKCm11bHRpcGxpZXIYBCABKAEiggEKDURpdmVyc2l0eVRlcm0SEQoJdHJhZGVfb2ZmGAEgASgBEhEKCXJlbGV2YW5jZRgCIAEoARIWCg5tYXhfc2ltaWxhcml0eRgDIAEoARINCgV2YWx1ZRgEIAEoARIkCgdjbG9zZXN0GAUgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIu8BCglMZWdSZXBvcnQSCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIOCgZyZWFzb24YAyABKAkSFwoPY2FuZGlkYXRlX2NvdW50GAQgASgFEhkKEWJlbG93X2Zsb29yX2NvdW50GAUgASgFEioKB2VsYXBzZWQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRZGVhZF9sZXR0ZXJfY291bnQYByABKAUSFQoNcGVuZGluZ19jb3VudBgJIAEoA0oECAgQCVIIc3RhbmRieXMixgIKClN0YXRpc3RpY3MSKAoFdG90YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJZW1iZWRkaW5nGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2xvYWRpbmcYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoHcmFua2luZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg9jYW5kaWRhdGVfY291bnQYBSABKAUSFAoMZm9sZGVkX2NvdW50GAYgASgFEhYKDnZhbmlzaGVkX2NvdW50GAcgASgFEhMKC2luZGV4X2Vwb2NoGAggASgDEiwKCXJlcmFua2luZxgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI2CghDb2VyY2lvbhINCgVmaWVsZBgBIAEoCRINCgVnaXZlbhgCIAEoCRIMCgR1c2VkGAMgASgJIjwKE0xpc3RQcm9maWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiVgoUTGlzdFByb2ZpbGVzUmVzcG9uc2USJQoIcHJvZmlsZXMYASADKAsyEy50cml2aXVtLnYxLlByb2ZpbGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoEBCgdQcm9maWxlEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSKwoKZGVmaW5pdGlvbhgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFbm90ZXMYBCADKAsyFy50cml2aXVtLnYxLlByb2ZpbGVOb3RlIigKC1Byb2ZpbGVOb3RlEgsKA2xlZxgBIAEoCRIMCgR0ZXh0GAIgASgJIoQBCg5Db21wYXJlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0Eg8KB2FnYWluc3QYAiABKAkSMgoRYWdhaW5zdF9vdmVycmlkZXMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IrABCg9Db21wYXJlUmVzcG9uc2USLwoJcmV0cmlldmVkGAEgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEi0KB2FnYWluc3QYAiABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2USDwoHb3ZlcmxhcBgDIAEoARIsCgxyYW5rX2NoYW5nZXMYBCADKAsyFi50cml2aXVtLnYxLlJhbmtDaGFuZ2UidwoKUmFua0NoYW5nZRIhCgRpdGVtGAEgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEhEKBHJhbmsYAiABKAVIAIgBARIZCgxhZ2FpbnN0X3JhbmsYAyABKAVIAYgBAUIHCgVfcmFua0IPCg1fYWdhaW5zdF9yYW5rImkKFUV4cGxhaW5BYnNlbmNlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0EiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYiyQEKFkV4cGxhaW5BYnNlbmNlUmVzcG9uc2USHgoEbG9zcxgBIAEoDjIQLnRyaXZpdW0udjEuTG9zcxIOCgZyZWFzb24YAiABKAkSHwoCYnkYAyABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSEQoEcmFuaxgEIAEoBUgAiAEBEhwKA2hpdBgFIAEoCzIPLnRyaXZpdW0udjEuSGl0EiQKBGxlZ3MYBiADKAsyFi50cml2aXVtLnYxLkxlZ0Fic2VuY2VCBwoFX3JhbmsilwEKCkxlZ0Fic2VuY2USCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIRCgRyYW5rGAMgASgBSACIAQESEgoFc2NvcmUYBCABKAFIAYgBARINCgVkZXB0aBgFIAEoBRIOCgZyZWFzb24YBiABKAlCBwoFX3JhbmtCCAoGX3Njb3JlKl8KBVN0YWdlEhUKEVNUQUdFX1VOU1BFQ0lGSUVEEAASEgoOU1RBR0VfUkVSQU5LRUQQARIQCgxTVEFHRV9DT0FSU0UQAhIZChVTVEFHRV9DT0FSU0VfRkFMTEJBQ0sQAyqDAQoMRnVzaW9uTWV0aG9kEh0KGUZVU0lPTl9NRVRIT0RfVU5TUEVDSUZJRUQQABIhCh1GVVNJT05fTUVUSE9EX1JFQ0lQUk9DQUxfUkFOSxABEhgKFEZVU0lPTl9NRVRIT0RfQ09OVkVYEAISFwoTRlVTSU9OX01FVEhPRF9TQ09SRRADKqgBCg5DdXJyZW5jeVJlYXNvbhIfChtDVVJSRU5DWV9SRUFTT05fVU5TUEVDSUZJRUQQABIYChRDVVJSRU5DWV9SRUFTT05fQVNLUxABEh4KGkNVUlJFTkNZX1JFQVNPTl9MQUNLU19DT0RFEAISGgoWQ1VSUkVOQ1lfUkVBU09OX0NMT1NFRBADEh8KG0NVUlJFTkNZX1JFQVNPTl9UQUtFU19QTEFDRRAEKqkBCghMZWdTdGF0ZRIZChVMRUdfU1RBVEVfVU5TUEVDSUZJRUQQABIQCgxMRUdfU1RBVEVfT0sQARIXChNMRUdfU1RBVEVfVElNRURfT1VUEAISFAoQTEVHX1NUQVRFX0ZBSUxFRBADEhUKEUxFR19TVEFURV9TS0lQUEVEEAQSEwoPTEVHX1NUQVRFX1NUQUxFEAUSFQoRTEVHX1NUQVRFX1BBUlRJQUwQBirhAgoETG9zcxIUChBMT1NTX1VOU1BFQ0lGSUVEEAASDQoJTE9TU19OT05FEAESEwoPTE9TU19OT1RfU1RPUkVEEAISEQoNTE9TU19GSUxURVJFRBADEhYKEkxPU1NfTk9UX1BST0pFQ1RFRBAEEhQKEExPU1NfTk9UX01BVENIRUQQBRIUChBMT1NTX0JFTE9XX0RFUFRIEAYSDwoLTE9TU19GT0xERUQQBxIQCgxMT1NTX0RFQ0FZRUQQCBITCg9MT1NTX0JFTE9XX0hFQUQQCRIWChJMT1NTX1JFUkFOS0VEX0RPV04QChISCg5MT1NTX0RJU1BMQUNFRBALEgwKCExPU1NfQ1VUEAwSFQoRTE9TU19OT1RfU0VBUkNIRUQQDRITCg9MT1NTX1VOQU5TV0VSRUQQDhIRCg1MT1NTX09VVERBVEVEEA8SFwoTTE9TU19MRVNTX0lNUE9SVEFOVBAQMv8DChBSZXRyaWV2YWxTZXJ2aWNlEkoKCFJldHJpZXZlEhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QaHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2UiA5ACARJgCg5SZXRyaWV2ZVN0cmVhbRIhLnRyaXZpdW0udjEuUmV0cmlldmVTdHJlYW1SZXF1ZXN0GiIudHJpdml1bS52MS5SZXRyaWV2ZVN0cmVhbVJlc3BvbnNlIgOQAgEoATABEj4KBFdhcm0SFy50cml2aXVtLnYxLldhcm1SZXF1ZXN0GhgudHJpdml1bS52MS5XYXJtUmVzcG9uc2UiA5ACARJWCgxMaXN0UHJvZmlsZXMSHy50cml2aXVtLnYxLkxpc3RQcm9maWxlc1JlcXVlc3QaIC50cml2aXVtLnYxLkxpc3RQcm9maWxlc1Jlc3BvbnNlIgOQAgESRwoHQ29tcGFyZRIaLnRyaXZpdW0udjEuQ29tcGFyZVJlcXVlc3QaGy50cml2aXVtLnYxLkNvbXBhcmVSZXNwb25zZSIDkAIBElwKDkV4cGxhaW5BYnNlbmNlEiEudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlcXVlc3QaIi50cml2aXVtLnYxLkV4cGxhaW5BYnNlbmNlUmVzcG9uc2UiA5ACAUIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIogECg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZXF1aXJlZF9sZWdzGBAgAygJEhEKCXRpbWVfem9uZRgRIAEoCSJVChVSZXRyaWV2ZVN0cmVhbVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBINCgVmaW5hbBgCIAEoCCJwChZSZXRyaWV2ZVN0cmVhbVJlc3BvbnNlEi8KCXJldHJpZXZlZBgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIWCg5yZXF1ZXN0X251bWJlchgCIAEoBRINCgVmaW5hbBgDIAEoCCJeCgtXYXJtUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRIuCgt0aW1lX2J1ZGdldBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJECgxXYXJtUmVzcG9uc2USIwoFcGFydHMYASADKAsyFC50cml2aXVtLnYxLldhcm1QYXJ0Eg8KB3Byb2ZpbGUYAiABKAkiYgoIV2FybVBhcnQSDAoEcGFydBgBIAEoCRIMCgR3YXJtGAIgASgIEg4KBnJlYXNvbhgDIAEoCRIqCgdlbGFwc2VkGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlgKC0xlZ092ZXJyaWRlEgsKA2xlZxgBIAEoCRITCgZ3ZWlnaHQYAiABKAFIAIgBARISCgVkZXB0aBgDIAEoBUgBiAEBQgkKB193ZWlnaHRCCAoGX2RlcHRoIlIKD0JyaWVmaW5nT3B0aW9ucxIRCgltYXhfY2hhcnMYASABKAUSFgoObWF4X2xpbmVfY2hhcnMYAiABKAUSFAoMd2l0aG91dF9kYXlzGAMgASgIIv8BChBSZXRyaWV2ZVJlc3BvbnNlEh0KBGhpdHMYASADKAsyDy50cml2aXVtLnYxLkhpdBIqCgtsZWdfcmVwb3J0cxgCIAMoCzIVLnRyaXZpdW0udjEuTGVnUmVwb3J0EioKCnN0YXRpc3RpY3MYAyABKAsyFi50cml2aXVtLnYxLlN0YXRpc3RpY3MSEAoIYnJpZWZpbmcYBCABKAkSJwoJY29lcmNpb25zGAUgAygLMhQudHJpdml1bS52MS5Db2VyY2lvbhIPCgdwcm9maWxlGAYgASgJEigKBnJlcmFuaxgHIAEoCzIYLnRyaXZpdW0udjEuUmVyYW5rUmVwb3J0IskCCgNIaXQSJgoHc2VnbWVudBgBIAEoCzITLnRyaXZpdW0udjEuU2VnbWVudEgAEiAKBGZhY3QYAiABKAsyEC50cml2aXVtLnYxLkZhY3RIABIMCgRyYW5rGAMgASgFEg0KBXNjb3JlGAQgASgBEgwKBGxlZ3MYBSADKAkSIwoGZm9sZGVkGAYgAygLMhMudHJpdml1bS52MS5JdGVtUmVmEiIKBmxlZGdlchgHIAEoCzISLnRyaXZpdW0udjEuTGVkZ2VyEiAKBXN0YWdlGAggASgOMhEudHJpdml1bS52MS5TdGFnZRIoCgtvdXRkYXRlZF9ieRgJIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIwCgxmb2xkZWRfdGltZXMYCiADKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBGl0ZW0ifwoMUmVyYW5rUmVwb3J0EiAKBXN0YWdlGAEgASgOMhEudHJpdml1bS52MS5TdGFnZRIOCgZyZWFzb24YAiABKAkSEQoJaGl0X2NvdW50GAMgASgFEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24inwMKBkxlZGdlchImCglsZWdfdGVybXMYASADKAsyEy50cml2aXVtLnYxLkxlZ1Rlcm0SEwoLZnVzZWRfc2NvcmUYAiABKAESFQoNcmFua19jb25zdGFudBgDIAEoARIuCgppbXBvcnRhbmNlGAQgASgLMhoudHJpdml1bS52MS5JbXBvcnRhbmNlVGVybRIkCgVkZWNheRgFIAEoCzIVLnRyaXZpdW0udjEuRGVjYXlUZXJtEiwKCWRpdmVyc2l0eRgGIAEoCzIZLnRyaXZpdW0udjEuRGl2ZXJzaXR5VGVybRIoCgZtZXRob2QYByABKA4yGC50cml2aXVtLnYxLkZ1c2lvbk1ldGhvZBImCgZyZXJhbmsYCCABKAsyFi50cml2aXVtLnYxLlJlcmFua1Rlcm0SEwoLcmVzZXJ2ZWRfYnkYCSABKAkSKgoIY3VycmVuY3kYCiADKAsyGC50cml2aXVtLnYxLkN1cnJlbmN5VGVybRIqCghhZGphY2VudBgLIAMoCzIYLnRyaXZpdW0udjEuQWRqYWNlbnRUZXJtIpsBCgdMZWdUZXJtEgsKA2xlZxgBIAEoCRIMCgRyYW5rGAIgASgBEg4KBndlaWdodBgDIAEoARIRCglsZWdfc2NvcmUYBCABKAESDAoEdGVybRgFIAEoARIMCgRwYXRoGAYgASgJEhAKCGZhY3RfaWRzGAcgAygJEhEKCW1pbl9zY29yZRgIIAEoARIRCgltYXhfc2NvcmUYCSABKAEiTQoMQWRqYWNlbnRUZXJtEg0KBXNoYXJlGAEgASgBEg0KBXNjb3JlGAIgASgBEh8KAmJ5GAMgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIjoKClJlcmFua1Rlcm0SDQoFbG9naXQYASABKAESDgoGd2VpZ2h0GAIgASgBEg0KBXNjYWxlGAMgASgBImsKDEN1cnJlbmN5VGVybRIOCgZmYWN0b3IYASABKAESKgoGcmVhc29uGAIgASgOMhoudHJpdml1bS52MS5DdXJyZW5jeVJlYXNvbhIfCgJieRgDIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiJHCg5JbXBvcnRhbmNlVGVybRISCgppbXBvcnRhbmNlGAEgASgBEhIKCm11bHRpcGxpZXIYAiABKAESDQoFYm9vc3QYAyABKAEihAEKCURlY2F5VGVybRImCgNhZ2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJaGFsZl9saWZlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWZsb29yGAMgASgBEhIKCm11bHRpcGxpZXIYBCABKAEiggEKDURpdmVyc2l0eVRlcm0SEQoJdHJhZGVfb2ZmGAEgASgBEhEKCXJlbGV2YW5jZRgCIAEoARIWCg5tYXhfc2ltaWxhcml0eRgDIAEoARINCgV2YWx1ZRgEIAEoARIkCgdjbG9zZXN0GAUgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIu8BCglMZWdSZXBvcnQSCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIOCgZyZWFzb24YAyABKAkSFwoPY2FuZGlkYXRlX2NvdW50GAQgASgFEhkKEWJlbG93X2Zsb29yX2NvdW50GAUgASgFEioKB2VsYXBzZWQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRZGVhZF9sZXR0ZXJfY291bnQYByABKAUSFQoNcGVuZGluZ19jb3VudBgJIAEoA0oECAgQCVIIc3RhbmRieXMixgIKClN0YXRpc3RpY3MSKAoFdG90YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJZW1iZWRkaW5nGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2xvYWRpbmcYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoHcmFua2luZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg9jYW5kaWRhdGVfY291bnQYBSABKAUSFAoMZm9sZGVkX2NvdW50GAYgASgFEhYKDnZhbmlzaGVkX2NvdW50GAcgASgFEhMKC2luZGV4X2Vwb2NoGAggASgDEiwKCXJlcmFua2luZxgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI2CghDb2VyY2lvbhINCgVmaWVsZBgBIAEoCRINCgVnaXZlbhgCIAEoCRIMCgR1c2VkGAMgASgJIjwKE0xpc3RQcm9maWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiVgoUTGlzdFByb2ZpbGVzUmVzcG9uc2USJQoIcHJvZmlsZXMYASADKAsyEy50cml2aXVtLnYxLlByb2ZpbGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoEBCgdQcm9maWxlEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSKwoKZGVmaW5pdGlvbhgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFbm90ZXMYBCADKAsyFy50cml2aXVtLnYxLlByb2ZpbGVOb3RlIigKC1Byb2ZpbGVOb3RlEgsKA2xlZxgBIAEoCRIMCgR0ZXh0GAIgASgJIoQBCg5Db21wYXJlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0Eg8KB2FnYWluc3QYAiABKAkSMgoRYWdhaW5zdF9vdmVycmlkZXMYAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IrABCg9Db21wYXJlUmVzcG9uc2USLwoJcmV0cmlldmVkGAEgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEi0KB2FnYWluc3QYAiABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2USDwoHb3ZlcmxhcBgDIAEoARIsCgxyYW5rX2NoYW5nZXMYBCADKAsyFi50cml2aXVtLnYxLlJhbmtDaGFuZ2UidwoKUmFua0NoYW5nZRIhCgRpdGVtGAEgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEhEKBHJhbmsYAiABKAVIAIgBARIZCgxhZ2FpbnN0X3JhbmsYAyABKAVIAYgBAUIHCgVfcmFua0IPCg1fYWdhaW5zdF9yYW5rImkKFUV4cGxhaW5BYnNlbmNlUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0EiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYiyQEKFkV4cGxhaW5BYnNlbmNlUmVzcG9uc2USHgoEbG9zcxgBIAEoDjIQLnRyaXZpdW0udjEuTG9zcxIOCgZyZWFzb24YAiABKAkSHwoCYnkYAyABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSEQoEcmFuaxgEIAEoBUgAiAEBEhwKA2hpdBgFIAEoCzIPLnRyaXZpdW0udjEuSGl0EiQKBGxlZ3MYBiADKAsyFi50cml2aXVtLnYxLkxlZ0Fic2VuY2VCBwoFX3JhbmsilwEKCkxlZ0Fic2VuY2USCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIRCgRyYW5rGAMgASgBSACIAQESEgoFc2NvcmUYBCABKAFIAYgBARINCgVkZXB0aBgFIAEoBRIOCgZyZWFzb24YBiABKAlCBwoFX3JhbmtCCAoGX3Njb3JlKl8KBVN0YWdlEhUKEVNUQUdFX1VOU1BFQ0lGSUVEEAASEgoOU1RBR0VfUkVSQU5LRUQQARIQCgxTVEFHRV9DT0FSU0UQAhIZChVTVEFHRV9DT0FSU0VfRkFMTEJBQ0sQAyqDAQoMRnVzaW9uTWV0aG9kEh0KGUZVU0lPTl9NRVRIT0RfVU5TUEVDSUZJRUQQABIhCh1GVVNJT05fTUVUSE9EX1JFQ0lQUk9DQUxfUkFOSxABEhgKFEZVU0lPTl9NRVRIT0RfQ09OVkVYEAISFwoTRlVTSU9OX01FVEhPRF9TQ09SRRADKqgBCg5DdXJyZW5jeVJlYXNvbhIfChtDVVJSRU5DWV9SRUFTT05fVU5TUEVDSUZJRUQQABIYChRDVVJSRU5DWV9SRUFTT05fQVNLUxABEh4KGkNVUlJFTkNZX1JFQVNPTl9MQUNLU19DT0RFEAISGgoWQ1VSUkVOQ1lfUkVBU09OX0NMT1NFRBADEh8KG0NVUlJFTkNZX1JFQVNPTl9UQUtFU19QTEFDRRAEKqkBCghMZWdTdGF0ZRIZChVMRUdfU1RBVEVfVU5TUEVDSUZJRUQQABIQCgxMRUdfU1RBVEVfT0sQARIXChNMRUdfU1RBVEVfVElNRURfT1VUEAISFAoQTEVHX1NUQVRFX0ZBSUxFRBADEhUKEUxFR19TVEFURV9TS0lQUEVEEAQSEwoPTEVHX1NUQVRFX1NUQUxFEAUSFQoRTEVHX1NUQVRFX1BBUlRJQUwQBirhAgoETG9zcxIUChBMT1NTX1VOU1BFQ0lGSUVEEAASDQoJTE9TU19OT05FEAESEwoPTE9TU19OT1RfU1RPUkVEEAISEQoNTE9TU19GSUxURVJFRBADEhYKEkxPU1NfTk9UX1BST0pFQ1RFRBAEEhQKEExPU1NfTk9UX01BVENIRUQQBRIUChBMT1NTX0JFTE9XX0RFUFRIEAYSDwoLTE9TU19GT0xERUQQBxIQCgxMT1NTX0RFQ0FZRUQQCBITCg9MT1NTX0JFTE9XX0hFQUQQCRIWChJMT1NTX1JFUkFOS0VEX0RPV04QChISCg5MT1NTX0RJU1BMQUNFRBALEgwKCExPU1NfQ1VUEAwSFQoRTE9TU19OT1RfU0VBUkNIRUQQDRITCg9MT1NTX1VOQU5TV0VSRUQQDhIRCg1MT1NTX09VVERBVEVEEA8SFwoTTE9TU19MRVNTX0lNUE9SVEFOVBAQMv8DChBSZXRyaWV2YWxTZXJ2aWNlEkoKCFJldHJpZXZlEhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QaHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2UiA5ACARJgCg5SZXRyaWV2ZVN0cmVhbRIhLnRyaXZpdW0udjEuUmV0cmlldmVTdHJlYW1SZXF1ZXN0GiIudHJpdml1bS52MS5SZXRyaWV2ZVN0cmVhbVJlc3BvbnNlIgOQAgEoATABEj4KBFdhcm0SFy50cml2aXVtLnYxLldhcm1SZXF1ZXN0GhgudHJpdml1bS52MS5XYXJtUmVzcG9uc2UiA5ACARJWCgxMaXN0UHJvZmlsZXMSHy50cml2aXVtLnYxLkxpc3RQcm9maWxlc1JlcXVlc3QaIC50cml2aXVtLnYxLkxpc3RQcm9maWxlc1Jlc3BvbnNlIgOQAgESRwoHQ29tcGFyZRIaLnRyaXZpdW0udjEuQ29tcGFyZVJlcXVlc3QaGy50cml2aXVtLnYxLkNvbXBhcmVSZXNwb25zZSIDkAIBElwKDkV4cGxhaW5BYnNlbmNlEiEudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlcXVlc3QaIi50cml2aXVtLnYxLkV4cGxhaW5BYnNlbmNlUmVzcG9uc2UiA5ACAUIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for RetrievalService.Retrieve.
@@ -642,8 +642,8 @@ export const RerankReportSchema: GenMessage<RerankReport> = /*@__PURE__*/
 
 /**
  * How a score was computed:
- * coarse = sum(leg_terms.term) * importance.multiplier * decay.multiplier
- *          + importance.boost,
+ * coarse = (sum(leg_terms.term) + sum(adjacent.share * adjacent.score))
+ *          * importance.multiplier * decay.multiplier + importance.boost,
  * where an unset term counts as 1, and an unset boost as 0. Then
  * mixed = coarse or, where `rerank` is set,
  * mixed = (1 - rerank.weight) * coarse / rerank.scale
@@ -661,7 +661,7 @@ export type Ledger = Message<"trivium.v1.Ledger"> & {
   legTerms: LegTerm[];
 
   /**
-   * The sum of the terms.
+   * The sum of the terms of legs and signals.
    *
    * @generated from field: double fused_score = 2;
    */
@@ -722,6 +722,14 @@ export type Ledger = Message<"trivium.v1.Ledger"> & {
    * @generated from field: repeated trivium.v1.CurrencyTerm currency = 10;
    */
   currency: CurrencyTerm[];
+
+  /**
+   * The shares of the scores of turns next to the item, if the profile uses
+   * them.
+   *
+   * @generated from field: repeated trivium.v1.AdjacentTerm adjacent = 11;
+   */
+  adjacent: AdjacentTerm[];
 };
 
 /**
@@ -812,6 +820,41 @@ export const LegTermSchema: GenMessage<LegTerm> = /*@__PURE__*/
   messageDesc(file_trivium_v1_retrieval_service, 12);
 
 /**
+ * The share of the score of a turn next to the item, which is added to its own.
+ *
+ * @generated from message trivium.v1.AdjacentTerm
+ */
+export type AdjacentTerm = Message<"trivium.v1.AdjacentTerm"> & {
+  /**
+   * The share, 0 to 1.
+   *
+   * @generated from field: double share = 1;
+   */
+  share: number;
+
+  /**
+   * The score of the turn before any share was added to it.
+   *
+   * @generated from field: double score = 2;
+   */
+  score: number;
+
+  /**
+   * The turn.
+   *
+   * @generated from field: trivium.v1.ItemRef by = 3;
+   */
+  by?: ItemRef | undefined;
+};
+
+/**
+ * Describes the message trivium.v1.AdjacentTerm.
+ * Use `create(AdjacentTermSchema)` to create a new message.
+ */
+export const AdjacentTermSchema: GenMessage<AdjacentTerm> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 13);
+
+/**
  * The effect of reranking on a score; see Ledger for the formula.
  *
  * @generated from message trivium.v1.RerankTerm
@@ -844,7 +887,7 @@ export type RerankTerm = Message<"trivium.v1.RerankTerm"> & {
  * Use `create(RerankTermSchema)` to create a new message.
  */
 export const RerankTermSchema: GenMessage<RerankTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 13);
+  messageDesc(file_trivium_v1_retrieval_service, 14);
 
 /**
  * The effect of what other statements say, or of what the question asks, on a
@@ -882,7 +925,7 @@ export type CurrencyTerm = Message<"trivium.v1.CurrencyTerm"> & {
  * Use `create(CurrencyTermSchema)` to create a new message.
  */
 export const CurrencyTermSchema: GenMessage<CurrencyTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 14);
+  messageDesc(file_trivium_v1_retrieval_service, 15);
 
 /**
  * The effect of importance on a score.
@@ -917,7 +960,7 @@ export type ImportanceTerm = Message<"trivium.v1.ImportanceTerm"> & {
  * Use `create(ImportanceTermSchema)` to create a new message.
  */
 export const ImportanceTermSchema: GenMessage<ImportanceTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 15);
+  messageDesc(file_trivium_v1_retrieval_service, 16);
 
 /**
  * The effect of age on a score: max(floor, 2^(-age / half_life)).
@@ -959,7 +1002,7 @@ export type DecayTerm = Message<"trivium.v1.DecayTerm"> & {
  * Use `create(DecayTermSchema)` to create a new message.
  */
 export const DecayTermSchema: GenMessage<DecayTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 16);
+  messageDesc(file_trivium_v1_retrieval_service, 17);
 
 /**
  * Maximal marginal relevance when the hit was chosen:
@@ -1009,7 +1052,7 @@ export type DiversityTerm = Message<"trivium.v1.DiversityTerm"> & {
  * Use `create(DiversityTermSchema)` to create a new message.
  */
 export const DiversityTermSchema: GenMessage<DiversityTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 17);
+  messageDesc(file_trivium_v1_retrieval_service, 18);
 
 /**
  * The outcome of one leg.
@@ -1082,7 +1125,7 @@ export type LegReport = Message<"trivium.v1.LegReport"> & {
  * Use `create(LegReportSchema)` to create a new message.
  */
 export const LegReportSchema: GenMessage<LegReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 18);
+  messageDesc(file_trivium_v1_retrieval_service, 19);
 
 /**
  * Timings and counts of a call.
@@ -1159,7 +1202,7 @@ export type Statistics = Message<"trivium.v1.Statistics"> & {
  * Use `create(StatisticsSchema)` to create a new message.
  */
 export const StatisticsSchema: GenMessage<Statistics> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 19);
+  messageDesc(file_trivium_v1_retrieval_service, 20);
 
 /**
  * A value of the request that was changed.
@@ -1194,7 +1237,7 @@ export type Coercion = Message<"trivium.v1.Coercion"> & {
  * Use `create(CoercionSchema)` to create a new message.
  */
 export const CoercionSchema: GenMessage<Coercion> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 20);
+  messageDesc(file_trivium_v1_retrieval_service, 21);
 
 /**
  * Request message for RetrievalService.ListProfiles.
@@ -1223,7 +1266,7 @@ export type ListProfilesRequest = Message<"trivium.v1.ListProfilesRequest"> & {
  * Use `create(ListProfilesRequestSchema)` to create a new message.
  */
 export const ListProfilesRequestSchema: GenMessage<ListProfilesRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 21);
+  messageDesc(file_trivium_v1_retrieval_service, 22);
 
 /**
  * Response message for RetrievalService.ListProfiles.
@@ -1251,7 +1294,7 @@ export type ListProfilesResponse = Message<"trivium.v1.ListProfilesResponse"> & 
  * Use `create(ListProfilesResponseSchema)` to create a new message.
  */
 export const ListProfilesResponseSchema: GenMessage<ListProfilesResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 22);
+  messageDesc(file_trivium_v1_retrieval_service, 23);
 
 /**
  * A ranking profile.
@@ -1294,7 +1337,7 @@ export type Profile = Message<"trivium.v1.Profile"> & {
  * Use `create(ProfileSchema)` to create a new message.
  */
 export const ProfileSchema: GenMessage<Profile> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 23);
+  messageDesc(file_trivium_v1_retrieval_service, 24);
 
 /**
  * A note on a leg of a profile.
@@ -1322,7 +1365,7 @@ export type ProfileNote = Message<"trivium.v1.ProfileNote"> & {
  * Use `create(ProfileNoteSchema)` to create a new message.
  */
 export const ProfileNoteSchema: GenMessage<ProfileNote> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 24);
+  messageDesc(file_trivium_v1_retrieval_service, 25);
 
 /**
  * Request message for RetrievalService.Compare.
@@ -1359,7 +1402,7 @@ export type CompareRequest = Message<"trivium.v1.CompareRequest"> & {
  * Use `create(CompareRequestSchema)` to create a new message.
  */
 export const CompareRequestSchema: GenMessage<CompareRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 25);
+  messageDesc(file_trivium_v1_retrieval_service, 26);
 
 /**
  * Response message for RetrievalService.Compare.
@@ -1402,7 +1445,7 @@ export type CompareResponse = Message<"trivium.v1.CompareResponse"> & {
  * Use `create(CompareResponseSchema)` to create a new message.
  */
 export const CompareResponseSchema: GenMessage<CompareResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 26);
+  messageDesc(file_trivium_v1_retrieval_service, 27);
 
 /**
  * The ranks of an item under two profiles.
@@ -1437,7 +1480,7 @@ export type RankChange = Message<"trivium.v1.RankChange"> & {
  * Use `create(RankChangeSchema)` to create a new message.
  */
 export const RankChangeSchema: GenMessage<RankChange> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 27);
+  messageDesc(file_trivium_v1_retrieval_service, 28);
 
 /**
  * Request message for RetrievalService.ExplainAbsence.
@@ -1465,7 +1508,7 @@ export type ExplainAbsenceRequest = Message<"trivium.v1.ExplainAbsenceRequest"> 
  * Use `create(ExplainAbsenceRequestSchema)` to create a new message.
  */
 export const ExplainAbsenceRequestSchema: GenMessage<ExplainAbsenceRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 28);
+  messageDesc(file_trivium_v1_retrieval_service, 29);
 
 /**
  * Response message for RetrievalService.ExplainAbsence.
@@ -1521,7 +1564,7 @@ export type ExplainAbsenceResponse = Message<"trivium.v1.ExplainAbsenceResponse"
  * Use `create(ExplainAbsenceResponseSchema)` to create a new message.
  */
 export const ExplainAbsenceResponseSchema: GenMessage<ExplainAbsenceResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 29);
+  messageDesc(file_trivium_v1_retrieval_service, 30);
 
 /**
  * The result of one leg for an item.
@@ -1579,7 +1622,7 @@ export type LegAbsence = Message<"trivium.v1.LegAbsence"> & {
  * Use `create(LegAbsenceSchema)` to create a new message.
  */
 export const LegAbsenceSchema: GenMessage<LegAbsence> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 30);
+  messageDesc(file_trivium_v1_retrieval_service, 31);
 
 /**
  * Whether a hit was reranked.
@@ -1861,7 +1904,8 @@ export enum Loss {
   RERANKED_DOWN = 10,
 
   /**
-   * Diversification, or an item in a reserved place, moved it below the limit.
+   * Diversification, an item in a reserved place, or one next to other hits,
+   * moved it below the limit.
    *
    * @generated from enum value: LOSS_DISPLACED = 11;
    */
