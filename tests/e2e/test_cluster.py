@@ -227,5 +227,5 @@ def whole(memory: Client, token: str = "") -> Retrieval:
 
 def all_legs_answered(answer: Retrieval) -> bool:
     states = {report.leg: report.state for report in answer.leg_reports}
-    legs = ("lexical", "dense", "context", "facts", "graph", "related", "temporal")
+    legs = ("lexical", "dense", "context", "facts", "graph", "related", "replies", "temporal")
     return answer.hits[0].id == "hired" and states == dict.fromkeys(legs, LegState.OK)

@@ -198,7 +198,9 @@ async def walked(*, split: bool, only: str = "") -> Walk:
                 [CountedHandle(walk, index=index)],
             )
             remote: Any = remote_space(SpaceHandles(*parts), kept_questions=1)
-            space = VectorSpace(remote.embedder, remote.index, remote.text_search, remote.whole_index)
+            space = VectorSpace(
+                remote.embedder, remote.index, remote.text_search, remote.whole_index
+            )
         service = _service(store, graph, space)
         request = retrieval_pb.RetrieveRequest(
             tenant=TENANT, query=QUESTION, as_of=A_DAY_LATER, time_budget=timedelta(seconds=5)
