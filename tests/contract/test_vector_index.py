@@ -152,6 +152,14 @@ def test_an_item_counts_once_by_its_best_window(engine: IndexEngine) -> None:
 
     assert names(found) == ids("long", "short")
     assert found.candidates[0].score == pytest.approx(1, abs=1e-3)
+    assert [each.path for each in found.candidates] == ["part 2 of 3", ""]
+
+
+def test_part_found_is_that_of_the_text_stored_last(engine: IndexEngine) -> None:
+    for windows in ([unit(1), unit(2), unit(3)], [unit(2), unit(1)]):
+        store(engine, segment_row(segment("long"), *windows))
+
+    assert [each.path for each in find(engine).candidates] == ["part 2 of 2"]
 
 
 def test_depth_is_filled_despite_many_windows(engine: IndexEngine) -> None:

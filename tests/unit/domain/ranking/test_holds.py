@@ -269,6 +269,18 @@ def test_stored_question_counts_half() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "asked", ["0171 5550241", "oh one seven one five five five oh two four one"]
+)
+def test_part_that_others_share_is_not_the_number(asked: str) -> None:
+    head = said(
+        ("Marit", "Jon's number is 0171 5551024.", 0.9),
+        ("Marit", "Eva's number is 0171 5550241.", 0.6),
+    )
+
+    assert order_of(head, judge(f"Whose number is {asked}?", head)) == [1, 0]
+
+
 def test_statement_without_the_asked_code_counts_half() -> None:
     head = said(
         ("Ana", "The part is on order.", 0.9), ("Ana", "Part 400-2142 is for the gate.", 0.8)
