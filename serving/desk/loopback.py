@@ -4,9 +4,8 @@ Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
 whoever reaches it can send the calls of the service's port elsewhere. HAProxy answers NOT_FOUND
 while it knows no application, as if it would never know one, and UNKNOWN when the server of a call
-ends, and waits for ever for the rest of a header. Without a replica it hands calls to a proxy of
-Ray, where they wait until there is one. On a cluster, `deploy/haproxy` mends these. Every Ray
-worker of the desk runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test
+ends, and waits for ever for the rest of a header; on a cluster, `deploy/haproxy` mends these. Every
+Ray worker of the desk runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test
 compares the listening ports with the list in docs/operating.md, so it fails when a new version of
 Ray moves these calls.
 """
@@ -43,10 +42,6 @@ _NO_APPLICATION = (
     'hdr grpc-status 5 hdr grpc-message "Application metadata not set. Ping '
     '/ray.serve.RayServeAPIService/ListApplications for available applications."'
 )
-_SERVER = " on-error mark-down{% endif %}\n"
-_BACKUP, _GRPC_BACKUP = "}} check backup\n", "}} proto h2 check backup\n"
-"""The line of each replica, and those of Ray's proxy."""
-
 _NO_ROUTE = (
     "return status 404 content-type text/plain lf-string "
     "\"Path '%[path]' not found. Ping http://.../-/routes for available routes.\""
@@ -57,7 +52,7 @@ def bind_to_loopback() -> None:
     """Makes the gRPC servers of this process and HAProxy's pages listen on loopback only.
 
     HAProxy's admin socket then belongs to the owner alone. HAProxy answers UNAVAILABLE while there
-    is no application or no replica, and closes a connection whose header is not complete within
+    is no application or no server, and closes a connection whose header is not complete within
     10 s.
 
     Raises:
@@ -70,7 +65,7 @@ def bind_to_loopback() -> None:
 
 
 def starting_answers() -> dict[str, str]:
-    """What HAProxy answers without an application or replica, and what it should answer.
+    """What HAProxy answers without an application, on both ports, and what it should answer.
 
     The latter is what the service answers to a call for which it is not ready.
     """
@@ -80,22 +75,11 @@ def starting_answers() -> dict[str, str]:
         for each in status.details
     ]
     by_http = {"code": "unavailable", "message": status.message, "details": details}
-    by_grpc = (
-        f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
-        f'hdr {STATUS_DETAILS} "{_base64(status.SerializeToString())}"'
-    )
-    no_route = (
-        "return status 503 content-type application/json hdr retry-after 1 "
-        f"string '{json.dumps(by_http)}'"
-    )
-    no_replica = "    acl served always_false\n    http-request {} unless served\n"
-    grpc = f"return status 200 content-type application/grpc {by_grpc}"
     return {
-        _NO_APPLICATION: by_grpc,
-        _NO_ROUTE: no_route,
-        _SERVER: f"{_SERVER}    acl served srv_is_up({{{{ server.name }}}})\n",
-        _BACKUP: _BACKUP + no_replica.format(no_route),
-        _GRPC_BACKUP: _GRPC_BACKUP + no_replica.format(grpc),
+        _NO_APPLICATION: f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
+        f'hdr {STATUS_DETAILS} "{_base64(status.SerializeToString())}"',
+        _NO_ROUTE: "return status 503 content-type application/json hdr retry-after 1 "
+        f"string '{json.dumps(by_http)}'",
     }
 
 

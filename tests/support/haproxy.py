@@ -18,22 +18,10 @@ TLS_CONFIG = Path(__file__).parents[2] / "deploy" / "haproxy-tls.cfg"
 AS_ON_DESK = "from serving.desk.loopback import bind_to_loopback\nbind_to_loopback()\n"
 WRITE = """
 import sys
-from ray.serve._private.common import RequestProtocol
-from ray.serve._private.haproxy import BackendConfig, HAProxyApi, HAProxyConfig, ServerConfig
+from ray.serve._private.haproxy import HAProxyApi, HAProxyConfig
 from ray.serve.config import HTTPOptions, gRPCOptions
 
-file, port, replica, fallback = sys.argv[1], *map(int, sys.argv[2:])
-backends = {
-    name: BackendConfig(
-        name=name,
-        path_prefix="/",
-        app_name="trivium",
-        protocol=protocol,
-        servers=[ServerConfig("replica", "127.0.0.1", replica)],
-        fallback_server=ServerConfig("fallback", "127.0.0.1", fallback),
-    )
-    for name, protocol in (("http", RequestProtocol.HTTP), ("grpc", RequestProtocol.GRPC))
-}
+file, port = sys.argv[1], int(sys.argv[2])
 config = HAProxyConfig(
     grpc_options=gRPCOptions(port=port, grpc_servicer_functions=["any"]),
     http_options=HTTPOptions(host="127.0.0.1", port=port + 1),
@@ -42,27 +30,21 @@ config = HAProxyConfig(
     socket_path=file + ".admin",
     error_file_path=file + ".500",
 )
-api = HAProxyApi(config, backends if replica else {}, config_file_path=file)
-api._generate_config_file_internal()
+HAProxyApi(config, config_file_path=file)._generate_config_file_internal()
 """
 PORTS = 4
 
 
-def write_config(
-    file: Path, port: int, *, on_desk: bool, replica: int = 0, fallback: int = 0
-) -> str:
-    """Writes what HAProxy is configured with, by default without an application; returns it too.
+def write_config(file: Path, port: int, *, on_desk: bool) -> str:
+    """Writes what HAProxy is configured with while there is no application; returns it too.
 
     Args:
         file: Where to.
         port: The first of `PORTS`: gRPC, HTTP, metrics and statistics.
         on_desk: Whether Ray is changed before, as a desk does.
-        replica: The port of a replica of an application.
-        fallback: The port of Ray's proxy, where calls wait without a replica.
     """
     program = AS_ON_DESK * on_desk + WRITE
-    ports = [str(each) for each in (port, replica, fallback)]
-    subprocess.run([sys.executable, "-c", program, file, *ports], check=True)
+    subprocess.run([sys.executable, "-c", program, file, str(port)], check=True)
     return file.read_text()
 
 

