@@ -36,7 +36,8 @@ OTHERS = [
 AFTER = Segment(id="other-3", text="Yes, there.", session="harbour")
 """The turn after it, whose context has its text."""
 OTHERS.append(AFTER)
-LEGS = {leg.name for leg in ProfileBook.load()["default"].legs}
+LEGS = {leg.name for leg in ProfileBook.load()["default"].legs} - {"replies"}
+"""No question is stored here, so nothing follows one."""
 QUESTIONS = (
     SAID.text,
     "Where does Mara moor the boat?",
