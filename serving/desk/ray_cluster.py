@@ -9,29 +9,26 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import psutil
 import ray
-import ray._private.parameter
 import ray._private.services
 import ray._private.utils
+import ray._private.worker
 from ray import serve
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
 
 from serving.desk.leftovers import end_all, left_by_ray
 from serving.desk.ray_environment import (
-    AGENT_PORTS,
     LOOPBACK,
-    START_TIMEOUT_S,
     TOKEN_FILE,
     DeskAddresses,
     DeskEndedError,
@@ -44,14 +41,59 @@ LOGICAL_CPUS = 16
 """The CPUs that Ray assigns to replicas, a tenth each; not the cores of the machine."""
 OBJECT_STORE_BYTES = 80_000_000
 """The minimum of Ray: the service does not use the object store."""
+NODE_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 240.0
 REPORT_EVERY_S = 10.0
 POLL_S = 0.1
 
 ESSENTIAL = ("raylet", "gcs_server")
 """Ray's processes without which replicas end; the others are for the dashboard and for logs."""
 
-RayProcess: TypeAlias = "tuple[str, subprocess.Popen[bytes]]"
-"""An essential process of Ray, with its name."""
+
+@contextlib.contextmanager
+def _signals_left_to_us() -> Iterator[None]:
+    """Hides signals from Ray, so that the desk can stop its parts in order.
+
+    Ray would handle SIGTERM by ending this process without stopping the stores. Ctrl-C is sent to
+    the whole process group: it kills Ray's dashboard, and a start then waits a minute for it.
+    """
+    utils: Any = ray._private.utils
+    services: Any = ray._private.services
+    replaced = utils.set_sigterm_handler, services.ConsolePopen
+    utils.set_sigterm_handler = lambda _handler: None
+    services.ConsolePopen = partial(services.ConsolePopen, process_group=0)
+    try:
+        yield
+    finally:
+        utils.set_sigterm_handler, services.ConsolePopen = replaced
+        # The core worker has installed a C handler that aborts; replace it.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+
+@contextlib.contextmanager
+def patience() -> Iterator[None]:
+    """Lets Ray's node take up to `NODE_TIMEOUT_S` to register, which is 30 s in Ray itself.
+
+    On a busy machine with few cores it can take longer.
+    """
+    services: Any = ray._private.services
+    get_node = services.get_node
+
+    def wait_for_node(gcs_address: str, node_id: str) -> Any:
+        give_up = time.monotonic() + NODE_TIMEOUT_S
+        while True:
+            try:
+                return get_node(gcs_address, node_id)
+            except RuntimeError:  # not registered yet
+                if time.monotonic() >= give_up:
+                    raise
+                time.sleep(POLL_S)
+
+    services.get_node = wait_for_node
+    try:
+        yield
+    finally:
+        services.get_node = get_node
 
 
 class DeskRay:
@@ -65,17 +107,12 @@ class DeskRay:
         self._temp_dir = temp_dir
         self._check = check
         self._serves = False
-        self._started: list[subprocess.Popen[bytes]] = []
         self._agents: list[psutil.Process] = []
 
     def start(self) -> DeskAddresses:
-        """Starts Ray with the dashboard; takes 7-10 s, on a busy machine up to minutes.
-
-        Raises:
-            DeskStartError: A process of Ray has ended.
-        """
+        """Starts Ray with the dashboard; takes 7-10 s."""
         ports = self._ports
-        with self._as_part_of_the_desk():
+        with _signals_left_to_us(), patience():
             context = ray.init(
                 num_cpus=LOGICAL_CPUS,
                 object_store_memory=OBJECT_STORE_BYTES,
@@ -89,9 +126,7 @@ class DeskRay:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-        [raylet] = [process for name, process in self._essential if name == "raylet"]
-        # Before there are workers: its agents, which hide their environment from `left_by_ray`.
-        self._agents = psutil.Process(raylet.pid).children()
+        self._agents = _children_of_raylet()
         self._check()
         return DeskAddresses(
             grpc=f"{LOOPBACK}:{ports['grpc_port']}",
@@ -100,56 +135,6 @@ class DeskRay:
             metrics=f"http://{LOOPBACK}:{ports['metrics_port']}/metrics",
             token_file=self._temp_dir / TOKEN_FILE,
         )
-
-    @contextlib.contextmanager
-    def _as_part_of_the_desk(self) -> Iterator[None]:
-        """Has Ray start its processes as the desk needs them.
-
-        Ray would handle SIGTERM by ending this process without stopping the stores. Ctrl-C is sent
-        to the whole process group: it kills Ray's dashboard, and a start then waits a minute for
-        it. The ports of the agents are no arguments of `ray.init`; nor is how long the node takes
-        to register, which is 30 s in Ray.
-        """
-        utils: Any = ray._private.utils
-        services: Any = ray._private.services
-        parameter: Any = ray._private.parameter
-        agent_ports = {name: self._ports[name] for name in AGENT_PORTS}
-        ours = [
-            (utils, "set_sigterm_handler", lambda _handler: None),
-            (services, "ConsolePopen", partial(self._spawn, services.ConsolePopen)),
-            (services, "get_node", partial(self._registered, services.get_node)),
-            (parameter, "RayParams", partial(parameter.RayParams, **agent_ports)),
-        ]
-        theirs = [(module, name, getattr(module, name)) for module, name, _ in ours]
-        for module, name, value in ours:
-            setattr(module, name, value)
-        try:
-            yield
-        finally:
-            for module, name, value in theirs:
-                setattr(module, name, value)
-            # The core worker has installed a C handler that aborts; replace it.
-            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-
-    def _spawn(self, popen: Any, command: Sequence[str], **named: Any) -> Any:
-        if Path(command[0]).name == "raylet":  # which Ray does not tell
-            port = self._ports["dashboard_agent_listen_port"]
-            command = [*command, f"--dashboard_agent_listen_port={port}"]
-        process = popen(command, **named, process_group=0)
-        self._started.append(process)
-        return process
-
-    def _registered(self, get_node: Callable[..., Any], gcs_address: str, node_id: str) -> Any:
-        def check() -> None:
-            self._check()
-            require_started(self._essential, self.log_dir)
-
-        return wait_for_node(partial(get_node, gcs_address, node_id), check)
-
-    @property
-    def _essential(self) -> list[RayProcess]:
-        named = [(Path(each.args[0]).name, each) for each in self._started]  # type: ignore[arg-type, index]
-        return [(name, process) for name, process in named if name in ESSENTIAL]
 
     def deploy(self, config: Mapping[str, Any], report: Callable[[str], None]) -> None:
         """Deploys a Serve config, as `serve deploy` does, and waits until it is running.
@@ -200,78 +185,46 @@ class DeskRay:
 
     def require_alive(self) -> None:
         """Raises `DeskEndedError` if Ray has lost a process that it cannot do without."""
-        require_essential(self._essential)
+        require_essential(_dead_processes())
 
     def stop(self) -> None:
         """Stops everything that was started, also after an incomplete start or without a raylet."""
         # Ray prints a message for each actor that is killed.
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                if self._serves and not ended(self._essential):
+                if self._serves and not any(name in ESSENTIAL for name, _ in _dead_processes()):
                     serve.shutdown()  # type: ignore[no-untyped-call]
             finally:
                 ray.shutdown(wait_for_processes=True)
-                for process in self._started:  # those of a start that was ended
-                    process.kill()
-                    process.wait()
                 end_all([*self._agents, *left_by_ray(self._temp_dir)])
 
 
-def wait_for_node(get_node: Callable[[], Any], check: Callable[[], None]) -> Any:
-    """Waits until the node of Ray has registered, for at most `START_TIMEOUT_S`.
-
-    An exception of `check` ends the wait.
-
-    Raises:
-        RuntimeError: It has not registered.
-    """
-    give_up = time.monotonic() + START_TIMEOUT_S
-    while True:
-        try:
-            return get_node()
-        except RuntimeError:
-            check()
-            if time.monotonic() >= give_up:
-                raise
-            time.sleep(POLL_S)
+def _children_of_raylet() -> list[psutil.Process]:
+    """Before there are workers: its agents, which hide their environment from `left_by_ray`."""
+    node: Any = ray._private.worker._global_node
+    [raylet] = node.all_processes["raylet"]
+    return psutil.Process(raylet.process.pid).children()
 
 
-def ended(processes: Iterable[RayProcess]) -> dict[str, int]:
-    """The status of each essential process that has ended, by its name.
+def _dead_processes() -> list[tuple[str, subprocess.Popen[bytes]]]:
+    """Those of Ray's own processes that have ended, with their names.
 
     Asking reaps them. Before that, workers take a killed raylet for running, and stay.
     """
-    return {name: process.returncode for name, process in processes if process.poll() is not None}
+    node: Any = ray._private.worker._global_node
+    return [] if node is None else node.dead_processes()
 
 
-def _how(status: int) -> str:
-    if status < 0:
-        return f"was ended by {signal.Signals(-status).name}"
-    return f"ended with status {status}"
-
-
-def require_started(processes: Iterable[RayProcess], log_dir: Path) -> None:
-    """Raises `DeskStartError` if an essential process ended, with what it has logged."""
-    for name, status in ended(processes).items():
-        log = log_dir / f"{name}.err"
-        said = log.read_text(errors="replace") if log.is_file() else ""
-        first = next((line for line in said.splitlines() if line.strip()), "it logged no reason")
-        _, _, why = first.rpartition("Check failed: ")
-        load, _, _ = os.getloadavg()
-        raise DeskStartError(
-            f"Ray's process {name} {_how(status)} while it was starting: {why}\n"
-            f"The load of this machine is {load:.0f}, with {os.cpu_count()} processors: if that is "
-            "why, start again when less is running"
-        )
-
-
-def require_essential(processes: Iterable[RayProcess]) -> None:
-    """Raises `DeskEndedError` if an essential process has ended."""
-    for name, status in ended(processes).items():
-        raise DeskEndedError(
-            f"Ray's process {name} {_how(status)}, and nothing is answered without it. Start "
-            "again: what was acknowledged is stored"
-        )
+def require_essential(dead: Iterable[tuple[str, subprocess.Popen[bytes]]]) -> None:
+    """Raises `DeskEndedError` if an essential process is among those that have ended."""
+    for name, process in dead:
+        if name in ESSENTIAL:
+            status = process.returncode
+            by_signal = f"was ended by {signal.Signals(-status).name}" if status < 0 else ""
+            raise DeskEndedError(
+                f"Ray's process {name} {by_signal or f'ended with status {status}'}, and nothing "
+                "is answered without it. Start again: what was acknowledged is stored"
+            )
 
 
 def waits_for(application: ApplicationStatusOverview | None) -> str:

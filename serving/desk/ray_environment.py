@@ -15,9 +15,6 @@ from serving.config.settings import ServeSettings
 
 LOOPBACK = "127.0.0.1"
 
-START_TIMEOUT_S = 240
-"""The longest start of Ray and of its processes, and then of the deployments."""
-
 LATENCY_ENVIRONMENT = {
     # Direct ingress, gRPC between replicas, user code in the main loop: 1.2 ms a call
     # instead of 8-10. `make bench` measures the overhead over a bare gRPC server.
@@ -76,12 +73,6 @@ DESK_ENVIRONMENT = {
     # Ray replaces 127.0.0.1 by the external address of the machine unless this variable says
     # that the cluster has one machine.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # On a busy machine a process takes longer to start, and a raylet to answer. The desk notices
-    # itself that a process has ended.
-    "RAY_agent_register_timeout_ms": str(START_TIMEOUT_S * 1000),
-    "RAY_worker_register_timeout_seconds": str(START_TIMEOUT_S),
-    "RAY_gcs_server_port_wait_time_s": str(START_TIMEOUT_S),
-    "RAY_health_check_timeout_ms": str(START_TIMEOUT_S * 1000),
     # There is no other replica to drain to.
     "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
     **QUIET_ENVIRONMENT,
@@ -198,13 +189,9 @@ def _is_free(port: int) -> bool:
 
 PORTS = ("grpc_port", "http_port", "dashboard_port", "metrics_port")
 
-AGENT_PORTS = ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
-"""The ports of Ray's agents, as Ray's parameters are called. A raylet whose agents choose their
-own ends if it does not know them after 15 s, and an agent takes longer on a busy machine."""
-
 
 def choose_ports(settings: ServeSettings) -> dict[str, int]:
-    """The ports of the settings and of Ray's agents, by name; each 0 is replaced by a free port.
+    """The ports of the settings, by name; each 0 is replaced by a free port.
 
     Raises `DeskStartError` if a configured one is not available.
     """
@@ -213,8 +200,8 @@ def choose_ports(settings: ServeSettings) -> dict[str, int]:
         if port:
             require_free(port, f"TRIVIUM_SERVE__{name.upper()}")
     # One call, so that the ports are distinct.
-    free = count(free_ports(len(PORTS) + len(AGENT_PORTS)))
-    return {name: named.get(name) or next(free) for name in (*PORTS, *AGENT_PORTS)}
+    free = count(free_ports(len(PORTS)))
+    return {name: port or next(free) for name, port in named.items()}
 
 
 def require_free(port: int, setting: str) -> None:

@@ -82,26 +82,6 @@ def test_interrupted_start_stops_and_leaves_nothing(
     assert interrupted.leaves_nothing, interrupted
 
 
-LATE_AGENT = """
-import signal, sys
-
-if any(argument.endswith("dashboard/agent.py") for argument in sys.argv + sys.orig_argv):
-    signal.pause()
-"""
-
-
-@pytest.mark.release
-def test_start_does_not_wait_for_agents_of_ray(run_command: RunCommand, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(LATE_AGENT)
-
-    started = run_command(
-        "serve", signal_at=[("deploying the service", signal.SIGINT)], PYTHONPATH=str(tmp_path)
-    )
-
-    assert started.code == ASKED_TO_END, started.said
-    assert started.leaves_nothing, started
-
-
 def test_doctor_says_what_will_be_used(run_command: RunCommand) -> None:
     doctor = run_command("doctor")
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray._private.services
 
 from serving.desk import ray_cluster
-from serving.desk.ray_cluster import (
-    require_essential,
-    require_started,
-    wait_for_node,
-    waits_for,
-)
-from serving.desk.ray_environment import DeskEndedError, DeskStartError
+from serving.desk.ray_cluster import patience, require_essential, waits_for
+from serving.desk.ray_environment import DeskEndedError
+
+services: Any = ray._private.services
 
 
 def deployment(status: str, message: str = "") -> Any:
@@ -35,88 +32,52 @@ def test_deployment_not_running_is_named_with_its_reason() -> None:
     assert waits_for(None) == "waiting for Serve"
 
 
-def nothing() -> None:
-    """Lets a start go on."""
-
-
 class LateNode:
     """A node that Ray finds when it is asked for the third time."""
 
     def __init__(self) -> None:
         self.asked = 0
 
-    def __call__(self) -> str:
+    def get_node(self, gcs_address: str, node_id: str) -> str:
         self.asked += 1
         if self.asked < 3:
             raise RuntimeError("not registered")
-        return "node"
+        return f"{node_id} at {gcs_address}"
 
 
 def test_a_node_may_register_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "get_node", LateNode().get_node)
     monkeypatch.setattr(ray_cluster, "POLL_S", 0)
 
-    assert wait_for_node(LateNode(), nothing) == "node"
+    with patience():
+        found = services.get_node("gcs", "node")
+
+    assert found == "node at gcs"
 
 
-def test_wait_for_a_node_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "START_TIMEOUT_S", 0)
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "get_node", LateNode().get_node)
+    monkeypatch.setattr(ray_cluster, "NODE_TIMEOUT_S", 0)
 
-    with pytest.raises(RuntimeError):
-        wait_for_node(LateNode(), nothing)
-
-
-def test_signal_ends_the_wait_for_a_node() -> None:
-    node = LateNode()
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        wait_for_node(node, interrupted)
-
-    assert node.asked == 1
+    with pytest.raises(RuntimeError), patience():
+        services.get_node("gcs", "node")
 
 
-def process(name: str, status: int | None) -> Any:
-    return name, SimpleNamespace(returncode=status, poll=lambda: status)
-
-
-RUNNING = process("gcs_server", None)
-
-
-@pytest.mark.parametrize(
-    ("logged", "said"),
-    [
-        ("[C] main.cc:1: Check failed: ok() Timed out waiting for a file\n***\n", "Timed out"),
-        ("\nterminate called\n", "terminate called"),
-        ("", "no reason"),
-        (None, "no reason"),
-    ],
-)
-def test_process_ended_while_starting_is_reported_with_reason(
-    tmp_path: Path, logged: str | None, said: str
-) -> None:
-    if logged is not None:
-        (tmp_path / "raylet.err").write_text(logged)
-
-    with pytest.raises(DeskStartError, match=f"raylet was ended by SIGABRT .*{said}") as failed:
-        require_started([RUNNING, process("raylet", -6)], tmp_path)
-
-    assert "load" in str(failed.value)
-    assert "Check failed" not in str(failed.value)
-
-
-def test_start_goes_on_while_its_processes_run(tmp_path: Path) -> None:
-    require_started([RUNNING, process("raylet", None)], tmp_path)
+def ended(name: str, returncode: int) -> Any:
+    return name, SimpleNamespace(returncode=returncode)
 
 
 @pytest.mark.parametrize(
     ("dead", "said"),
     [
-        (process("raylet", -9), "Ray's process raylet was ended by SIGKILL"),
-        (process("gcs_server", 1), "Ray's process gcs_server ended with status 1"),
+        (ended("raylet", -9), "Ray's process raylet was ended by SIGKILL"),
+        (ended("gcs_server", 1), "Ray's process gcs_server ended with status 1"),
     ],
 )
 def test_desk_ends_with_a_needed_process_of_ray(dead: Any, said: str) -> None:
     with pytest.raises(DeskEndedError, match=said):
-        require_essential([process("raylet", None), dead])
+        require_essential([ended("dashboard", 0), dead])
+
+
+def test_desk_survives_the_end_of_dashboard_and_logs() -> None:
+    require_essential([ended("dashboard", -9), ended("log_monitor", -9), ended("monitor", 1)])

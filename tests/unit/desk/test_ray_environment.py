@@ -12,11 +12,9 @@ import pytest
 from serving.config.settings import ServeSettings, set_process_environment
 from serving.desk.leftovers import new_temp_dir
 from serving.desk.ray_environment import (
-    AGENT_PORTS,
     CLUSTER_PORTS,
     LONGEST_TEMP_DIR,
     LOOPBACK,
-    PORTS,
     QUIET_PORTS,
     TEMPORARY_FILES,
     DeskStartError,
@@ -50,15 +48,6 @@ def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:
 
     assert token_file.stat().st_mode & 0o077 == 0
     assert len(token_file.read_text()) == 64
-
-
-def test_ports_of_agents_are_chosen_with_the_others() -> None:
-    settings = ServeSettings(grpc_port=0, http_port=0, dashboard_port=0, metrics_port=0)
-
-    ports = choose_ports(settings)
-
-    assert ports.keys() == {*PORTS, *AGENT_PORTS}
-    assert len({*ports.values()} - {0}) == len(ports)
 
 
 def test_missing_free_ports_fail_the_start() -> None:
