@@ -36,10 +36,9 @@ class Question:
         self.traits = Traits(text, language)
         self.words = words
         self.stems = stems_of(words, language)
-        self.codes = numbers_of(text, language)
         self.asked_codes = [
             code
-            for code in self.codes - _years_in(text, language)
+            for code in numbers_of(text, language) - _years_in(text, language)
             if len(code) >= MIN_CODE and not code.endswith(RANKS)
         ]
         self.asks_for_past = language.past.search(text) is not None
@@ -50,7 +49,6 @@ class Question:
         """Whether it may have an older value ("Is the code still 5290?")."""
         self.has_one_answer = self.asks_whether or language.single.search(text) is not None
         self.values = [value for asks, value in language.values if asks.search(text)]
-        self.asks_for_several = not self.values and language.several.search(text) is not None
 
     def _is_about_a_name(self, text: str) -> bool:
         """Whether it asks who somebody is ("Which Rose is it?"), and not for a value of something.
