@@ -42,7 +42,7 @@ TOPICS = 2000
 WITHIN_S = 7200.0
 MIB = 2**20
 STORE_LOGS = {"pg_wal", "transactions"}
-REPLICA = "replica Fusion"
+REPLICA = "replica Ingress"
 """All but the proxies and the stores is in it on one machine."""
 
 

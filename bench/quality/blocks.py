@@ -19,8 +19,8 @@ from bench.harness.connections import connected
 from bench.harness.service import running
 from bench.quality import session
 from bench.quality.command import ended_by_message
-from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.briefing import briefing
+from serving.domain.english.dates import EnglishDates
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Query, Scope
 from serving.pipeline.writes.ingest import mention_of

@@ -11,9 +11,9 @@ from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.verification import PostgresTruth
 from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, set_time_zone
 from serving.adapters.postgres.writes.mentions import Mention, read_mentions_again
-from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.commands.database import in_database
 from serving.config.settings import Settings
+from serving.domain.english.dates import EnglishDates
 from serving.domain.items.records import TenantName
 from serving.domain.questions.time_zones import parse_time_zone
 from serving.pipeline.writes.ingest import mention_of

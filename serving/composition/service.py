@@ -13,8 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
-from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.composition.access import open_access
 from serving.composition.extras import missing_modules
 from serving.composition.index import SpaceParts, complete_space
@@ -25,6 +23,8 @@ from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
 from serving.config.settings import RayEnvironment, Settings, TracesEnvironment
 from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
+from serving.domain.english.dates import EnglishDates
+from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
 from serving.domain.questions.query import Query, Scope

@@ -261,7 +261,7 @@ class GpuSettings(_Section):
     the replica allocates on that GPU, because Ray does not enforce one. 0 requests no GPU.
     """
 
-    fusion: Share = 0
+    ingress: Share = 0
     """The ingress, which runs the models in the placement `single`."""
     embedder: Share = 0
     """The embedder; in the placement `gpu`, embedder and index together."""
@@ -272,7 +272,7 @@ class GpuSettings(_Section):
 
 
 SHARED_BY: Mapping[Placement, frozenset[str]] = {
-    "single": frozenset({"fusion"}),
+    "single": frozenset({"ingress"}),
     "split": frozenset({"embedder", "index", "reranker"}),
     "gpu": frozenset({"embedder", "reranker"}),
 }

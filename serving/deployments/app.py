@@ -30,7 +30,7 @@ SERVICERS = [
 REQUEST_TIMEOUT_S = 3600.0
 """The longest that any call may take: that of a long ingest stream."""
 
-FUSION: Any = ingress.Fusion
+INGRESS: Any = ingress.Ingress
 PARTS: Any = parts
 """Deployments, which mypy takes for classes."""
 
@@ -43,11 +43,11 @@ def build(arguments: dict[str, Any]) -> Application:
     settings = load_settings(arguments)
     require_authentication(settings)
     gpus = settings.serve.gpus
-    fusion = FUSION.options(
+    entry = INGRESS.options(
         num_replicas=settings.serve.replicas,
         max_ongoing_requests=settings.serve.max_ongoing_requests,
         max_queued_requests=settings.serve.max_queued_requests,
-        ray_actor_options=resources(gpus.fusion),
+        ray_actor_options=resources(gpus.ingress),
     )
     others: dict[str, Any] = {}
     if settings.extraction.api is not None:
@@ -59,7 +59,7 @@ def build(arguments: dict[str, Any]) -> Application:
         if settings.reranker.model is not None:
             reranker = PARTS.Reranker.options(ray_actor_options=resources(gpus.reranker))
             others["reranker"] = reranker.bind(arguments)
-    application: Application = fusion.bind(arguments, **others)
+    application: Application = entry.bind(arguments, **others)
     return application
 
 
@@ -113,7 +113,7 @@ def serve_config(settings: Settings, arguments: Mapping[str, Any]) -> dict[str, 
                 "route_prefix": "/",
                 "import_path": IMPORT_PATH,
                 "args": dict(arguments),
-                "deployments": [{"name": "Fusion", "user_config": {"profiles": {}}}],
+                "deployments": [{"name": "Ingress", "user_config": {"profiles": {}}}],
             }
         ],
     }

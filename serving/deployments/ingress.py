@@ -63,7 +63,7 @@ def warn_if_proxied() -> None:
 
 
 @serve.deployment(
-    name="Fusion",
+    name="Ingress",
     max_ongoing_requests=128,
     max_queued_requests=32,
     ray_actor_options=resources(0),
@@ -71,7 +71,7 @@ def warn_if_proxied() -> None:
     health_check_period_s=5,
 )
 @serve.ingress()
-class Fusion(Replica, TriviumService):
+class Ingress(Replica, TriviumService):
     """Answers all RPCs; components that the placement runs elsewhere are given as handles."""
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
@@ -86,7 +86,7 @@ class Fusion(Replica, TriviumService):
         require_authentication(settings)
         know_the_time_of_calls()
         warn_if_proxied()
-        cap_gpu_memory(left_by_lists(settings.serve.gpus.fusion, settings.index))
+        cap_gpu_memory(left_by_lists(settings.serve.gpus.ingress, settings.index))
         # Unused here: the references make Serve deploy them.
         self._projector, self._extraction = projector, extraction
         service = await self._open(

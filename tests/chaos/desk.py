@@ -21,7 +21,7 @@ from serving.desk.ray_environment import LOOPBACK, TEMP_DIR_PREFIX, free_ports
 from tests.fixtures.service import STOP_TIMEOUT_S, environment, when_up
 from tests.support.processes import is_alive, listeners, mentioning, tree_of
 
-INGRESS, PROJECTOR = "replica Fusion", "replica Projector"
+INGRESS, PROJECTOR = "replica Ingress", "replica Projector"
 INDEX, EMBEDDER = "replica VectorIndex", "replica Embedder"
 POSTGRES, NEO4J = "postgres", "neo4j"
 MAIN = "main process"

@@ -82,7 +82,7 @@ def test_the_single_placement_serves_through_haproxy(cluster: Cluster) -> None:
 
     assert all_legs_answered(answer)
     assert (serving.placement, serving.ingress) == ("single", "haproxy")
-    assert not [line for line in cluster.log_of("Fusion") if line.startswith(SLOW_WAY_IN)]
+    assert not [line for line in cluster.log_of("Ingress") if line.startswith(SLOW_WAY_IN)]
     assert cluster.listening() <= LOOPBACK, "a machine that others use is not to be opened to them"
 
 
@@ -100,7 +100,7 @@ def test_the_split_placement_takes_its_place_and_its_memory(cluster: Cluster) ->
         serving = memory.stats().service
     assert all_legs_answered(answer)
     assert (serving.placement, serving.ingress) == ("split", "haproxy")
-    parts = {"Fusion", "Embedder", "VectorIndex", "Projector"}
+    parts = {"Ingress", "Embedder", "VectorIndex", "Projector"}
     assert set(cluster.application()["deployments"]) == parts
 
 
@@ -122,7 +122,7 @@ def test_service_without_environment_uses_rays_proxy(cluster: Cluster) -> None:
     assert serving.ingress == "ray_proxy"
     # Ray's proxy reads the request in a process of its own, and hands over what it made of it.
     assert to_error(refused.value).reason == "INVALID_FIELD"
-    assert [line for line in cluster.log_of("Fusion") if line.startswith(SLOW_WAY_IN)]
+    assert [line for line in cluster.log_of("Ingress") if line.startswith(SLOW_WAY_IN)]
 
 
 @pytest.mark.release

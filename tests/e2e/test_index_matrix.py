@@ -38,7 +38,7 @@ class Form:
     def replica(self) -> str:
         """The deployment of the process that a test kills."""
         if self.placement == "single":
-            return "Fusion"
+            return "Ingress"
         name = "VectorIndex" if self.placement == "split" else "VectorSpace"
         return name if self.shards == 1 else f"{name}-1-of-{self.shards}"
 

@@ -195,7 +195,7 @@ def deploy(service: Service, user_config: dict[str, Any]) -> None:
     serving = api(service, "GET")
     application = serving["applications"]["trivium"]["deployed_app_config"]
     for deployment in application["deployments"]:
-        if deployment["name"] == "Fusion":
+        if deployment["name"] == "Ingress":
             deployment["user_config"] = user_config
     api(
         service,

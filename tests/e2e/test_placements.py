@@ -178,8 +178,8 @@ def test_hits_equal_the_libraries_in_every_placement(
         third = Changed.under(gpu)
 
     assert (second.placement, third.placement) == ("split", "gpu")
-    assert second.deployed == {"Embedder", "VectorIndex", "Reranker", "Projector", "Fusion"}
-    assert third.deployed == {"VectorSpace", "Reranker", "Projector", "Fusion"}
+    assert second.deployed == {"Embedder", "VectorIndex", "Reranker", "Projector", "Ingress"}
+    assert third.deployed == {"VectorSpace", "Reranker", "Projector", "Ingress"}
     assert embedded.splitlines()[-1].startswith("100 % of the rows")
     by_dimension = {WHOLE: first, SHORTER: second.answers, SHORTEST: third.answers}
     for dimension, answers in by_dimension.items():

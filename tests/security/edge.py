@@ -12,8 +12,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from serving.adapters.neo4j.names import near_names_query, question_spans
 from serving.adapters.postgres.tables.filters import conditions_of
-from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.config.profiles import ProfileBook
+from serving.domain.english.dates import EnglishDates
 from serving.domain.errors import TriviumError
 from serving.domain.questions.query import Query
 from serving.ports.embedding import EmbeddingModel

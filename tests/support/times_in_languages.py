@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from serving.adapters.text_analysis.english_dates import EnglishDates
+from serving.domain.english.dates import EnglishDates
 from serving.domain.questions.period import Period
 
-TABLE = Path(__file__).parents[1] / "unit" / "adapters" / "times_in_languages.tsv"
+TABLE = Path(__file__).parents[1] / "unit" / "domain" / "english" / "times_in_languages.tsv"
 PHRASES = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()]
 """Language, phrase, and English."""
 

@@ -36,7 +36,7 @@ from serving.config.profiles import ProfileBook
 CALLERS = 8
 WARM_UP_ROUNDS = 10
 SETTLING_CALLS = 100
-REPLICA = "replica Fusion"
+REPLICA = "replica Ingress"
 PY_SPY = Path(sysconfig.get_path("scripts")) / "py-spy"
 """It comes with Ray."""
 

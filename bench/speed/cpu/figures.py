@@ -16,7 +16,7 @@ REPEATED = "default, questions repeated"
 """The variant whose questions are among those whose vectors are kept."""
 
 ROLES = {
-    "replica Fusion": "replica",
+    "replica Ingress": "replica",
     "neo4j": "Neo4j",
     "postgres": "PostgreSQL",
     "ray": "Ray",

@@ -31,7 +31,7 @@ async def token(service: Service) -> str:
 
 def replica_address(service: Service) -> str:
     """The port of the ingress replica itself, to which HAProxy sends the calls."""
-    for replica in service.descendants("Fusion"):
+    for replica in service.descendants("Ingress"):
         first = int(replica.environ()["RAY_SERVE_DIRECT_INGRESS_MIN_GRPC_PORT"])
         for connection in replica.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and (

@@ -74,8 +74,8 @@ def test_lists_on_a_gpu_take_their_part_of_a_share(
         ("single", "embedder"),
         ("single", "index"),
         ("single", "reranker"),
-        ("split", "fusion"),
-        ("gpu", "fusion"),
+        ("split", "ingress"),
+        ("gpu", "ingress"),
         ("gpu", "index"),
     ],
 )

@@ -23,12 +23,12 @@ def test_deployment_not_running_is_named_with_its_reason() -> None:
     application: Any = SimpleNamespace(
         deployments={
             "Embedder": deployment("UPDATING", "loading the model"),
-            "Fusion": deployment("UPDATING"),
+            "Ingress": deployment("UPDATING"),
             "VectorIndex": deployment("HEALTHY"),
         }
     )
 
-    assert waits_for(application) == "waiting for Embedder (loading the model), Fusion"
+    assert waits_for(application) == "waiting for Embedder (loading the model), Ingress"
     assert waits_for(None) == "waiting for Serve"
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from docs.examples.english_facts import EnglishFacts
-from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
-from serving.adapters.text_analysis.english_dates import EnglishDates
+from serving.domain.english.dates import EnglishDates
+from serving.domain.english.entities import CapitalisedEntities
 from serving.ports.text_analysis import Conversation, ProposedFact
 from tests.support.builders import segment
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.adapters.vector_index import ExactIndex
 from serving.deployments.handles import SpaceHandles, remote_space
 from serving.domain.breaker import Breaker
+from serving.domain.english.dates import EnglishDates
 from serving.domain.items.text import text_to_embed
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.pipeline.index.vector_space import VectorSpace

@@ -89,16 +89,16 @@ def test_no_deployment_requests_a_gpu_by_default() -> None:
     found = [shares(serve={"placement": each}, **named) for each in ("single", "split", "gpu")]
 
     assert found == [
-        {"Fusion": 0},
-        dict.fromkeys(["Fusion", "Embedder", "VectorIndex", "Projector", "Reranker"], 0),
-        dict.fromkeys(["Fusion", "VectorSpace", "Projector", "Reranker"], 0),
+        {"Ingress": 0},
+        dict.fromkeys(["Ingress", "Embedder", "VectorIndex", "Projector", "Reranker"], 0),
+        dict.fromkeys(["Ingress", "VectorSpace", "Projector", "Reranker"], 0),
     ]
 
 
 def test_deployment_requests_its_own_share_of_a_gpu() -> None:
-    assert shares(**shipped("serve.gpu-small.yaml")["applications"][0]["args"]) == {"Fusion": 1}
+    assert shares(**shipped("serve.gpu-small.yaml")["applications"][0]["args"]) == {"Ingress": 1}
     assert shares(**shipped("serve.gpu-big.yaml")["applications"][0]["args"]) == {
-        "Fusion": 0,
+        "Ingress": 0,
         "VectorSpace": 0.4,
         "Projector": 0,
         "Reranker": 0.2,
@@ -109,7 +109,7 @@ def test_shard_of_a_separate_index_has_its_own_share() -> None:
     serve = {"placement": "split", "gpus": {"embedder": 0.4, "index": 0.3}}
 
     assert shares(serve=serve, index={"device": "cuda", "shards": 2}) == {
-        "Fusion": 0,
+        "Ingress": 0,
         "Embedder": 0.4,
         "VectorIndex-0-of-2": 0.3,
         "VectorIndex-1-of-2": 0.3,
@@ -120,8 +120,8 @@ def test_shard_of_a_separate_index_has_its_own_share() -> None:
 @pytest.mark.parametrize(
     ("placement", "index", "others"),
     [
-        ("split", "VectorIndex", {"Fusion", "Projector", "Embedder"}),
-        ("gpu", "VectorSpace", {"Fusion", "Projector"}),
+        ("split", "VectorIndex", {"Ingress", "Projector", "Embedder"}),
+        ("gpu", "VectorSpace", {"Ingress", "Projector"}),
     ],
 )
 def test_shard_of_the_index_is_a_separate_deployment(

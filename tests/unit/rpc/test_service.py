@@ -8,8 +8,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
 from serving.config.profiles import ProfileBook
+from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import segment_id
 from serving.pipeline.writes.ingest import Ingestor

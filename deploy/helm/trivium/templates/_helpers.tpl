@@ -34,7 +34,7 @@ applications:
     args:
       {{- mustMergeOverwrite (deepCopy .Values.settings) (dict "serve" (dict "placement" .Values.placement)) | toYaml | nindent 6 }}
     deployments:
-      - name: Fusion
+      - name: Ingress
         user_config: {profiles: {{ .Values.profiles | toJson }}}
       {{- with .Values.deployments }}
       {{- toYaml . | nindent 6 }}

@@ -11,8 +11,8 @@ import pytest
 
 from docs.examples.english_facts import EnglishFacts
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.text_analysis.capitalised_entities import CapitalisedEntities
-from serving.adapters.text_analysis.english_dates import EnglishDates
+from serving.domain.english.dates import EnglishDates
+from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.items.records import Fact, Segment, TenantName, segment_id
 from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, ExtractionWork
 from serving.pipeline.writes.ingest import Ingestor

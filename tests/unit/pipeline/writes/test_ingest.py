@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from serving.adapters.text_analysis.english_dates import EnglishDates
 from serving.domain.budget import Deadline
+from serving.domain.english.dates import EnglishDates
 from serving.domain.errors import OverloadedError
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.pipeline.writes.backpressure import Backpressure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from serving.adapters.text_analysis import english_time_words as words
+from serving.domain.english import time_words as words
 
 _MIN_INFLECTED = 5
 """A shorter word in "ed" or "ing" is seldom an inflected verb: "bed", "ring"."""

@@ -26,9 +26,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from dateutil.relativedelta import relativedelta
 
-from serving.adapters.text_analysis import english_time_words as words
-from serving.adapters.text_analysis.english_tense import Tense, is_past, tense_of
-from serving.adapters.text_analysis.english_time_tokens import Counted, Token, Tokens
+from serving.domain.english import time_words as words
+from serving.domain.english.tense import Tense, is_past, tense_of
+from serving.domain.english.time_tokens import Counted, Token, Tokens
 from serving.domain.questions import calendar
 from serving.domain.questions.calendar import FIRST, LAST, Recurring, Span, Unit
 

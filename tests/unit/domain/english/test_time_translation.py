@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from serving.adapters.text_analysis.english_dates import EnglishDates
-from serving.adapters.text_analysis.time_translation import in_english
+from serving.domain.english.dates import EnglishDates
+from serving.domain.english.time_translation import in_english
 from serving.domain.questions.period import Period
 from tests.support.times_in_languages import PHRASES, readings
 

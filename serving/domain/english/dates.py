@@ -1,4 +1,4 @@
-"""Times in English questions and turns: `english_time_grammar` reads them, this gives instants."""
+"""Times in English questions and turns: `time_grammar` reads them, this gives instants."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from importlib import resources
 from itertools import islice
 from typing import NamedTuple
 
-from serving.adapters.text_analysis import english_time_words as words
-from serving.adapters.text_analysis.english_tense import Tense
-from serving.adapters.text_analysis.english_time_grammar import Sentence
-from serving.adapters.text_analysis.english_time_tokens import sentences
-from serving.adapters.text_analysis.time_translation import in_english
+from serving.domain.english import time_words as words
+from serving.domain.english.tense import Tense
+from serving.domain.english.time_grammar import Sentence
+from serving.domain.english.time_tokens import sentences
+from serving.domain.english.time_translation import in_english
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.calendar import FIRST, LAST, Span
 from serving.domain.questions.period import MAX_MENTION, NamedTimes, Period
@@ -79,6 +79,7 @@ class EnglishDates:
     """
 
     def times(self, question: str, as_of: datetime) -> NamedTimes:
+        """Returns the times that a question names, relative to `as_of`, in order."""
         question = in_english(question)
         asks_extreme = _EXTREME.search(question) is not None
         if not asks_extreme and not _may_name_time(question):
@@ -92,6 +93,7 @@ class EnglishDates:
         return NamedTimes(periods, alone, alone and _EARLIEST.search(question) is not None)
 
     def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
+        """Returns the times that a turn speaks of, at most `MAX_DATES`, in order; no long ones."""
         text = in_english(text[:MAX_CHARACTERS])
         if not _may_name_time(text):
             return ()

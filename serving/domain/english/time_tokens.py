@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from serving.adapters.text_analysis import english_time_words as words
+from serving.domain.english import time_words as words
 from serving.domain.questions.calendar import Unit
 
 _PADDING = 16

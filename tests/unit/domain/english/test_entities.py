@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.adapters.text_analysis.capitalised_entities import (
+from serving.domain.english.entities import (
     MAX_NAME_BYTES,
     MAX_NAMES,
     CapitalisedEntities,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from serving.adapters.text_analysis.english_dates import MAX_DATES, EnglishDates
-from serving.adapters.text_analysis.english_time_words import BEGINNING, FOLLOWING, NAMING
+from serving.domain.english.dates import MAX_DATES, EnglishDates
+from serving.domain.english.time_words import BEGINNING, FOLLOWING, NAMING
 from serving.domain.questions.period import Period
 
 NOW = datetime(2023, 11, 15, 10, 30, tzinfo=UTC)

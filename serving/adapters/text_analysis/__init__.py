@@ -1,1 +1,0 @@
-"""What is read out of texts: entities of segments, dates of questions."""
