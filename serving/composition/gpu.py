@@ -6,8 +6,10 @@ A desk has no torch, and a start with a published model must not wait for it.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Literal, Protocol
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
@@ -18,6 +20,8 @@ from serving.gpu.encoders.backend import Backend, backend_of, choose_precision
 from serving.gpu.networks.precision import Precision
 from serving.ports.embedding import TextEncoder
 from serving.ports.reranking import CrossEncoder
+
+logger = logging.getLogger(__name__)
 
 
 def runtime_of(
@@ -59,9 +63,19 @@ def open_encoder(
 
 
 def keep_compiled_code(cache_dir: Path) -> None:
-    """Has torch keep the kernels that it compiles, so the next start compiles none."""
-    folder = str(cache_dir / "torchinductor")
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)  # noqa: TID251
+    """Has torch keep the kernels that it compiles, so the next start compiles none.
+
+    Where the cache is read-only, as in an image, torch keeps them in the temporary folder.
+    """
+    folder = cache_dir / "torchinductor"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=folder).close()
+    except OSError:
+        # torch makes its folder when its compiler is imported, and would end the replica.
+        logger.info("compiled kernels are not kept", extra={"folder": str(folder)})
+        return
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))  # noqa: TID251
 
 
 def open_cross_encoder(model: str, reranker: RerankerSettings, cache_dir: Path) -> CrossEncoder:

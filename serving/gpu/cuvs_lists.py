@@ -186,10 +186,14 @@ class CuvsLibrary:
         except ImportError as error:
             why = "cuVS is not installed: `make install-gpu` installs it, see docs/gpu.md"
             raise ListsError(why) from error
-        with torch.cuda.device(device):
-            # Without a pool, each search allocates and frees memory, which takes half its time.
-            rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
-            self._device = _Device(device, Resources())
+        try:
+            with torch.cuda.device(device):
+                # Without a pool, each search allocates and frees memory: half of its time.
+                rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
+                self._device = _Device(device, Resources())
+        except RuntimeError as error:
+            # Such as a driver without pools of memory.
+            raise ListsError(f"RMM failed: {str(error).splitlines()[0]}") from error
 
     def train(self, sample: torch.Tensor, n_lists: int) -> CuvsLists:
         count = len(sample)

@@ -142,6 +142,14 @@ def test_equal_scores_are_ordered_by_id(engine: IndexEngine) -> None:
     assert names(find(engine)) == ids(*(f"s{n:03}" for n in range(39)))
 
 
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_first_rows_are_found_among_many_equal_ones(device: str) -> None:
+    engine = ExactIndex(DIMENSION, device=device)
+    store(engine, *(segment_row(segment(f"s{n:03}"), unit(1)) for n in range(300)))
+
+    assert names(find(engine, depth=10)) == ids(*(f"s{n:03}" for n in range(10)))
+
+
 def test_an_item_counts_once_by_its_best_window(engine: IndexEngine) -> None:
     windows = [unit(2), unit(1), unit(3)]
     store(

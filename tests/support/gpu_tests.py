@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from importlib.util import find_spec
 
 import torch
 
@@ -12,11 +13,14 @@ SELECTED = ("-m", "gpu")
 
 
 def main() -> int:
-    """Returns the exit status of pytest; 1 without a GPU."""
-    if torch.cuda.is_available():
-        return pytest_status("-v", "--durations", "5")
-    print(plan(collected()))
-    return 1
+    """Returns the exit status of pytest; 1 without a GPU or without cuVS."""
+    if not torch.cuda.is_available():
+        print(plan(collected()))
+        return 1
+    if find_spec("cuvs") is None:
+        print("cuVS is not installed, so its tests would be skipped: `make install-gpu`")
+        return 1
+    return pytest_status("-v", "--durations", "5")
 
 
 def pytest_status(*options: str) -> int:

@@ -28,6 +28,7 @@ from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.checkpoint import load_qwen3
 from serving.gpu.networks.stored_tensors import StoredTensors
+from serving.gpu.networks.threads import use_threads
 from serving.ports.embedding import Device, TokenIds
 
 
@@ -52,7 +53,7 @@ class Qwen3Encoder(DeviceEncoder):
         precision: Precision = "float32",
         threads: int = 1,
     ) -> None:
-        torch.set_num_threads(threads)
+        use_threads(device, threads)
         self._precision = precision
         super().__init__(checkpoint, in_precision(checkpoint.model, precision))
         with _translated_errors(device):

@@ -12,6 +12,7 @@ from serving.domain.errors import DependencyError
 from serving.gpu.encoders.on_device import DeviceEncoder
 from serving.gpu.networks.passes import tokens_of_a_pass
 from serving.gpu.networks.precision import Precision
+from serving.gpu.networks.threads import use_threads
 from serving.ports.embedding import Device, TokenIds
 
 
@@ -38,7 +39,7 @@ class TorchEncoder(DeviceEncoder):
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()  # type: ignore[no-untyped-call]
-        torch.set_num_threads(threads)
+        use_threads(device, threads)
         super().__init__(checkpoint, in_precision(checkpoint.model, precision))
         try:
             self._network = SentenceTransformer(

@@ -13,6 +13,7 @@ from serving.adapters.reranker.checkpoint import Kind, RerankerCheckpoint
 from serving.domain.errors import DependencyError
 from serving.gpu.networks.errors import CheckpointError, DeviceMemoryError
 from serving.gpu.networks.precision import Precision
+from serving.gpu.networks.threads import use_threads
 from serving.gpu.rerankers.qwen3_reranker import Qwen3Reranker
 from serving.gpu.rerankers.sequence_classifier import SequenceClassifier
 from serving.ports.embedding import Device
@@ -56,7 +57,7 @@ class TorchCrossEncoder:
         precision: Precision = "float32",
         threads: int = 1,
     ) -> None:
-        torch.set_num_threads(threads)
+        use_threads(device, threads)
         try:
             self._model = KINDS[checkpoint.kind](checkpoint, device, precision)
             self._device = Device(

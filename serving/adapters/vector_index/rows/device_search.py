@@ -29,8 +29,12 @@ from serving.ports.embedding import VectorLike
 GATHER_BELOW = 0.1
 """Below this share of allowed rows, they are gathered and the others are not read."""
 
-MAX_VALUES = 1 << 27
-"""Of what a launch computes: half a GiB in float32."""
+MAX_VALUES = 1 << 26
+"""Of what a launch computes: half a GiB in float64."""
+
+TIE = 1e-14
+"""What a row's score is less than an equal one of the row before. Scores in float16 are apart by
+2**-24 or more, so that 5 million rows keep their order."""
 
 
 class _Plan(NamedTuple):
@@ -162,8 +166,13 @@ def _in_lists_and_tail(
 def _top(
     queries: torch.Tensor, vectors: torch.Tensor, k: int, excluded: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """The positions of the `k` largest products in float16: int64 (b, k), unordered."""
+    """The positions of the `k` largest products in float16: int64 (b, k), unordered.
+
+    Of equal products the first rows are taken; `topk` alone takes any of them.
+    """
     scores = queries.half() @ vectors.T
     if excluded is not None:
         scores.masked_fill_(excluded, -torch.inf)
-    return scores.topk(k, sorted=False).indices
+    count = len(vectors)
+    later = torch.linspace(0, count * TIE, count, dtype=torch.float64, device=vectors.device)
+    return (scores - later).topk(k, sorted=False).indices

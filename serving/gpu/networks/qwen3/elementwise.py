@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,9 +61,9 @@ def steps_on(device: torch.device) -> Steps:
     """Returns the steps for a device: compiled on CUDA, unless there is no compiler."""
     if device.type != "cuda":
         return Steps()
-    compiled = Steps(*(torch.compile(step, fullgraph=True) for step in (normed, rotated, gated)))
+    compiled = compiled_steps()
     try:
-        _ = compiled.gated(with_open_tokens(torch.ones((8, 16), device=device)))
+        _try(compiled, device)
     except Exception as error:
         # Without Triton or a C compiler, any part of torch's compiler may fail.
         logger.warning(
@@ -70,6 +72,22 @@ def steps_on(device: torch.device) -> Steps:
         )
         return Steps()
     return compiled
+
+
+def compiled_steps(backend: str | Callable[..., Any] = "inductor") -> Steps:
+    """Returns the steps compiled, by one of torch's compilers, for each width by itself."""
+    # Not dynamic: else the widths of a second network in a process would be left open too.
+    compiled = partial(torch.compile, fullgraph=True, dynamic=False, backend=backend)
+    return Steps(*(compiled(step) for step in (normed, rotated, gated)))
+
+
+def _try(steps: Steps, device: torch.device) -> None:
+    """Runs each step once, on tokens of no size."""
+    stream = with_open_tokens(torch.ones((8, 16), device=device))
+    heads = with_open_tokens(torch.ones((8, 2, 16), device=device))
+    _ = steps.normed(stream, torch.ones(16, device=device), 1e-6)
+    _ = steps.rotated(heads, torch.ones((2, 16), device=device), stream, stream, 1e-6)
+    _ = steps.gated(stream)
 
 
 def with_open_tokens(stream: Tensor) -> Tensor:

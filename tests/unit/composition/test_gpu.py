@@ -1,0 +1,63 @@
+"""Where torch keeps the kernels that it compiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from serving.composition.gpu import keep_compiled_code
+
+FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+
+
+@pytest.fixture(autouse=True)
+def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, "")
+    monkeypatch.delenv(FOLDER)
+
+
+def kept_in() -> str | None:
+    """The folder that torch will read."""
+    return os.environ.get(FOLDER)  # noqa: TID251
+
+
+@contextmanager
+def account_of_the_image() -> Iterator[None]:
+    if os.geteuid() != 0:
+        pytest.skip("another account needs root")
+    os.seteuid(10001)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_compiled_kernels_are_kept_in_the_cache(tmp_path: Path) -> None:
+    keep_compiled_code(tmp_path / "new")
+
+    assert kept_in() == str(tmp_path / "new" / "torchinductor")
+    assert [*(tmp_path / "new" / "torchinductor").iterdir()] == []
+
+
+def test_folder_that_was_set_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, "elsewhere")
+
+    keep_compiled_code(tmp_path)
+
+    assert kept_in() == "elsewhere"
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_read_only_cache_is_left_to_torch(tmp_path: Path, made: bool) -> None:
+    tmp_path.chmod(0o755)
+    if made:
+        (tmp_path / "torchinductor").mkdir()
+
+    with account_of_the_image():
+        keep_compiled_code(tmp_path)
+
+    assert kept_in() is None
