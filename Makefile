@@ -266,9 +266,6 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	@cd requirements && $(LOCK) --extra desk --extra rerank -c models.txt ../pyproject.toml -o rerank.txt
 	@cd requirements && $(LOCK) --extra desk --extra multilingual -c models.txt ../pyproject.toml -o multilingual.txt
 	@cd requirements && $(LOCK) --extra models --extra gpu -c models.txt ../pyproject.toml -o gpu.txt
-	@cd requirements && $(LOCK) --extra models --no-annotate --override gpu-cu12-overrides.in \
-	  -c <(sed -nE '/^(cuda|nvidia|torch|triton)/d; s/ \\$$//; /^[^ #].*==/p' models.txt) \
-	  ../pyproject.toml gpu-cu12.in -o gpu-cu12.txt
 	@cd requirements && $(LOCK) -c models.txt bootstrap.in -o bootstrap.txt
 	@cd requirements && $(LOCK) --extra desk --extra models --extra rerank --extra multilingual --extra traces --extra dev -c models.txt -c bootstrap.txt \
 	  ../pyproject.toml -o dev.txt

@@ -89,6 +89,10 @@ spec:
           value: {{ $.Values.auth.keys | quote }}
         - name: TRIVIUM_AUTH__ALLOW_ANONYMOUS
           value: {{ $.Values.auth.allowAnonymous | quote }}
+        {{- if not .head }}
+        - {name: HF_HOME, value: /var/cache/trivium/huggingface}
+        - {name: TORCHINDUCTOR_CACHE_DIR, value: /var/cache/trivium/torchinductor}
+        {{- end }}
         {{- with $.Values.env }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -100,10 +104,21 @@ spec:
         capabilities: {drop: [ALL]}
       volumeMounts:
         - {name: temporary, mountPath: /tmp}
+        {{- if not .head }}
+        - {name: models, mountPath: /var/cache/trivium}
+        {{- end }}
   volumes:
     # Ray's sockets, logs and spilled objects.
     - name: temporary
       emptyDir: {sizeLimit: 4Gi}
+    {{- if not .head }}
+    - name: models
+      {{- with $.Values.models.claim }}
+      persistentVolumeClaim: {claimName: {{ . }}}
+      {{- else }}
+      emptyDir: {sizeLimit: {{ $.Values.models.sizeLimit }}}
+      {{- end }}
+    {{- end }}
   {{- with .group.nodeSelector }}
   nodeSelector:
     {{- toYaml . | nindent 4 }}
