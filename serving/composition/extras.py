@@ -52,7 +52,7 @@ def require_extras(settings: Settings) -> None:
     """Raises DependencyError if the settings name what needs an extra that is not installed."""
     if settings.embedder.api is None:
         require_encoder(settings.embedder.model)
-    if settings.reranker.model is not None:
+    if settings.reranker.model is not None and settings.reranker.api is None:
         require_reranker(settings.reranker.model)
     if settings.index.device != "cpu":
         _require("index", f"an index on {settings.index.device}")

@@ -19,7 +19,7 @@ from serving.pipeline.inference.embedder import BatchedEmbedder
 from serving.pipeline.inference.embedding_queues import BatchLimits, QueueName
 from serving.pipeline.inference.reranker import QueuedReranker
 from serving.ports.embedding import Embedder, TextEncoder
-from serving.ports.reranking import CrossEncoder
+from serving.ports.reranking import CrossEncoder, Reranker
 from serving.telemetry import EMBEDDING_BATCH, EMBEDDING_WAITING, Recorder, breaker_changes
 
 
@@ -88,11 +88,18 @@ def _encoder(settings: Settings) -> TextEncoder:
 
 
 @asynccontextmanager
-async def open_reranker(settings: Settings) -> AsyncIterator[QueuedReranker | None]:
-    """Runs a reranker if the settings name a model. The model is loaded in the background."""
+async def open_reranker(settings: Settings) -> AsyncIterator[Reranker | None]:
+    """Runs a reranker if the settings name a model. One here is loaded in the background."""
     reranker = settings.reranker
     if reranker.model is None:
         yield None
+        return
+    if (api := reranker.api) is not None:
+        from serving.adapters.openai_api import ApiReranker
+
+        asked = ApiReranker.opened(api.url, reranker.model, api.secret(), api.texts_field)
+        async with asked as elsewhere:
+            yield elsewhere
         return
     async with QueuedReranker(
         partial(_cross_encoder, reranker.model, settings),

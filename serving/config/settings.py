@@ -60,7 +60,7 @@ class Neo4jSettings(_Section):
 
 
 class _ApiSettings(_Section):
-    """Another service, by OpenAI's API."""
+    """Another service with an API over HTTP."""
 
     url: str = Field(pattern=r"^https?://")
     """The base address, such as https://api.openai.com/v1, or http://127.0.0.1:11434/v1 for Ollama.
@@ -156,6 +156,14 @@ class IndexSettings(_Section):
     all are searched in parallel. Not in the placement `single`."""
 
 
+class RerankApiSettings(_ApiSettings):
+    """Another service that reranks, by `POST {url}/rerank`."""
+
+    texts_field: Literal["documents", "texts"] = "documents"
+    """The field of a request that has the texts: `texts` for Text Embeddings Inference,
+    `documents` for Cohere, Jina, Voyage, Infinity and vLLM."""
+
+
 class RerankerSettings(_Section):
     """The cross-encoder for profiles with a rerank stage."""
 
@@ -169,6 +177,16 @@ class RerankerSettings(_Section):
     """The torch device, such as `cuda`. It computes in float32 on a CPU, else in bfloat16."""
     threads: int = Field(default=1, ge=1)
     """Threads per forward pass; more threads make a single query faster."""
+    api: RerankApiSettings | None = None
+    """A service that runs `model`, its name there."""
+
+    @model_validator(mode="after")
+    def _api_runs_the_model(self) -> Self:
+        if self.api is not None and self.model is None:
+            raise ValueError("with an api, model must be set to its name there")
+        if self.api is not None and self.device != "cpu":
+            raise ValueError("device says how a model runs here, but api runs it elsewhere")
+        return self
 
 
 class CompletionsApiSettings(_ApiSettings):

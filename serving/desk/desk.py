@@ -182,7 +182,7 @@ def require_key_files(settings: Settings) -> None:
     Raises:
         DeskStartError: The file of one cannot be read.
     """
-    for api in (settings.embedder.api, settings.extraction.api):
+    for api in (settings.embedder.api, settings.reranker.api, settings.extraction.api):
         try:
             if api is not None:
                 api.secret()

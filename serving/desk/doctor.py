@@ -15,7 +15,7 @@ from serving.adapters.reranker.published import PUBLISHED as PUBLISHED_RERANKERS
 from serving.adapters.reranker.published import packaged
 from serving.composition.extras import require_encoder, require_reranker
 from serving.composition.gpu import runtime_of
-from serving.config.settings import Settings
+from serving.config.settings import EmbeddingsApiSettings, RerankApiSettings, Settings
 from serving.desk.embedded_neo4j import running_address
 from serving.desk.embedded_neo4j.watch import error_of_transaction
 from serving.desk.ray_environment import PORTS, DeskStartError, require_free
@@ -153,12 +153,7 @@ class _NotHereError(Exception):
 def _model(settings: Settings) -> str:
     embedder = settings.embedder
     if embedder.api is not None:
-        # Nothing is sent there, as that may cost money; the key must be readable.
-        try:
-            embedder.api.secret()
-        except OSError as error:
-            raise ValueError(f"embedder.api.key_file: {error}") from error
-        return f"{embedder.model} by the API at {embedder.api.url}, which was not asked"
+        return _elsewhere("embedder", embedder.model, embedder.api)
     require_encoder(embedder.model)
     try:
         checkpoint = open_model(
@@ -170,10 +165,21 @@ def _model(settings: Settings) -> str:
     return f"{embedder.model} by {backend} on {embedder.device} in {precision}"
 
 
+def _elsewhere(part: str, model: str, api: EmbeddingsApiSettings | RerankApiSettings) -> str:
+    # Nothing is sent there, as that may cost money; the key must be readable.
+    try:
+        api.secret()
+    except OSError as error:
+        raise ValueError(f"{part}.api.key_file: {error}") from error
+    return f"{model} by the API at {api.url}, which was not asked"
+
+
 def _reranker(settings: Settings) -> str:
     reranker = settings.reranker
     if reranker.model is None:
         return "no model configured: hits keep their order"
+    if reranker.api is not None:
+        return _elsewhere("reranker", reranker.model, reranker.api)
     require_reranker(reranker.model)
     try:
         if reranker.model in PUBLISHED_RERANKERS:

@@ -1,4 +1,4 @@
-"""Servers of OpenAI's embeddings and chat completions APIs, which can also misbehave."""
+"""Servers of OpenAI's embeddings and chat completions APIs and of `/rerank`; they can misbehave."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ApiServer:
     def texts_of(self, body: dict[str, Any]) -> list[str]:
         raise NotImplementedError
 
-    def usual(self, body: dict[str, Any]) -> dict[str, Any]:
+    def usual(self, body: dict[str, Any]) -> Any:
         raise NotImplementedError
 
 
@@ -92,6 +92,28 @@ class CompletionsServer(ApiServer):
 
     def usual(self, body: dict[str, Any]) -> dict[str, Any]:
         return completion(self.content)
+
+
+@dataclass(slots=True)
+class RerankServer(ApiServer):
+    """Scores texts by their length, in the form of Cohere, Voyage or Text Embeddings Inference."""
+
+    PATH = "/v1/rerank"
+
+    form: str = "cohere"
+
+    def texts_of(self, body: dict[str, Any]) -> list[str]:
+        return list(body["texts" if self.form == "tei" else "documents"])
+
+    def usual(self, body: dict[str, Any]) -> Any:
+        name = "score" if self.form == "tei" else "relevance_score"
+        # Best first, as all of them answer.
+        scored = [
+            {"index": place, name: len(text) / 100}
+            for place, text in enumerate(self.texts_of(body))
+        ]
+        scored.sort(key=lambda one: -one[name])
+        return {"cohere": {"results": scored}, "voyage": {"data": scored}}.get(self.form, scored)
 
 
 Server = TypeVar("Server", bound=ApiServer)
