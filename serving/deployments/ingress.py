@@ -10,7 +10,7 @@ from ray.serve.grpc_util import RayServegRPCContext
 from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
-from serving.composition.access import require_authentication
+from serving.composition.authentication import require_authentication
 from serving.composition.gpu_share import cap_gpu_memory, left_by_lists, resources
 from serving.composition.service import running_service
 from serving.config.settings import RayEnvironment
@@ -105,7 +105,7 @@ class Ingress(Replica, TriviumService):
             service.profiles,
             recorder=service.recorder,
             tracer=service.tracer,
-            access=service.access,
+            authenticator=service.authenticator,
             streams=service.streams,
         )
         serve_within_bounds(self, RayEnvironment().ingress)

@@ -45,7 +45,7 @@ from serving.rpc import (
 from serving.rpc.boundary import CallContext, deadline_after, rpc, streaming_rpc
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.health import Health
-from serving.rpc.identity.access import OPEN, Access
+from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.rpc.items import from_fact, from_segment
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.recent_legs import RecentLegs
@@ -101,7 +101,7 @@ class TriviumService:
         *,
         recorder: Recorder | None = None,
         tracer: Tracer | None = None,
-        access: Access = OPEN,
+        authenticator: Authenticator = OPEN,
         streams: OpenStreams | None = None,
         now: Callable[[], datetime] = now_utc,
     ) -> None:
@@ -111,7 +111,7 @@ class TriviumService:
         self.rejected_profiles = ""
         self.recorder = recorder or NoRecorder()
         self.tracer = tracer
-        self.access = access
+        self.authenticator = authenticator
         self.streams = streams or OpenStreams(MAX_STREAMS)
         self._now = now
         self._recent_legs = RecentLegs()

@@ -19,7 +19,7 @@ from serving.deployments import app, server
 from serving.desk.ray_environment import free_ports
 from serving.rpc import bounds
 from serving.rpc.bounds import OpenStreams
-from serving.rpc.identity.access import OPEN
+from serving.rpc.identity.authenticator import OPEN
 from serving.telemetry import NoRecorder
 
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
@@ -30,7 +30,7 @@ HELD = 2
 class Service:
     """Its health, and what is open."""
 
-    access = OPEN
+    authenticator = OPEN
     recorder = NoRecorder()
     tracer = None
 
