@@ -189,10 +189,12 @@ def deadline_after(budget_s: float) -> Deadline:
 
 @contextmanager
 def call_deadline(context: object) -> Iterator[None]:
-    """Lets `deadline_after` know when the call ends."""
-    # Contexts of Ray's own proxy do not know it.
+    """Lets `deadline_after` know when the call ends; also around Serve, whose context does not."""
     time_remaining = getattr(context, "time_remaining", None)
-    left_s: float | None = None if time_remaining is None else time_remaining()
+    if time_remaining is None:
+        yield
+        return
+    left_s: float | None = time_remaining()
     known = _DEADLINE.set(None if left_s is None else Deadline.after(left_s))
     try:
         yield

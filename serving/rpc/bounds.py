@@ -25,7 +25,7 @@ from serving.domain.errors import (
     Violation,
 )
 from serving.domain.identity import Caller
-from serving.rpc.boundary import CallContext, Guarded, answer_with_error
+from serving.rpc.boundary import CallContext, Guarded, answer_with_error, call_deadline
 from serving.rpc.identity.authenticator import ANYONE
 from serving.rpc.identity.rules import RULES
 from serving.rpc.message_bounds import read_wire
@@ -136,7 +136,7 @@ class BoundedHandlers(grpc.GenericRpcHandler):
         within_s = BATCH_S if name in BATCHES else MESSAGE_S
 
         async def response(requests: AsyncIterator[Any], context: Call) -> Any:
-            with self._answered(name, context):
+            with self._answered(name, context), call_deadline(context):
                 messages = _Messages(requests, name, handler.request_deserializer)
                 if not handler.request_streaming:
                     self._require_credentials(name, context)
