@@ -131,7 +131,7 @@ def serve_config(placement: str) -> None:
 @main.group(cls=_LaterCommands, name="keys")
 @click.pass_context
 def keys(context: click.Context) -> None:
-    """Create, list and revoke the bearer keys of callers."""
+    """Create, list and revoke the API keys of callers."""
     context.obj = _settings()
 
 

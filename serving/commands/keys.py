@@ -1,4 +1,4 @@
-"""`python -m serving keys`: creates, lists and revokes the bearer keys of callers."""
+"""`python -m serving keys`: creates, lists and revokes the API keys of callers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import click
 
-from serving.adapters.postgres.access_keys import PostgresAccessKeys
+from serving.adapters.postgres.api_keys import PostgresApiKeys
 from serving.commands.database import in_database
 from serving.config.settings import Settings
-from serving.domain.identity import AccessKey, KeyText, Role, hash_of_secret
+from serving.domain.identity import ApiKey, KeyText, Role, hash_of_secret
 from serving.domain.items.records import TenantName
-from serving.ports.access import AccessKeys
+from serving.ports.api_keys import ApiKeys
 
 Result = TypeVar("Result")
 
@@ -50,7 +50,7 @@ def create(
     if bool(tenant) == all_tenants:
         raise click.UsageError("give either --tenant or --all-tenants")
     text, now = KeyText.new(), datetime.now(UTC)
-    key = AccessKey(
+    key = ApiKey(
         id=text.id,
         secret_hash=hash_of_secret(text.secret),
         roles=frozenset(map(Role, roles)),
@@ -80,7 +80,7 @@ def revoke(settings: Settings, key_id: str) -> None:
         raise click.ClickException(f"there is no key {key_id!r}; `keys list` shows the ids")
 
 
-def line_of(key: AccessKey, now: datetime) -> str:
+def line_of(key: ApiKey, now: datetime) -> str:
     """A key in one line, without its secret."""
     state = "valid"
     if key.revoked_at is not None:
@@ -92,5 +92,5 @@ def line_of(key: AccessKey, now: datetime) -> str:
     return f"{key.id}  {roles}  {tenant}  {state}  {key.note!r}".removesuffix("  ''")
 
 
-def _run(settings: Settings, work: Callable[[AccessKeys], Awaitable[Result]]) -> Result:
-    return in_database(settings, lambda database: work(PostgresAccessKeys(database)))
+def _run(settings: Settings, work: Callable[[ApiKeys], Awaitable[Result]]) -> Result:
+    return in_database(settings, lambda database: work(PostgresApiKeys(database)))

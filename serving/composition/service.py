@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.postgres.assembly import Postgres
-from serving.composition.access import open_access
+from serving.composition.authentication import open_authenticator
 from serving.composition.extras import missing_modules
 from serving.composition.index import SpaceParts, complete_space
 from serving.composition.models import open_reranker
@@ -101,14 +101,16 @@ async def running_service(
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
         await _warm_up(steps, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
-        access = await stack.enter_async_context(open_access(settings, postgres.access_keys))
+        authenticator = await stack.enter_async_context(
+            open_authenticator(settings, postgres.api_keys)
+        )
         tracer = stack.enter_context(_open_tracer(TracesEnvironment()))
         yield TriviumService(
             use_cases,
             profiles,
             recorder=recorder,
             tracer=tracer,
-            access=access,
+            authenticator=authenticator,
             streams=OpenStreams(_share_of_calls(settings, STREAMS)),
         )
 

@@ -220,7 +220,7 @@ class AuthSettings(_Section):
     """Who may call (docs/security.md). With keys and tokens, a caller uses either."""
 
     keys: bool = False
-    """Accept bearer keys, made by `python -m serving keys create`."""
+    """Accept API keys, made by `python -m serving keys create`."""
     jwks: str | None = None
     """Accept JSON Web Tokens signed by a key of the set at this https URL."""
     issuer: str = ""

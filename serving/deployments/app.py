@@ -12,7 +12,7 @@ from typing import Any
 
 from ray.serve import Application
 
-from serving.composition.access import require_authentication
+from serving.composition.authentication import require_authentication
 from serving.composition.gpu_share import resources
 from serving.config.settings import Settings, load_settings
 from serving.deployments import ingress, parts

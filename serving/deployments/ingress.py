@@ -6,11 +6,10 @@ import logging
 from typing import Any
 
 from ray import serve
-from ray.serve.grpc_util import RayServegRPCContext
 from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
-from serving.composition.access import require_authentication
+from serving.composition.authentication import require_authentication
 from serving.composition.gpu_share import cap_gpu_memory, left_by_lists, resources
 from serving.composition.service import running_service
 from serving.config.settings import RayEnvironment
@@ -18,39 +17,11 @@ from serving.deployments.handles import Calls, Remote, SpaceHandles, remote_spac
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
 from serving.deployments.server import read_whole_requests, serve_within_bounds
-from serving.domain.budget import Deadline
 from serving.http.application import answered_whole, asgi_application
 from serving.ports.reranking import Reranker as RerankerPort
 from serving.rpc.service import TriviumService
 
 logger = logging.getLogger(__name__)
-
-CONTEXT = "RayServegRPCContext"
-
-
-class TimedContext(RayServegRPCContext):
-    """Serve's context of a call, which also knows how much time the caller gives it."""
-
-    def __init__(self, grpc_context: Any) -> None:
-        super().__init__(grpc_context)
-        left_s: float | None = grpc_context.time_remaining()
-        self._deadline = None if left_s is None else Deadline.after(left_s)
-
-    def time_remaining(self) -> float | None:
-        """The seconds left of the call, as in gRPC's own context; None if it has no deadline."""
-        return None if self._deadline is None else self._deadline.remaining()
-
-
-def know_the_time_of_calls() -> None:
-    """Makes this replica's gRPC server keep the deadlines of calls, which Serve drops.
-
-    Raises `RuntimeError` in a version of Ray that is not supported.
-    """
-    from ray.serve._private import replica
-
-    if getattr(replica, CONTEXT, None) not in (RayServegRPCContext, TimedContext):
-        raise RuntimeError(f"unsupported version of Ray: its replicas make no {CONTEXT}")
-    setattr(replica, CONTEXT, TimedContext)
 
 
 def warn_if_proxied() -> None:
@@ -84,7 +55,6 @@ class Ingress(Replica, TriviumService):
     ) -> None:
         self._settings = settings = self._start(arguments)
         require_authentication(settings)
-        know_the_time_of_calls()
         warn_if_proxied()
         cap_gpu_memory(left_by_lists(settings.serve.gpus.ingress, settings.index))
         # Unused here: the references make Serve deploy them.
@@ -105,7 +75,7 @@ class Ingress(Replica, TriviumService):
             service.profiles,
             recorder=service.recorder,
             tracer=service.tracer,
-            access=service.access,
+            authenticator=service.authenticator,
             streams=service.streams,
         )
         serve_within_bounds(self, RayEnvironment().ingress)

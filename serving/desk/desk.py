@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from serving.adapters.encoder.published import PUBLISHED, open_model
 from serving.adapters.postgres.connection.errors import StatementRejectedError
@@ -30,10 +30,11 @@ from serving.desk.embedded_postgres.service_role import give_to_service
 from serving.desk.interruption import Interruption
 from serving.desk.ray_cluster import DeskRay
 from serving.desk.ray_environment import DeskAddresses, DeskEndedError, DeskStartError, choose_ports
-from serving.desk.upkeep import RestartableServer, Upkeep, tended_in_background
+from serving.desk.supervisor import Server, supervised
 from serving.domain.errors import DependencyError, TriviumError, UnavailableError
 
 Report = Callable[[str], None]
+Result = TypeVar("Result")
 STEP = re.compile(r"(?P<done>\d+) of (?P<total>\d+)")
 STEPS_REPORTED = 4
 LINES_OF_RAY = 12
@@ -48,23 +49,12 @@ MIN_OPEN_FILES = 8_300
 class Desk:
     """A running desk: its addresses, the duration of the start, and what keeps it running.
 
-    `tend` restarts the stores of the desk that have ended, and raises `DeskEndedError` if Ray has;
-    call it in intervals.
+    `tend` raises `DeskEndedError` if Ray has ended; call it in intervals.
     """
 
     addresses: DeskAddresses
     started_in_s: float
     tend: Callable[[], None]
-
-
-class Server(Protocol):
-    """A store that the desk starts."""
-
-    def start(self) -> str:
-        """Starts the server; returns its address."""
-
-    def stop(self) -> None:
-        """Stops the server if it was started."""
 
 
 @contextlib.contextmanager
@@ -81,7 +71,7 @@ def running_desk(
         DeskStartError: A part did not start.
         KeyboardInterrupt: A signal arrived before everything was running.
     """
-    started = time.monotonic()
+    began_at = time.monotonic()
     interruption.check()
     require_open_files()
     require_folders(settings)
@@ -97,43 +87,29 @@ def running_desk(
 
     with contextlib.ExitStack() as stack:
         report("starting Ray, PostgreSQL and Neo4j")
-        embedded = settings.postgres.dsn is None
-        postgres_server = EmbeddedPostgres(settings.data_dir / "postgres") if embedded else None
-        neo4j_server = _neo4j(settings, progress)
-        postgres = stack.enter_context(started_in_background(postgres_server))
-        neo4j = stack.enter_context(started_in_background(neo4j_server))
-        encoder = stack.enter_context(started_in_background(_EncoderFiles(settings, progress)))
-        upkeeps = _upkeeps(postgres_server, neo4j_server, report)
-        # Stopped after Ray, which waits for no start of a store, and before the stores.
-        tend_stores = stack.enter_context(tended_in_background(upkeeps))
-        ray = DeskRay(ports, temp_dir, interruption.check)
+
+        def started(server: Server | None, without_it: str) -> Future[str] | None:
+            if server is None:
+                return None
+            return stack.enter_context(supervised(server, without_it, report))
+
+        postgres = started(_postgres(settings), "Nothing is answered without it.")
+        neo4j = started(_neo4j(settings, progress), "Questions are answered without relations.")
+        in_background = stack.enter_context(ThreadPoolExecutor(max_workers=1))
+        encoder = in_background.submit(_fetch_encoder, settings, progress)
+        ray = DeskRay(ports, temp_dir, interruption.check, report)
         stack.callback(ray.stop)
         stack.callback(begin_to_stop)
         with logs_kept_on_failure(settings, ray.log_dir, report):
             with _ray_errors():
                 addresses = ray.start()
-            dsn = _migrated(settings, address_of(postgres, interruption.check))
-            arguments = _arguments(settings, dsn, address_of(neo4j, interruption.check))
-            address_of(encoder, interruption.check)
+            dsn = _migrated(settings, result_of(postgres, interruption.check))
+            arguments = _arguments(settings, dsn, result_of(neo4j, interruption.check))
+            result_of(encoder, interruption.check)
             report("deploying the service")
             with _ray_errors():
-                ray.deploy(serve_config(settings, arguments), report)
-
-            def tend() -> None:
-                ray.require_alive()
-                tend_stores()
-
-            yield Desk(addresses, time.monotonic() - started, tend)
-
-
-def _upkeeps(
-    postgres: EmbeddedPostgres | None, neo4j: EmbeddedNeo4j | None, report: Report
-) -> list[Upkeep]:
-    without: list[tuple[RestartableServer | None, str]] = [
-        (postgres, "Nothing is answered without it."),
-        (neo4j, "Questions are answered without relations."),
-    ]
-    return [Upkeep(server, why, report) for server, why in without if server is not None]
+                ray.deploy(serve_config(settings, arguments))
+            yield Desk(addresses, time.monotonic() - began_at, ray.require_alive)
 
 
 def _require_extras(settings: Settings) -> None:
@@ -190,26 +166,8 @@ def require_key_files(settings: Settings) -> None:
             raise DeskStartError(f"key_file {error.filename}: {error.strerror}") from error
 
 
-@contextlib.contextmanager
-def started_in_background(server: Server | None) -> Iterator[Future[str] | None]:
-    """Starts a server in a thread; on exit, waits for the start and then stops the server.
-
-    A stop during the start would find no server to stop, and the server would keep running.
-    """
-    if server is None:
-        yield None
-        return
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        start = thread.submit(server.start)
-        try:
-            yield start
-        finally:
-            wait([start])
-            server.stop()
-
-
-def address_of(start: Future[str] | None, check: Callable[[], None]) -> str | None:
-    """Waits for a server that is starting; returns its address, or None for no server.
+def result_of(start: Future[Result] | None, check: Callable[[], None]) -> Result | None:
+    """Waits for a part that is starting, and returns its result; None for no part.
 
     Raises `DeskStartError` if it did not start.
     """
@@ -314,6 +272,10 @@ class CancellableReport:
         self._report(line)
 
 
+def _postgres(settings: Settings) -> EmbeddedPostgres | None:
+    return None if settings.postgres.dsn else EmbeddedPostgres(settings.data_dir / "postgres")
+
+
 def _neo4j(settings: Settings, progress: Report) -> EmbeddedNeo4j | None:
     if settings.neo4j.uri is not None:
         return None
@@ -321,25 +283,14 @@ def _neo4j(settings: Settings, progress: Report) -> EmbeddedNeo4j | None:
     return EmbeddedNeo4j(root, cache, heap_mb=heap_mb, on_progress=progress)
 
 
-@dataclass(frozen=True, slots=True)
-class _EncoderFiles:
-    """The files of the encoder, which are downloaded before a replica needs them.
+def _fetch_encoder(settings: Settings, progress: Report) -> None:
+    """Downloads the files of the encoder, unless they are there, before a replica needs them.
 
     A replica could not report the progress. A model from the hub is left to the replica.
     """
-
-    settings: Settings
-    report: Report
-
-    def start(self) -> str:
-        """Downloads the files unless they are there; returns the name of the model."""
-        name = self.settings.embedder.model
-        if name in PUBLISHED and self.settings.embedder.api is None:
-            open_model(name, self.settings.cache_dir, fetch=True, on_progress=self.report)
-        return name
-
-    def stop(self) -> None:
-        """Does nothing: no process was started."""
+    name = settings.embedder.model
+    if name in PUBLISHED and settings.embedder.api is None:
+        open_model(name, settings.cache_dir, fetch=True, on_progress=progress)
 
 
 def _arguments(settings: Settings, dsn: str | None, uri: str | None) -> dict[str, Any]:

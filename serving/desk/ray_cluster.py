@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import psutil
 import ray
 import ray._private.services
 import ray._private.utils
-import ray._private.worker
 from ray import serve
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
@@ -41,59 +41,22 @@ LOGICAL_CPUS = 16
 """The CPUs that Ray assigns to replicas, a tenth each; not the cores of the machine."""
 OBJECT_STORE_BYTES = 80_000_000
 """The minimum of Ray: the service does not use the object store."""
-NODE_TIMEOUT_S = 90.0
 START_TIMEOUT_S = 240.0
+"""The longest start of Ray's node, and then of the deployments."""
+STARTS = 3
 REPORT_EVERY_S = 10.0
+WIDTH_OF_REASON = 200
 POLL_S = 0.1
 
 ESSENTIAL = ("raylet", "gcs_server")
 """Ray's processes without which replicas end; the others are for the dashboard and for logs."""
 
-
-@contextlib.contextmanager
-def _signals_left_to_us() -> Iterator[None]:
-    """Hides signals from Ray, so that the desk can stop its parts in order.
-
-    Ray would handle SIGTERM by ending this process without stopping the stores. Ctrl-C is sent to
-    the whole process group: it kills Ray's dashboard, and a start then waits a minute for it.
-    """
-    utils: Any = ray._private.utils
-    services: Any = ray._private.services
-    replaced = utils.set_sigterm_handler, services.ConsolePopen
-    utils.set_sigterm_handler = lambda _handler: None
-    services.ConsolePopen = partial(services.ConsolePopen, process_group=0)
-    try:
-        yield
-    finally:
-        utils.set_sigterm_handler, services.ConsolePopen = replaced
-        # The core worker has installed a C handler that aborts; replace it.
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+Process: TypeAlias = "subprocess.Popen[bytes]"
+Started = TypeVar("Started")
 
 
-@contextlib.contextmanager
-def patience() -> Iterator[None]:
-    """Lets Ray's node take up to `NODE_TIMEOUT_S` to register, which is 30 s in Ray itself.
-
-    On a busy machine with few cores it can take longer.
-    """
-    services: Any = ray._private.services
-    get_node = services.get_node
-
-    def wait_for_node(gcs_address: str, node_id: str) -> Any:
-        give_up = time.monotonic() + NODE_TIMEOUT_S
-        while True:
-            try:
-                return get_node(gcs_address, node_id)
-            except RuntimeError:  # not registered yet
-                if time.monotonic() >= give_up:
-                    raise
-                time.sleep(POLL_S)
-
-    services.get_node = wait_for_node
-    try:
-        yield
-    finally:
-        services.get_node = get_node
+class RayStartError(Exception):
+    """A process of Ray ended while it was starting, as on a busy machine."""
 
 
 class DeskRay:
@@ -102,17 +65,32 @@ class DeskRay:
     `check` is called between steps and while waiting; an exception from it ends the start.
     """
 
-    def __init__(self, ports: Mapping[str, int], temp_dir: Path, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ports: Mapping[str, int],
+        temp_dir: Path,
+        check: Callable[[], None],
+        report: Callable[[str], None],
+    ) -> None:
         self._ports = ports
         self._temp_dir = temp_dir
         self._check = check
+        self._report = report
         self._serves = False
+        self._processes: list[Process] = []
         self._agents: list[psutil.Process] = []
 
     def start(self) -> DeskAddresses:
-        """Starts Ray with the dashboard; takes 7-10 s."""
+        """Starts Ray with the dashboard; takes 7-10 s, on a busy machine longer.
+
+        Raises:
+            DeskStartError: One of its processes ended in each of `STARTS` starts.
+        """
+        return first_that_starts(self._start, self.stop, self._report)
+
+    def _start(self) -> DeskAddresses:
         ports = self._ports
-        with _signals_left_to_us(), patience():
+        with self._as_part_of_the_desk():
             context = ray.init(
                 num_cpus=LOGICAL_CPUS,
                 object_store_memory=OBJECT_STORE_BYTES,
@@ -126,7 +104,8 @@ class DeskRay:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-        self._agents = _children_of_raylet()
+        # Before there are workers: its agents, which hide their environment from `left_by_ray`.
+        self._agents = psutil.Process(self._essential["raylet"].pid).children()
         self._check()
         return DeskAddresses(
             grpc=f"{LOOPBACK}:{ports['grpc_port']}",
@@ -136,7 +115,49 @@ class DeskRay:
             token_file=self._temp_dir / TOKEN_FILE,
         )
 
-    def deploy(self, config: Mapping[str, Any], report: Callable[[str], None]) -> None:
+    @contextlib.contextmanager
+    def _as_part_of_the_desk(self) -> Iterator[None]:
+        """Has Ray start its processes as the desk needs them.
+
+        Ray would handle SIGTERM by ending this process without stopping the stores. Ctrl-C is sent
+        to the whole process group: it kills Ray's dashboard, and a start then waits a minute for
+        it. For its node Ray waits 30 s, whatever has become of the node.
+        """
+        utils: Any = ray._private.utils
+        services: Any = ray._private.services
+        ours = [
+            (utils, "set_sigterm_handler", lambda _handler: None),
+            (services, "ConsolePopen", partial(self._spawn, services.ConsolePopen)),
+            (services, "get_node", partial(self._registered, services.get_node)),
+        ]
+        theirs = [(module, name, getattr(module, name)) for module, name, _ in ours]
+        for module, name, value in ours:
+            setattr(module, name, value)
+        try:
+            yield
+        finally:
+            for module, name, value in theirs:
+                setattr(module, name, value)
+            # The core worker has installed a C handler that aborts; replace it.
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+
+    def _spawn(self, popen: Callable[..., Process], *arguments: Any, **named: Any) -> Process:
+        process = popen(*arguments, **named, process_group=0)
+        self._processes.append(process)
+        return process
+
+    def _registered(self, get_node: Callable[..., Any], *names: str) -> Any:
+        def check() -> None:
+            self._check()
+            require_started(self._essential, self.log_dir)
+
+        return wait_for_node(partial(get_node, *names), check)
+
+    @property
+    def _essential(self) -> dict[str, Process]:
+        return essential_of(self._processes)
+
+    def deploy(self, config: Mapping[str, Any]) -> None:
         """Deploys a Serve config, as `serve deploy` does, and waits until it is running.
 
         What is not running yet is reported in intervals.
@@ -159,9 +180,9 @@ class DeskRay:
         assert client is not None, "Serve was started just above; this is a bug"
         self._check()
         client.deploy_apps(schema)
-        self._wait_until_running(schema.applications[0].name, report)
+        self._wait_until_running(schema.applications[0].name)
 
-    def _wait_until_running(self, name: str, report: Callable[[str], None]) -> None:
+    def _wait_until_running(self, name: str) -> None:
         started = time.monotonic()
         report_at = started + REPORT_EVERY_S
         while time.monotonic() < started + START_TIMEOUT_S:
@@ -171,7 +192,7 @@ class DeskRay:
             if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
                 raise DeskStartError(_last_lines(application))
             if (now := time.monotonic()) >= report_at:
-                report(f"deploying for {now - started:.0f} s; {waits_for(application)}")
+                self._report(f"deploying for {now - started:.0f} s; {waits_for(application)}")
                 report_at += REPORT_EVERY_S
             self._check()
             self.require_alive()
@@ -185,46 +206,104 @@ class DeskRay:
 
     def require_alive(self) -> None:
         """Raises `DeskEndedError` if Ray has lost a process that it cannot do without."""
-        require_essential(_dead_processes())
+        require_essential(self._essential)
 
     def stop(self) -> None:
         """Stops everything that was started, also after an incomplete start or without a raylet."""
         # Ray prints a message for each actor that is killed.
         with contextlib.redirect_stdout(io.StringIO()):
             try:
-                if self._serves and not any(name in ESSENTIAL for name, _ in _dead_processes()):
+                if self._serves and not [*ended(self._essential)]:
                     serve.shutdown()  # type: ignore[no-untyped-call]
             finally:
                 ray.shutdown(wait_for_processes=True)
+                for process in self._processes:  # those of a start that failed
+                    process.kill()
+                    process.wait()
                 end_all([*self._agents, *left_by_ray(self._temp_dir)])
+                self._processes, self._agents = [], []
 
 
-def _children_of_raylet() -> list[psutil.Process]:
-    """Before there are workers: its agents, which hide their environment from `left_by_ray`."""
-    node: Any = ray._private.worker._global_node
-    [raylet] = node.all_processes["raylet"]
-    return psutil.Process(raylet.process.pid).children()
+def first_that_starts(
+    start: Callable[[], Started], clean_up: Callable[[], None], report: Callable[[str], None]
+) -> Started:
+    """Starts Ray up to `STARTS` times, while its processes end.
+
+    A raylet ends 15 s after its start if an agent of it has not written its port, and at a load of
+    twelve or more an agent needs longer. In a later start the stores run already.
+
+    Raises:
+        DeskStartError: The last start failed too.
+    """
+    for following in range(2, STARTS + 1):
+        try:
+            return start()
+        except RayStartError as error:
+            clean_up()
+            report(f"{error}. Starting Ray again, {following} of {STARTS}")
+    try:
+        return start()
+    except RayStartError as error:
+        raise DeskStartError(f"{error}. Start again when less runs on this machine") from error
 
 
-def _dead_processes() -> list[tuple[str, subprocess.Popen[bytes]]]:
-    """Those of Ray's own processes that have ended, with their names.
+def essential_of(processes: Iterable[Process]) -> dict[str, Process]:
+    """The essential ones of Ray's processes, by the names of their programs."""
+    named = {Path(str(process.args[0])).name: process for process in processes}  # type: ignore[index]
+    return {name: process for name, process in named.items() if name in ESSENTIAL}
+
+
+def wait_for_node(get_node: Callable[[], Any], check: Callable[[], None]) -> Any:
+    """Waits until the node of Ray has registered, for at most `START_TIMEOUT_S`.
+
+    An exception of `check` ends the wait.
+
+    Raises:
+        RuntimeError: It has not registered.
+    """
+    give_up = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            return get_node()
+        except RuntimeError:
+            check()
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(POLL_S)
+
+
+def ended(processes: Mapping[str, Process]) -> Iterator[tuple[str, str]]:
+    """The name of each process that has ended, and how.
 
     Asking reaps them. Before that, workers take a killed raylet for running, and stay.
     """
-    node: Any = ray._private.worker._global_node
-    return [] if node is None else node.dead_processes()
-
-
-def require_essential(dead: Iterable[tuple[str, subprocess.Popen[bytes]]]) -> None:
-    """Raises `DeskEndedError` if an essential process is among those that have ended."""
-    for name, process in dead:
-        if name in ESSENTIAL:
-            status = process.returncode
+    for name, process in processes.items():
+        if (status := process.poll()) is not None:
             by_signal = f"was ended by {signal.Signals(-status).name}" if status < 0 else ""
-            raise DeskEndedError(
-                f"Ray's process {name} {by_signal or f'ended with status {status}'}, and nothing "
-                "is answered without it. Start again: what was acknowledged is stored"
-            )
+            yield name, by_signal or f"ended with status {status}"
+
+
+def require_started(processes: Mapping[str, Process], log_dir: Path) -> None:
+    """Raises `RayStartError` if a process has ended, with what it has logged."""
+    for name, how in ended(processes):
+        log = log_dir / f"{name}.err"
+        said = log.read_text(errors="replace") if log.is_file() else ""
+        first = next((line for line in said.splitlines() if line.strip()), "it logged no reason")
+        why = first.rpartition("Check failed: ")[2].strip()[:WIDTH_OF_REASON]
+        load, _, _ = os.getloadavg()
+        raise RayStartError(
+            f"Ray's process {name} {how} while it was starting, at a load of {load:.0f} on "
+            f"{os.cpu_count()} processors: {why}"
+        )
+
+
+def require_essential(processes: Mapping[str, Process]) -> None:
+    """Raises `DeskEndedError` if an essential process has ended."""
+    for name, how in ended(processes):
+        raise DeskEndedError(
+            f"Ray's process {name} {how}, and nothing is answered without it. Start again: what "
+            "was acknowledged is stored"
+        )
 
 
 def waits_for(application: ApplicationStatusOverview | None) -> str:

@@ -55,8 +55,8 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessKey:
-    """A stored bearer key: a hash of its secret, and what it allows.
+class ApiKey:
+    """A stored API key: a hash of its secret, and what it allows.
 
     The secret has 256 random bits, so a plain SHA-256 protects it; a slow hash is for passwords.
     """

@@ -46,7 +46,7 @@ def asgi_application(
     The pages of the sites `cors_origins` may call it. The `ui` is the page `/ui`, whose examples
     name the port of gRPC, 0 for the usual one. It links to Ray's dashboard, if that has a port.
     """
-    middleware = [Middleware(PrivateHosts)] if service.access.is_open else []
+    middleware = [Middleware(PrivateHosts)] if service.authenticator.is_open else []
     routes: list[Route] = [
         *connect_routes(service),
         *plain_routes(service),

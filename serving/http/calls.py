@@ -17,7 +17,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError
 from serving.http.failures import FailedCallError, RefusedRequestError
 from serving.rpc.boundary import REQUEST_ID
-from serving.rpc.identity.access import AUTHORIZATION
+from serving.rpc.identity.authenticator import AUTHORIZATION
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
 from serving.rpc.status import STATUS_DETAILS, to_status

@@ -111,7 +111,7 @@ class WholeRequests:
     def _require_credentials(self, rpc: str, scope: Scope) -> Caller:
         call = HttpCall(Request(scope))
         try:
-            return self._service.access.caller_of(rpc, call)
+            return self._service.authenticator.caller_of(rpc, call)
         except TriviumError as error:
             answer_with_error(rpc, call, self._service.recorder, error)
             call.require_ok()

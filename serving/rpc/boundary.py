@@ -23,8 +23,8 @@ from google.rpc import code_pb2, status_pb2
 from serving.domain.budget import RESPONSE, Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.identity import Caller
-from serving.rpc.identity.access import (
-    Access,
+from serving.rpc.identity.authenticator import (
+    Authenticator,
     CallMetadata,
     each_within_tenants,
     hide_from,
@@ -77,7 +77,7 @@ class Guarded(Protocol):
         """Where traces go; None for none."""
 
     @property
-    def access(self) -> Access:
+    def authenticator(self) -> Authenticator:
         """Who may call."""
 
 
@@ -108,7 +108,9 @@ def rpc(
                 traced(service.tracer, name, grpc_context, logged),
                 call_deadline(grpc_context),
             ):
-                caller, admitted = _admit(name, service.access, request, grpc_context, logged)
+                caller, admitted = _admit(
+                    name, service.authenticator, request, grpc_context, logged
+                )
                 response = await method(service, admitted)
                 hide_from(caller, rule, response)
                 return response
@@ -136,7 +138,7 @@ def streaming_rpc(
             _status_of(name, grpc_context, service.recorder) as logged,
             traced(service.tracer, name, grpc_context, logged),
         ):
-            caller, admitted = _admit(name, service.access, stream, grpc_context, logged)
+            caller, admitted = _admit(name, service.authenticator, stream, grpc_context, logged)
             async with aclosing(method(service, admitted)) as responses:
                 async for response in responses:
                     hide_from(caller, rule, response)
@@ -156,15 +158,19 @@ def _named(call: Method, method: Callable[..., Any]) -> Method:
 
 
 def _admit(
-    name: str, access: Access, request: Any, context: CallContext, logged: dict[str, object]
+    name: str,
+    authenticator: Authenticator,
+    request: Any,
+    context: CallContext,
+    logged: dict[str, object],
 ) -> tuple[Caller, Any]:
     """Returns the caller, and the request or stream of requests with the tenants checked."""
-    caller = access.caller_of(name, context)
+    caller = authenticator.caller_of(name, context)
     logged["caller"] = caller.name
     if isinstance(request, Malformed):
         request.reject()
     if not isinstance(request, Message):
-        return caller, each_within_tenants(access, name, context, request.__aiter__())
+        return caller, each_within_tenants(authenticator, name, context, request.__aiter__())
     within_tenants(RULES[name], caller, request)
     return caller, request
 
@@ -183,10 +189,12 @@ def deadline_after(budget_s: float) -> Deadline:
 
 @contextmanager
 def call_deadline(context: object) -> Iterator[None]:
-    """Lets `deadline_after` know when the call ends."""
-    # Contexts of Ray's own proxy do not know it.
+    """Lets `deadline_after` know when the call ends; also around Serve, whose context does not."""
     time_remaining = getattr(context, "time_remaining", None)
-    left_s: float | None = None if time_remaining is None else time_remaining()
+    if time_remaining is None:
+        yield
+        return
+    left_s: float | None = time_remaining()
     known = _DEADLINE.set(None if left_s is None else Deadline.after(left_s))
     try:
         yield

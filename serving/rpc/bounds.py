@@ -25,8 +25,8 @@ from serving.domain.errors import (
     Violation,
 )
 from serving.domain.identity import Caller
-from serving.rpc.boundary import CallContext, Guarded, answer_with_error
-from serving.rpc.identity.access import ANYONE
+from serving.rpc.boundary import CallContext, Guarded, answer_with_error, call_deadline
+from serving.rpc.identity.authenticator import ANYONE
 from serving.rpc.identity.rules import RULES
 from serving.rpc.message_bounds import read_wire
 from serving.rpc.pending import PENDING_CALLS
@@ -136,7 +136,7 @@ class BoundedHandlers(grpc.GenericRpcHandler):
         within_s = BATCH_S if name in BATCHES else MESSAGE_S
 
         async def response(requests: AsyncIterator[Any], context: Call) -> Any:
-            with self._answered(name, context):
+            with self._answered(name, context), call_deadline(context):
                 messages = _Messages(requests, name, handler.request_deserializer)
                 if not handler.request_streaming:
                     self._require_credentials(name, context)
@@ -180,20 +180,20 @@ class BoundedHandlers(grpc.GenericRpcHandler):
 
     def _require_credentials(self, name: str, context: Call) -> None:
         if name in RULES:
-            self._service.access.caller_of(name, context)
+            self._service.authenticator.caller_of(name, context)
 
     def _opened(self, name: str, context: Call) -> AbstractContextManager[None]:
         """Counts the stream as one of its caller, or of its connection if there is none.
 
-        Raises as `Access.caller_of`, and `OverloadedError` if too many are open.
+        Raises as `Authenticator.caller_of`, and `OverloadedError` if too many are open.
         """
-        access = self._service.access
+        authenticator = self._service.authenticator
         if name in RULES:
-            caller = access.caller_of(name, context)
+            caller = authenticator.caller_of(name, context)
             holder = context.peer() if caller is ANYONE else caller.name
             return self._service.streams.opened(holder)
         try:
-            caller = access.authenticated(context)
+            caller = authenticator.authenticated(context)
         except TriviumError:
             caller = ANYONE
         streams = self._open_to_anyone.streams(name, caller, self._service.streams)

@@ -28,6 +28,8 @@ from trivium.v1 import ingest_service_pb2 as ingest_pb
 NANOSECONDS = 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+MAX_ITEMS = 1000
+"""The most of a batch, and of the ids of a request."""
 MAX_TEXT_BYTES = 32 * 1024
 MAX_TITLE_BYTES = 1024
 MAX_NAME_BYTES = 256

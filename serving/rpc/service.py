@@ -30,16 +30,28 @@ from serving.pipeline.writes.ingest import Ingested, Ingestor
 from serving.pipeline.writes.stats import Observer
 from serving.ports.embedding import Embedder
 from serving.ports.memory_store import Catalog, MemoryStore
-from serving.rpc import answers, questions, requests, responses
+from serving.rpc import (
+    catalog,
+    compare,
+    explain_absence,
+    forget,
+    get_stats,
+    ingest,
+    list_profiles,
+    retrieve,
+    retrieve_stream,
+    warm,
+)
 from serving.rpc.boundary import CallContext, deadline_after, rpc, streaming_rpc
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.health import Health
-from serving.rpc.identity.access import OPEN, Access
+from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.rpc.items import from_fact, from_segment
 from serving.rpc.pending import PENDING_CALLS
-from serving.rpc.questions import RetrieveCall, StreamedCall
 from serving.rpc.recent_legs import RecentLegs
 from serving.rpc.registration import Malformed
+from serving.rpc.retrieve import RetrieveCall
+from serving.rpc.retrieve_stream import StreamedCall
 from serving.rpc.tracing import note_answer
 from serving.telemetry import NoRecorder, Recorder, Tracer
 from trivium.v1 import catalog_service_pb2 as catalog_pb
@@ -89,7 +101,7 @@ class TriviumService:
         *,
         recorder: Recorder | None = None,
         tracer: Tracer | None = None,
-        access: Access = OPEN,
+        authenticator: Authenticator = OPEN,
         streams: OpenStreams | None = None,
         now: Callable[[], datetime] = now_utc,
     ) -> None:
@@ -99,7 +111,7 @@ class TriviumService:
         self.rejected_profiles = ""
         self.recorder = recorder or NoRecorder()
         self.tracer = tracer
-        self.access = access
+        self.authenticator = authenticator
         self.streams = streams or OpenStreams(MAX_STREAMS)
         self._now = now
         self._recent_legs = RecentLegs()
@@ -133,9 +145,9 @@ class TriviumService:
         self, request: retrieval_pb.RetrieveRequest
     ) -> retrieval_pb.RetrieveResponse:
         """Runs a query."""
-        call = questions.to_retrieve_call(request, self.profiles, self._now())
+        call = retrieve.to_retrieve_call(request, self.profiles, self._now())
         retrieval = await self._answer(call, self.use_cases.retriever.retrieve)
-        return answers.from_retrieval(call, retrieval)
+        return retrieve.from_retrieval(call, retrieval)
 
     @streaming_rpc
     async def RetrieveStream(
@@ -147,7 +159,7 @@ class TriviumService:
             async for call, retrieval in answered:
                 if call.final:
                     self.use_cases.retriever.record_access(call.retrieve.query, retrieval)
-                yield answers.from_streamed(call, retrieval)
+                yield retrieve_stream.from_streamed(call, retrieval)
 
     async def _streamed(
         self, stream: AsyncIterator[retrieval_pb.RetrieveStreamRequest | Malformed]
@@ -157,7 +169,7 @@ class TriviumService:
             number += 1
             if isinstance(request, Malformed):
                 request.reject()
-            yield questions.to_streamed_call(request, number, self.profiles, self._now())
+            yield retrieve_stream.to_streamed_call(request, number, self.profiles, self._now())
 
     async def _anticipate(self, call: StreamedCall) -> Retrieval:
         return await self._answer(call.retrieve, self.use_cases.retriever.preview)
@@ -165,44 +177,44 @@ class TriviumService:
     @rpc(retrieval_pb.WarmResponse)
     async def Warm(self, request: retrieval_pb.WarmRequest) -> retrieval_pb.WarmResponse:
         """Prepares for the first query of a tenant."""
-        call = questions.to_warm_call(request, self.profiles, self._now())
+        call = warm.to_warm_call(request, self.profiles, self._now())
         deadline = deadline_after(call.time_budget_s)
         warmed = await self.use_cases.warmer.warm(call.query, call.profile, deadline)
-        return answers.from_warmed(call, warmed)
+        return warm.from_warmed(call, warmed)
 
     @rpc(retrieval_pb.ListProfilesResponse)
     async def ListProfiles(
         self, request: retrieval_pb.ListProfilesRequest
     ) -> retrieval_pb.ListProfilesResponse:
         """Lists the ranking profiles in pages."""
-        page = requests.to_profile_page(request)
+        page = list_profiles.to_profile_page(request)
         names = sorted(name for name in self.profiles if name > page.after)[: page.size]
-        return answers.from_profiles(self.profiles, names, page.next_token(names))
+        return list_profiles.from_profiles(self.profiles, names, page.next_token(names))
 
     @rpc(retrieval_pb.CompareResponse)
     async def Compare(self, request: retrieval_pb.CompareRequest) -> retrieval_pb.CompareResponse:
         """Runs a query under two profiles."""
-        calls = questions.to_compare_call(request, self.profiles, self._now())
+        calls = compare.to_compare_call(request, self.profiles, self._now())
         preview = self.use_cases.retriever.preview
         retrieved = await asyncio.gather(*(self._answer(call, preview) for call in calls))
-        return answers.from_comparison(*zip(calls, retrieved, strict=True))
+        return compare.from_comparison(*zip(calls, retrieved, strict=True))
 
     @rpc(retrieval_pb.ExplainAbsenceResponse)
     async def ExplainAbsence(
         self, request: retrieval_pb.ExplainAbsenceRequest
     ) -> retrieval_pb.ExplainAbsenceResponse:
         """Reports why an item is not a hit."""
-        call, item = questions.to_explain_absence_call(request, self.profiles, self._now())
+        call, item = explain_absence.to_explain_absence_call(request, self.profiles, self._now())
         await self._check_vector(call.query)
         deadline = deadline_after(call.time_budget_s)
         explain = self.use_cases.explainer.explain
-        return answers.from_absence(await explain(call.query, call.profile, item, deadline))
+        return explain_absence.from_absence(await explain(call.query, call.profile, item, deadline))
 
     @rpc(ingest_pb.IngestResponse)
     async def Ingest(self, request: ingest_pb.IngestRequest) -> ingest_pb.IngestResponse:
         """Stores a batch."""
         call = await self._read(request)
-        return responses.from_ingested(call, await self._store(call))
+        return ingest.from_ingested(call, await self._store(call))
 
     @rpc(ingest_pb.IngestStreamResponse)
     async def IngestStream(
@@ -225,7 +237,7 @@ class TriviumService:
             response.rejected_count += len(call.rejected)
             room = MAX_REJECTED_LISTED - len(response.rejected)
             response.rejected.extend(
-                responses.rejected_outcome(before + place, item, violations)
+                ingest.rejected_outcome(before + place, item, violations)
                 for place, (item, violations) in list(call.rejected.items())[:room]
             )
             before += len(request.items)
@@ -235,13 +247,13 @@ class TriviumService:
     @rpc(ingest_pb.ForgetResponse)
     async def Forget(self, request: ingest_pb.ForgetRequest) -> ingest_pb.ForgetResponse:
         """Erases items, or counts them."""
-        tenant, selector = requests.to_selector(request)
+        tenant, selector = forget.to_selector(request)
         if request.dry_run:
             selected = await self.use_cases.store.count_selected(tenant, selector)
-            return responses.from_selected(selected)
+            return forget.from_selected(selected)
         deadline = Deadline.after(FORGET_BUDGET_S)
         forgotten = await self.use_cases.eraser.forget(tenant, selector, deadline)
-        return responses.from_forgotten(forgotten)
+        return forget.from_forgotten(forgotten)
 
     @rpc(catalog_pb.GetSegmentsResponse)
     async def GetSegments(
@@ -265,7 +277,7 @@ class TriviumService:
         item_of: Callable[[str], ItemId],
     ) -> tuple[list[Item], list[str]]:
         """Returns the items that are stored, and the ids of the others."""
-        tenant, ids = requests.to_ids(request)
+        tenant, ids = catalog.to_ids(request)
         items = [item_of(id_) for id_ in ids]
         rows = await self.use_cases.store.load(tenant, items, Deadline.after(READ_BUDGET_S))
         stored = [rows[item] for item in items if item in rows]
@@ -276,7 +288,7 @@ class TriviumService:
         self, request: catalog_pb.ListSegmentsRequest
     ) -> catalog_pb.ListSegmentsResponse:
         """Lists segments in pages."""
-        call = requests.to_list_segments_call(request)
+        call = catalog.to_list_segments_call(request)
         rows = await self.use_cases.catalog.list_segments(call.tenant, call.filter, *call.page)
         return catalog_pb.ListSegmentsResponse(
             segments=[from_segment(row) for row in rows],
@@ -286,7 +298,7 @@ class TriviumService:
     @rpc(catalog_pb.ListFactsResponse)
     async def ListFacts(self, request: catalog_pb.ListFactsRequest) -> catalog_pb.ListFactsResponse:
         """Lists facts in pages."""
-        call = requests.to_list_facts_call(request)
+        call = catalog.to_list_facts_call(request)
         rows = await self.use_cases.catalog.list_facts(
             call.tenant, call.entities, call.valid_at, *call.page
         )
@@ -298,11 +310,11 @@ class TriviumService:
     @rpc(catalog_pb.GetStatsResponse)
     async def GetStats(self, request: catalog_pb.GetStatsRequest) -> catalog_pb.GetStatsResponse:
         """Reports the state of the service."""
-        tenant = requests.to_stats_tenant(request)
+        tenant = get_stats.to_stats_tenant(request)
         overview = await self.use_cases.observer.overview(tenant)
         if self.rejected_profiles:
             overview.degraded.append(f"profiles: {self.rejected_profiles}")
-        return responses.from_overview(overview, self._recent_legs.activities())
+        return get_stats.from_overview(overview, self._recent_legs.activities())
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext
@@ -332,11 +344,11 @@ class TriviumService:
     async def _answer(
         self,
         call: RetrieveCall,
-        retrieve: Callable[[Query, Profile, Deadline], Awaitable[Retrieval]],
+        run: Callable[[Query, Profile, Deadline], Awaitable[Retrieval]],
     ) -> Retrieval:
         deadline = deadline_after(call.time_budget_s)
         await self._check_vector(call.query)
-        retrieval = await retrieve(call.query, call.profile, deadline)
+        retrieval = await run(call.query, call.profile, deadline)
         self._measure(retrieval)
         note_answer(retrieval)
         return retrieval
@@ -365,13 +377,13 @@ class TriviumService:
             labels = {"profile": retrieval.profile, "stage": retrieval.rerank.stage.value}
             self.recorder.record(telemetry.RERANKED_ANSWERS, 1, labels)
 
-    async def _read(self, request: requests.IngestMessage) -> requests.IngestCall:
+    async def _read(self, request: ingest.IngestMessage) -> ingest.IngestCall:
         model = None
-        if requests.has_vectors(request):
+        if ingest.has_vectors(request):
             model = await self.use_cases.embedder.model()
-        return requests.to_ingest_call(request, self._now(), model)
+        return ingest.to_ingest_call(request, self._now(), model)
 
-    async def _store(self, call: requests.IngestCall, *, patient: bool = False) -> Ingested | None:
+    async def _store(self, call: ingest.IngestCall, *, patient: bool = False) -> Ingested | None:
         if not call.batch.items:
             return None
         ingested = await self.use_cases.ingestor.ingest(call.batch, patient=patient)

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.steps import Retrieval
-from serving.rpc.identity.access import CallMetadata
+from serving.rpc.identity.authenticator import CallMetadata
 from serving.rpc.registration import METHODS
 from serving.telemetry import Step, Tracer
 

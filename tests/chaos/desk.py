@@ -28,7 +28,6 @@ MAIN = "main process"
 RAYLET, GCS, CONTROLLER = "raylet", "gcs_server", "ray::ServeContr"
 PROXY = "haproxy"
 """Beginnings of names."""
-STARTS = 3
 FAILED = 1
 
 
@@ -55,19 +54,7 @@ class Desk:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Starts the desk, and waits until it serves.
-
-        Ray gives its own processes half a minute, which on a busy machine can be too little: a
-        start that fails is tried again.
-        """
-        for _ in range(STARTS - 1):
-            with contextlib.suppress(AssertionError):
-                self._start()
-                return
-            self.stop()
-        self._start()
-
-    def _start(self) -> None:
+        """Starts the desk, and waits until it serves."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "serving", "serve"],
             env=self._environment,

@@ -17,7 +17,18 @@ from serving.domain.english.dates import EnglishDates
 from serving.domain.errors import TriviumError
 from serving.domain.questions.query import Query
 from serving.ports.embedding import EmbeddingModel
-from serving.rpc import questions, requests
+from serving.rpc import (
+    catalog,
+    compare,
+    explain_absence,
+    forget,
+    get_stats,
+    ingest,
+    list_profiles,
+    retrieve,
+    retrieve_stream,
+    warm,
+)
 from serving.rpc.status import to_status
 from tests.security.hostile import TEXTS, Hostility
 from tests.security.metadata import Doorkeeper
@@ -35,20 +46,20 @@ PLAUSIBLE: Mapping[str, object] = {
 }
 
 READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
-    "Retrieve": lambda r, p: questions.to_retrieve_call(r, p, NOW),
-    "RetrieveStream": lambda r, p: questions.to_streamed_call(r, 1, p, NOW),
-    "Warm": lambda r, p: questions.to_warm_call(r, p, NOW),
-    "Compare": lambda r, p: questions.to_compare_call(r, p, NOW),
-    "ExplainAbsence": lambda r, p: questions.to_explain_absence_call(r, p, NOW),
-    "ListProfiles": lambda r, _: requests.to_profile_page(r),
-    "Ingest": lambda r, _: requests.to_ingest_call(r, NOW, MODEL),
-    "IngestStream": lambda r, _: requests.to_ingest_call(r, NOW, MODEL),
-    "Forget": lambda r, _: requests.to_selector(r),
-    "GetSegments": lambda r, _: requests.to_ids(r),
-    "GetFacts": lambda r, _: requests.to_ids(r),
-    "ListSegments": lambda r, _: requests.to_list_segments_call(r),
-    "ListFacts": lambda r, _: requests.to_list_facts_call(r),
-    "GetStats": lambda r, _: requests.to_stats_tenant(r),
+    "Retrieve": lambda r, p: retrieve.to_retrieve_call(r, p, NOW),
+    "RetrieveStream": lambda r, p: retrieve_stream.to_streamed_call(r, 1, p, NOW),
+    "Warm": lambda r, p: warm.to_warm_call(r, p, NOW),
+    "Compare": lambda r, p: compare.to_compare_call(r, p, NOW),
+    "ExplainAbsence": lambda r, p: explain_absence.to_explain_absence_call(r, p, NOW),
+    "ListProfiles": lambda r, _: list_profiles.to_profile_page(r),
+    "Ingest": lambda r, _: ingest.to_ingest_call(r, NOW, MODEL),
+    "IngestStream": lambda r, _: ingest.to_ingest_call(r, NOW, MODEL),
+    "Forget": lambda r, _: forget.to_selector(r),
+    "GetSegments": lambda r, _: catalog.to_ids(r),
+    "GetFacts": lambda r, _: catalog.to_ids(r),
+    "ListSegments": lambda r, _: catalog.to_list_segments_call(r),
+    "ListFacts": lambda r, _: catalog.to_list_facts_call(r),
+    "GetStats": lambda r, _: get_stats.to_stats_tenant(r),
 }
 
 METHODS: Mapping[str, MethodDescriptor] = {
@@ -93,7 +104,7 @@ class Edge:
             size = header_bytes(to_status(error))
             assert size <= MAX_HEADER_BYTES, f"a status of {size} bytes does not reach a client"
             return error.reason
-        if isinstance(call, questions.RetrieveCall):
+        if isinstance(call, retrieve.RetrieveCall):
             self._use(call.query)
         return "accepted"
 

@@ -30,7 +30,9 @@ class Doorkeeper:
 
     def __init__(self) -> None:
         gate = asyncio.run(door())
-        self._service = TriviumService(NO_USE_CASES, ProfileBook.load(), access=gate.access)
+        self._service = TriviumService(
+            NO_USE_CASES, ProfileBook.load(), authenticator=gate.authenticator
+        )
         self.rejected: Sequence[bytes] = [
             _encoded(call) for name, call in gate.rejected.items() if _is_safe_to_vary(name, call)
         ]

@@ -24,7 +24,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from serving.domain.identity import Caller
 from serving.domain.items.records import TenantName
-from serving.rpc.identity.access import hide_from
+from serving.rpc.identity.authenticator import hide_from
 from serving.rpc.identity.rules import RULES
 from tests.fixtures.local_service import FOLLOW_WITHIN_S, TENANT, answered, local_service
 from tests.security.edge import METHODS

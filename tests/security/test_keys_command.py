@@ -43,7 +43,7 @@ async def test_the_service_accepts_a_key_until_it_is_revoked(postgres: Postgres)
     dsn = postgres.database.dsn
     made = await asyncio.to_thread(command, dsn, "create", "--all-tenants", "--role", "writer")
     key = made.output.strip()
-    ring = KeyRing(postgres.access_keys)
+    ring = KeyRing(postgres.api_keys)
     await ring.refresh()
     assert ring.verify(key).roles == frozenset({Role.WRITER})
 

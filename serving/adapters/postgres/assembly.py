@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from serving.adapters.postgres.access_keys import PostgresAccessKeys
+from serving.adapters.postgres.api_keys import PostgresApiKeys
 from serving.adapters.postgres.connection.notifications import Notifications
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.change_log import PostgresChangeLog
@@ -46,7 +46,7 @@ class Postgres:
         self.consistency = PostgresConsistency(self.database, self.notifications)
         self.access = PostgresAccessLog(self.database)
         self.timeline = PostgresTimeline(self.database)
-        self.access_keys = PostgresAccessKeys(self.database)
+        self.api_keys = PostgresApiKeys(self.database)
 
     def feed_of(self, shard: Shard) -> PostgresIndexFeed:
         return PostgresIndexFeed(self.database, self.notifications, shard)

@@ -8,7 +8,7 @@ from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.leg_runner import LegReport
 from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
-from serving.ports.access import AccessLog
+from serving.ports.access_log import AccessLog
 
 
 class Retriever:

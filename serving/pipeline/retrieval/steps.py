@@ -48,7 +48,7 @@ from serving.pipeline.retrieval.order.adjacent import GIVERS, first_of
 from serving.pipeline.retrieval.order.hit import Hit
 from serving.pipeline.retrieval.order.ordering import Ordering
 from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
-from serving.ports.access import AccessLog
+from serving.ports.access_log import AccessLog
 from serving.ports.memory_store import MemoryStore
 from serving.ports.reranking import Reranker
 from serving.ports.text_analysis import DateReader

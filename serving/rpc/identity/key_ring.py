@@ -1,4 +1,4 @@
-"""The valid bearer keys, in memory.
+"""The valid API keys, in memory.
 
 All keys are read again every `REFRESH_S`. So a key costs a call no query, a flood of invented keys
 does not reach PostgreSQL, and a revoked key is rejected within seconds.
@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from serving.domain.errors import StoreUnavailableError, UnauthenticatedError
-from serving.domain.identity import AccessKey, Caller, KeyText
-from serving.ports.access import AccessKeys
+from serving.domain.identity import ApiKey, Caller, KeyText
+from serving.ports.api_keys import ApiKeys
 
 REFRESH_S = 2.0
 STALE_S = 5.0
@@ -25,7 +25,7 @@ class KeyRing:
 
     def __init__(
         self,
-        keys: AccessKeys,
+        keys: ApiKeys,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -33,7 +33,7 @@ class KeyRing:
         self._keys = keys
         self._monotonic = monotonic
         self._now = now
-        self._by_id: Mapping[str, AccessKey] = MappingProxyType({})
+        self._by_id: Mapping[str, ApiKey] = MappingProxyType({})
         self._read_at = float("-inf")
 
     def verify(self, text: str) -> Caller:

@@ -82,6 +82,45 @@ def test_interrupted_start_stops_and_leaves_nothing(
     assert interrupted.leaves_nothing, interrupted
 
 
+LATE_AGENT = """
+import os, signal, sys
+
+if any(argument.endswith("dashboard/agent.py") for argument in sys.orig_argv):
+    try:
+        os.close(os.open({mark!r}, os.O_CREAT | os.O_EXCL))
+        signal.pause()
+    except FileExistsError:
+        pass
+"""
+
+
+@pytest.mark.release
+def test_raylet_without_its_agent_is_started_again(run_command: RunCommand, tmp_path: Path) -> None:
+    late_agent = LATE_AGENT.format(mark=str(tmp_path / "once"))
+    (tmp_path / "sitecustomize.py").write_text(late_agent)
+
+    started = run_command(
+        "serve", signal_at=[("deploying the service", signal.SIGINT)], PYTHONPATH=str(tmp_path)
+    )
+
+    assert started.code == ASKED_TO_END, started.said
+    assert "Starting Ray again, 2 of 3" in started.said
+    assert started.leaves_nothing, started
+
+
+@pytest.mark.release
+def test_signal_ends_the_wait_for_raylet(run_command: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LATE_AGENT.format(mark=str(tmp_path / "once")))
+
+    started = run_command(
+        "serve", signal_at=[("starting Neo4j", signal.SIGINT)], PYTHONPATH=str(tmp_path)
+    )
+
+    assert started.code == ASKED_TO_END, started.said
+    assert "Starting Ray again" not in started.said
+    assert started.leaves_nothing, started
+
+
 def test_doctor_says_what_will_be_used(run_command: RunCommand) -> None:
     doctor = run_command("doctor")
 

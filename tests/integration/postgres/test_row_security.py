@@ -73,7 +73,7 @@ async def test_a_statement_for_no_tenant_sees_none(both: Postgres) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT FROM access_key",
+        "SELECT FROM api_key",
         "SELECT FROM tombstone",
         "SELECT tombstone_key FROM meta",
         "SELECT vector FROM embedding",

@@ -18,8 +18,9 @@ from ray.serve.config import gRPCOptions
 from serving.deployments import app, server
 from serving.desk.ray_environment import free_ports
 from serving.rpc import bounds
+from serving.rpc.boundary import deadline_after
 from serving.rpc.bounds import OpenStreams
-from serving.rpc.identity.access import OPEN
+from serving.rpc.identity.authenticator import OPEN
 from serving.telemetry import NoRecorder
 
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
@@ -30,7 +31,7 @@ HELD = 2
 class Service:
     """Its health, and what is open."""
 
-    access = OPEN
+    authenticator = OPEN
     recorder = NoRecorder()
     tracer = None
 
@@ -48,11 +49,21 @@ class Service:
         await asyncio.Event().wait()
 
 
+TAKEN_S: list[float] = []
+"""What was left of each call that Serve took."""
+
+
+async def left_s() -> float:
+    """The seconds left of a call, as a method knows them, which Serve runs in a task."""
+    return deadline_after(3600).remaining()
+
+
 def of_serve(service_method: str, streaming_type: object) -> Any:
     """What Serve makes the handlers of: says that it took one of its concurrent calls."""
     del streaming_type
 
     async def took(request: object, context: object) -> bytes:
+        TAKEN_S.append(await asyncio.create_task(left_s()))
         return service_method.encode()
 
     return took
@@ -82,6 +93,15 @@ async def test_health_takes_no_call_of_serve(channel: grpc.aio.Channel) -> None:
 
     assert health_pb2.HealthCheckResponse.FromString(await check(b"")).status == 1
     assert await retrieve(b"") == RETRIEVE.encode()
+
+
+async def test_deadline_of_call_reaches_methods_within_serve(channel: grpc.aio.Channel) -> None:
+    retrieve: Any = channel.unary_unary(RETRIEVE)
+
+    await retrieve(b"", timeout=60)
+    await retrieve(b"")
+
+    assert TAKEN_S[-2:] == pytest.approx([54, 3600], abs=2)
 
 
 @pytest.mark.parametrize(

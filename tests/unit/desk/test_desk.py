@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import resource
-import threading
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
@@ -14,33 +12,14 @@ from serving.config.settings import Settings, load_settings
 from serving.desk.desk import (
     MIN_OPEN_FILES,
     CancellableReport,
-    address_of,
     logs_kept_on_failure,
     require_folders,
     require_key_files,
     require_open_files,
-    started_in_background,
+    result_of,
 )
 from serving.desk.embedded_postgres import PostgresStartError
 from serving.desk.ray_environment import DeskStartError
-
-
-class SlowServer:
-    """A server whose start blocks until `may_start` is set."""
-
-    def __init__(self) -> None:
-        self.is_starting = threading.Event()
-        self.may_start = threading.Event()
-        self.runs = False
-
-    def start(self) -> str:
-        self.is_starting.set()
-        self.may_start.wait()
-        self.runs = True
-        return "address"
-
-    def stop(self) -> None:
-        self.runs = False
 
 
 @pytest.fixture
@@ -78,29 +57,6 @@ def test_limit_of_open_files_is_raised_if_allowed(monkeypatch: pytest.MonkeyPatc
     assert raised == [(MIN_OPEN_FILES, 20_000)]
 
 
-def test_server_starting_at_shutdown_is_stopped_afterwards() -> None:
-    server = SlowServer()
-
-    with contextlib.suppress(DeskStartError), started_in_background(server):
-        server.is_starting.wait()
-        # The start continues only after the block has ended.
-        threading.Timer(0.1, server.may_start.set).start()
-        raise DeskStartError("something else failed")
-
-    assert server.may_start.is_set()
-    assert not server.runs
-
-
-def test_address_is_awaited_only_for_a_server() -> None:
-    server = SlowServer()
-    server.may_start.set()
-
-    with started_in_background(server) as start, started_in_background(None) as nothing:
-        addresses = [address_of(each, not_interrupted) for each in (start, nothing)]
-
-    assert addresses == ["address", None]
-
-
 def test_waiting_for_an_address_can_be_interrupted() -> None:
     start: Future[str] = Future()
 
@@ -108,7 +64,7 @@ def test_waiting_for_an_address_can_be_interrupted() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        address_of(start, interrupted)
+        result_of(start, interrupted)
 
 
 def test_a_long_start_goes_on_until_it_is_cancelled() -> None:
@@ -140,7 +96,7 @@ def test_failed_server_start_fails_desk_with_its_message() -> None:
     start.set_exception(PostgresStartError("no room; see the log"))
 
     with pytest.raises(DeskStartError, match="no room; see the log"):
-        address_of(start, not_interrupted)
+        result_of(start, not_interrupted)
 
 
 @pytest.mark.parametrize("section", ["embedder", "extraction"])

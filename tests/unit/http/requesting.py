@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from serving.domain.errors import TriviumError
 from serving.http.application import asgi_application
 from serving.rpc.boundary import rpc
-from serving.rpc.identity.access import OPEN, Access
+from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.telemetry import NoRecorder
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import ingest_service_pb2 as ingest_pb
@@ -43,7 +43,7 @@ class FakeRpcs:
     tracer = None
 
     def __init__(self, response: Message | None = None, *, error: Exception | None = None) -> None:
-        self.access: Access = OPEN
+        self.authenticator: Authenticator = OPEN
         self.requests: list[Any] = []
         self.response = response
         self.error = error

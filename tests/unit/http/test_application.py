@@ -10,7 +10,7 @@ from serving.http.application import is_private
 from serving.http.designs import DESIGNS
 from serving.http.plain import PLAIN_ROUTES
 from serving.http.static import FILES, FOLDER, PAGE
-from serving.rpc.identity.access import Access
+from serving.rpc.identity.authenticator import Authenticator
 from tests.support.tracked_files import ROOT
 from tests.unit.http.requesting import FakeRpcs, sent
 
@@ -53,7 +53,7 @@ async def test_open_service_refuses_public_host_names() -> None:
 
 async def test_service_with_keys_may_have_a_public_name() -> None:
     service = FakeRpcs()
-    service.access = Access(keys=lambda text: pytest.fail(text))
+    service.authenticator = Authenticator(keys=lambda text: pytest.fail(text))
 
     answer = await sent(service, *ASK, json={}, base_url="http://my.example")
 

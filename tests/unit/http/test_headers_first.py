@@ -12,7 +12,7 @@ from serving.http.application import answered_whole
 from serving.http.connect import CONNECT_PATHS, connect_routes
 from serving.http.designs import design_routes
 from serving.http.plain import PLAIN_ROUTES, plain_routes
-from serving.rpc.identity.access import Access
+from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.identity.rules import RULES
 from tests.unit.http.requesting import FakeRpcs
 
@@ -58,7 +58,7 @@ async def refused(service: Any, verb: str, path: str, **headers: str) -> Message
 def service_with(role: Role) -> Any:
     service = FakeRpcs()
     caller = Caller(name="bot", roles=frozenset({role}), tenants=None)
-    service.access = Access(keys=lambda _: caller)
+    service.authenticator = Authenticator(keys=lambda _: caller)
     return service
 
 

@@ -20,7 +20,7 @@ from serving.domain.identity import Caller, Role
 from serving.http import whole_requests
 from serving.http.calls import ARRIVED
 from serving.http.whole_requests import WholeRequests
-from serving.rpc.identity.access import Access
+from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.message_bounds import QUESTION
 from serving.rpc.pending import READ_AGAIN_S, PendingCalls
 from tests.support.stepped_clock import SteppedClock
@@ -145,7 +145,7 @@ async def test_refused_credentials_are_answered_with_details(
         raise error
 
     service, behind, client = FakeRpcs(), Behind(), Client(part(b"ab"), ENDED)
-    service.access = Access(keys=fail)
+    service.authenticator = Authenticator(keys=fail)
 
     await client.request(WholeRequests(behind, service), authorization="Bearer trv_any")
 
@@ -224,7 +224,7 @@ async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.Monkey
 async def test_a_caller_cannot_hold_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 4)
     service, behind = FakeRpcs(), Behind()
-    service.access = Access(
+    service.authenticator = Authenticator(
         keys=lambda text: Caller(name=text, roles=frozenset(Role), tenants=None)
     )
     whole = WholeRequests(behind, service)

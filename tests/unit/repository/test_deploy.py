@@ -13,7 +13,7 @@ from ray.serve import Deployment
 from ray.serve._private.build_app import build_app
 from ray.serve.schema import ServeDeploySchema
 
-from serving.composition.access import NotAuthenticatedError
+from serving.composition.authentication import NotAuthenticatedError
 from serving.config.settings import load_settings
 from serving.deployments.app import build, serve_config
 from serving.desk.ray_environment import LATENCY_ENVIRONMENT

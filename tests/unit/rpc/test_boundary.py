@@ -16,7 +16,7 @@ from serving.domain.errors import (
     Violation,
 )
 from serving.rpc.boundary import deadline_after, rpc
-from serving.rpc.identity.access import OPEN
+from serving.rpc.identity.authenticator import OPEN
 from serving.telemetry import NoRecorder
 from tests.support.answers import MAX_HEADER_BYTES, header_bytes
 from tests.unit.rpc.calling import Call
@@ -30,7 +30,7 @@ class Bare:
 
     recorder = NoRecorder()
     tracer = None
-    access = OPEN
+    authenticator = OPEN
 
 
 class Failing(Bare):

@@ -20,8 +20,8 @@ from serving.pipeline.retrieval import newest
 from serving.pipeline.retrieval.admission import MIN_CONCURRENCY, Admission
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.newest import newest_answers
-from serving.rpc.questions import MAX_STREAMED, StreamedCall
 from serving.rpc.registration import Malformed
+from serving.rpc.retrieve_stream import MAX_STREAMED, StreamedCall
 from serving.rpc.service import TriviumService
 from tests.fakes.pipeline import RecordingAccess
 from tests.support.builders import TENANT, segment

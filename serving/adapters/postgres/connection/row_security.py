@@ -107,7 +107,7 @@ DO $$ BEGIN
 END $$
 """
 
-# Neither keys of access nor the key of the tombstones, which is in `meta`.
+# Neither API keys nor the key of the tombstones, which is in `meta`.
 _GRANTS = (
     "GRANT SELECT ON tenant, segment, fact, entity, access_count, projection_state TO {role}",
     "GRANT SELECT (schema_version, log_epoch) ON meta TO {role}",

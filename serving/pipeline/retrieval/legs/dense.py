@@ -9,7 +9,7 @@ from serving.domain.items.records import ItemId, ItemKind
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.ranked_list import above_floor
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
-from serving.ports.access import AccessLog
+from serving.ports.access_log import AccessLog
 from serving.ports.vector_index import WantedNeighbours
 
 

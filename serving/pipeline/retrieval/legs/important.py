@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
-from serving.ports.access import Timeline
+from serving.ports.timeline import Timeline
 
 MIN_IMPORTANCE = 0.8
 """Without a floor of the profile; a segment without an importance has 0.5."""

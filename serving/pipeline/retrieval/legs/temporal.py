@@ -14,7 +14,7 @@ from serving.domain.questions.period import MAX_MENTION, NamedTimes
 from serving.domain.questions.query import TimeRange
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
-from serving.ports.access import Timeline
+from serving.ports.timeline import Timeline
 from serving.ports.vector_index import WantedNeighbours
 
 SAID_FIRST = 3

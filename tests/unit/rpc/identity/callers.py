@@ -11,9 +11,9 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
-from serving.domain.identity import AccessKey, Caller, KeyText, Role, hash_of_secret
+from serving.domain.identity import ApiKey, Caller, KeyText, Role, hash_of_secret
 from serving.domain.items.records import TenantName
-from serving.rpc.identity.access import Access
+from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.identity.key_ring import KeyRing
 from serving.rpc.identity.web_tokens import TokenRules, WebTokens
 from tests.unit.rpc.calling import Call
@@ -29,20 +29,20 @@ def bearer(text: object) -> Call:
     return Call([("authorization", f"Bearer {text}")])
 
 
-class FakeAccessKeys:
+class FakeApiKeys:
     """Keys in memory."""
 
     def __init__(self) -> None:
-        self.stored: list[AccessKey] = []
+        self.stored: list[ApiKey] = []
         self.failing: Exception | None = None
 
-    async def add(self, key: AccessKey) -> None:
+    async def add(self, key: ApiKey) -> None:
         self.stored.append(key)
 
     async def revoke(self, key_id: str) -> bool:
         raise NotImplementedError
 
-    async def all(self) -> list[AccessKey]:
+    async def all(self) -> list[ApiKey]:
         if self.failing is not None:
             raise self.failing
         return list(self.stored)
@@ -50,7 +50,7 @@ class FakeAccessKeys:
     def make(self, *roles: Role, tenant: TenantName | None = OURS, **more: Any) -> KeyText:
         text = KeyText.new()
         self.stored.append(
-            AccessKey(
+            ApiKey(
                 id=text.id,
                 secret_hash=hash_of_secret(text.secret),
                 roles=frozenset(roles),
@@ -97,16 +97,16 @@ class Issuer:
 
 @dataclass(frozen=True)
 class Door:
-    """A service's access, and callers of each kind."""
+    """A service's authenticator, and callers of each kind."""
 
-    access: Access
+    authenticator: Authenticator
     accepted: Mapping[str, tuple[Call, Caller]]
     rejected: Mapping[str, Call]
 
 
 async def door() -> Door:
-    """Access by keys and tokens."""
-    keys, issuer = FakeAccessKeys(), Issuer()
+    """One that accepts keys and tokens."""
+    keys, issuer = FakeApiKeys(), Issuer()
     accepted: dict[str, tuple[Call, Caller]] = {}
     for role in Role:
         for tenant in (OURS, None):
@@ -152,5 +152,5 @@ async def door() -> Door:
     await ring.refresh()
     tokens = WebTokens(issuer.keys, RULES)
     await tokens.refresh()
-    access = Access(keys=ring.verify, tokens=tokens.verify)
-    return Door(access, accepted, rejected)
+    authenticator = Authenticator(keys=ring.verify, tokens=tokens.verify)
+    return Door(authenticator, accepted, rejected)

@@ -23,7 +23,7 @@ import trivium.v1
 from serving.config.profiles import ProfileBook
 from serving.domain.identity import Caller, Role
 from serving.http.application import asgi_application
-from serving.rpc.identity.access import OPEN, Access
+from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.rpc.identity.rules import RULES
 from serving.rpc.service import TriviumService
 from tests.unit.http.requesting import requested
@@ -80,9 +80,11 @@ def tenant_of(request: Any) -> str:
     return str(getattr(named, "tenant", ""))
 
 
-async def called(method: MethodDescriptor, request: Message, call: Call, access: Access) -> None:
+async def called(
+    method: MethodDescriptor, request: Message, call: Call, authenticator: Authenticator
+) -> None:
     """Calls the service as Ray Serve does."""
-    service = TriviumService(NO_USE_CASES, PROFILES, access=access)
+    service = TriviumService(NO_USE_CASES, PROFILES, authenticator=authenticator)
     call.code = grpc.StatusCode.OK
     given = _stream(request) if method.client_streaming else request
     answered = getattr(service, method.name)(given, call)
@@ -94,10 +96,10 @@ async def called(method: MethodDescriptor, request: Message, call: Call, access:
 
 
 async def called_by_http(
-    method: MethodDescriptor, request: Message, call: Call, access: Access
+    method: MethodDescriptor, request: Message, call: Call, authenticator: Authenticator
 ) -> None:
     """Calls the service by HTTP, in the Connect protocol."""
-    service = TriviumService(NO_USE_CASES, PROFILES, access=access)
+    service = TriviumService(NO_USE_CASES, PROFILES, authenticator=authenticator)
     answer = await requested(
         asgi_application(service),
         "POST",
@@ -125,7 +127,7 @@ def _calls() -> Iterator[Any]:
             yield pytest.param(method, called_by_http, id=f"{name} by HTTP")
 
 
-Called = Callable[[MethodDescriptor, Message, Call, Access], Awaitable[None]]
+Called = Callable[[MethodDescriptor, Message, Call, Authenticator], Awaitable[None]]
 BY_BOTH = pytest.mark.parametrize(("method", "by"), list(_calls()))
 
 
@@ -158,7 +160,7 @@ async def test_caller_may_do_as_role_and_tenant_allow(
     for who, (call, caller) in gate.accepted.items():
         request = with_tenant(method, named)
 
-        await by(method, request, call, gate.access)
+        await by(method, request, call, gate.authenticator)
 
         admitted = may(caller, method.name, named)
         assert call.code in (ADMITTED if admitted else DENIED), (who, call)
@@ -171,12 +173,12 @@ async def test_without_a_tenant_nothing_is_answered(
     method: MethodDescriptor, by: Called, gate: Door
 ) -> None:
     of_all = [
-        (gate.access, call)
+        (gate.authenticator, call)
         for call, caller in gate.accepted.values()
         if caller.tenants is None and may(caller, method.name, "")
     ]
-    for access, call in [(OPEN, Call()), *of_all]:
-        await by(method, with_tenant(method, ""), call, access)
+    for authenticator, call in [(OPEN, Call()), *of_all]:
+        await by(method, with_tenant(method, ""), call, authenticator)
 
         if method.name in WITHOUT_TENANT:
             assert call.code is grpc.StatusCode.OK, call
@@ -194,7 +196,7 @@ async def test_credentials_of_several_tenants_do_not_choose_one(method: str) -> 
         methods()[method],
         with_tenant(methods()[method], ""),
         call,
-        Access(tokens=lambda _: bot),
+        Authenticator(tokens=lambda _: bot),
     )
 
     assert call.code is grpc.StatusCode.PERMISSION_DENIED
@@ -205,7 +207,7 @@ async def test_without_valid_credentials_nothing_is_answered(
     method: MethodDescriptor, by: Called, gate: Door
 ) -> None:
     for who, call in gate.rejected.items():
-        await by(method, with_tenant(method, OURS), call, gate.access)
+        await by(method, with_tenant(method, OURS), call, gate.authenticator)
 
         assert call.code in DENIED, who
 
@@ -219,7 +221,7 @@ class ReadyStore:
 
 async def test_health_is_open_to_every_caller(gate: Door) -> None:
     use_cases: Any = SimpleNamespace(store=ReadyStore())
-    service = TriviumService(use_cases, PROFILES, access=gate.access)
+    service = TriviumService(use_cases, PROFILES, authenticator=gate.authenticator)
     request = health_pb2.HealthCheckRequest()
 
     for call in (Call(), *gate.rejected.values()):
@@ -237,7 +239,7 @@ async def test_no_credentials_are_logged(
     caplog.set_level(logging.DEBUG)
     calls = [*(call for call, _ in gate.accepted.values()), *gate.rejected.values()]
     for call in calls:
-        await by(method, with_tenant(method, OURS), call, gate.access)
+        await by(method, with_tenant(method, OURS), call, gate.authenticator)
 
     logged = f"{caplog.text} {[vars(record) for record in caplog.records]}"
     secrets = {str(value)[-LONG:] for call in calls for _, value in call.metadata}

@@ -18,13 +18,13 @@ from serving.domain.identity import Role
 from serving.rpc import bounds, registration
 from serving.rpc.boundary import rpc, streaming_rpc
 from serving.rpc.bounds import BoundedHandlers, OpenStreams, OpenToAnyone
-from serving.rpc.identity.access import OPEN, Access
+from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.rpc.identity.key_ring import KeyRing
 from serving.rpc.message_bounds import QUESTION as BOUNDS
 from serving.rpc.pending import PENDING_CALLS
 from serving.telemetry import NoRecorder
 from tests.support.waiting import until_async
-from tests.unit.rpc.identity.callers import NOW, FakeAccessKeys
+from tests.unit.rpc.identity.callers import NOW, FakeApiKeys
 from trivium.v1 import ingest_service_pb2 as ingest
 from trivium.v1 import retrieval_service_pb2 as retrieval
 
@@ -44,8 +44,8 @@ class Service:
     recorder = NoRecorder()
     tracer = None
 
-    def __init__(self, access: Access) -> None:
-        self.access = access
+    def __init__(self, authenticator: Authenticator) -> None:
+        self.authenticator = authenticator
         self.streams = OpenStreams(MOST)
 
     def __getattr__(self, name: str) -> Any:
@@ -97,8 +97,8 @@ class WithinBounds:
 
 
 @asynccontextmanager
-async def listening(access: Access = OPEN) -> AsyncIterator[str]:
-    server, service = grpc.aio.server(), Service(access)
+async def listening(authenticator: Authenticator = OPEN) -> AsyncIterator[str]:
+    server, service = grpc.aio.server(), Service(authenticator)
     bounded = WithinBounds(server, service)
     registration.add_retrieval_service(service, bounded)
     registration.add_ingest_service(service, bounded)
@@ -113,17 +113,17 @@ async def listening(access: Access = OPEN) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def serving(access: Access = OPEN) -> AsyncIterator[grpc.aio.Channel]:
-    async with listening(access) as address, grpc.aio.insecure_channel(address) as channel:
+async def serving(authenticator: Authenticator = OPEN) -> AsyncIterator[grpc.aio.Channel]:
+    async with listening(authenticator) as address, grpc.aio.insecure_channel(address) as channel:
         yield channel
 
 
-async def access_by_key() -> tuple[Access, Metadata]:
-    keys = FakeAccessKeys()
+async def authenticator_by_key() -> tuple[Authenticator, Metadata]:
+    keys = FakeApiKeys()
     ring = KeyRing(keys, now=lambda: NOW, monotonic=lambda: 0.0)
     given = keys.make(Role.ADMIN)
     await ring.refresh()
-    return Access(keys=ring.verify), [("authorization", f"Bearer {given}")]
+    return Authenticator(keys=ring.verify), [("authorization", f"Bearer {given}")]
 
 
 def half_open(channel: grpc.aio.Channel, metadata: Metadata = ()) -> Any:
@@ -143,8 +143,8 @@ async def none_pending() -> bool:
 
 @pytest.mark.parametrize("method", registration.METHODS.values(), ids=lambda method: method.name)
 async def test_credentials_are_checked_before_a_message(method: Any) -> None:
-    access, _ = await access_by_key()
-    async with serving(access) as channel:
+    authenticator, _ = await authenticator_by_key()
+    async with serving(authenticator) as channel:
         kind: Any = channel.stream_stream if method.server_streaming else channel.stream_unary
         call = kind(f"/{method.containing_service.full_name}/{method.name}")()
 
@@ -181,8 +181,8 @@ async def test_a_call_ended_without_message_is_invalid() -> None:
 
 
 async def test_a_call_within_bounds_is_answered() -> None:
-    access, metadata = await access_by_key()
-    async with serving(access) as channel:
+    authenticator, metadata = await authenticator_by_key()
+    async with serving(authenticator) as channel:
         ask: Any = channel.unary_unary(RETRIEVE)
 
         answered = retrieval.RetrieveResponse.FromString(await ask(QUESTION, metadata=metadata))
@@ -225,8 +225,8 @@ async def test_watches_without_credentials_leave_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounds, "MAX_WATCHES", MOST)
-    access, metadata = await access_by_key()
-    async with serving(access) as channel:
+    authenticator, metadata = await authenticator_by_key()
+    async with serving(authenticator) as channel:
         held = await watched(channel, MOST - 1)
         refused = watch(channel)
 
@@ -241,10 +241,10 @@ async def test_watches_without_credentials_leave_room_for_others(
 
 async def test_a_client_without_place_to_watch_calls_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_WATCHES", MOST)
-    access, metadata = await access_by_key()
+    authenticator, metadata = await authenticator_by_key()
     options = [("grpc.service_config", CHECKING_HEALTH), ("grpc.use_local_subchannel_pool", 1)]
     async with (
-        listening(access) as address,
+        listening(authenticator) as address,
         grpc.aio.insecure_channel(address) as holding,
         grpc.aio.insecure_channel(address, options=options) as checking,
         grpc.aio.insecure_channel(address, options=options) as other,

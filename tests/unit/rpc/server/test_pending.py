@@ -13,7 +13,7 @@ import pytest
 
 from serving.rpc import pending
 from serving.rpc.boundary import rpc
-from serving.rpc.identity.access import OPEN
+from serving.rpc.identity.authenticator import OPEN
 from serving.rpc.pending import (
     MAX_READING,
     PENDING_CALLS,
@@ -55,7 +55,7 @@ class Held:
 
     recorder = NoRecorder()
     tracer = None
-    access = OPEN
+    authenticator = OPEN
 
     @rpc(RetrieveResponse)
     async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802

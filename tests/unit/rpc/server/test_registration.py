@@ -11,7 +11,7 @@ import pytest
 
 from serving.rpc import registration
 from serving.rpc.boundary import rpc
-from serving.rpc.identity.access import OPEN
+from serving.rpc.identity.authenticator import OPEN
 from serving.rpc.registration import Malformed
 from serving.telemetry import NoRecorder
 from trivium.errors import InvalidRequestError, to_error
@@ -25,7 +25,7 @@ class Methods:
 
     recorder = NoRecorder()
     tracer = None
-    access = OPEN
+    authenticator = OPEN
 
     def __getattr__(self, name: str) -> Any:
         return SimpleNamespace(name=name)

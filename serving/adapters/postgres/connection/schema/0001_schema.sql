@@ -194,8 +194,8 @@ CREATE TABLE tombstone (
   erased_at timestamptz NOT NULL DEFAULT now()
 );
 
--- Bearer keys of callers. Only the hash of a secret is stored.
-CREATE TABLE access_key (
+-- API keys of callers. Only the hash of a secret is stored.
+CREATE TABLE api_key (
   id          text COLLATE "C" PRIMARY KEY,
   secret_hash bytea NOT NULL,  -- SHA-256
   roles       text[] NOT NULL,

@@ -1,41 +1,41 @@
-"""`AccessKeys` in PostgreSQL."""
+"""`ApiKeys` in PostgreSQL."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
 from serving.adapters.postgres.connection.pool import Database
-from serving.domain.identity import AccessKey, Role
+from serving.domain.identity import ApiKey, Role
 
-_COLUMNS = [field.name for field in fields(AccessKey)]
+_COLUMNS = [field.name for field in fields(ApiKey)]
 
 
-class PostgresAccessKeys:
-    """Keys in the table `access_key`."""
+class PostgresApiKeys:
+    """Keys in the table `api_key`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, key: AccessKey) -> None:
+    async def add(self, key: ApiKey) -> None:
         values = {name: getattr(key, name) for name in _COLUMNS} | {"roles": sorted(key.roles)}
         places = ", ".join(f"%({name})s" for name in _COLUMNS)
         async with self._database.work() as connection:
             await connection.execute(
-                f"INSERT INTO access_key ({', '.join(_COLUMNS)}) VALUES ({places})", values
+                f"INSERT INTO api_key ({', '.join(_COLUMNS)}) VALUES ({places})", values
             )
 
     async def revoke(self, key_id: str) -> bool:
         async with self._database.work() as connection:
             cursor = await connection.execute(
-                "UPDATE access_key SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s",
+                "UPDATE api_key SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s",
                 [key_id],
             )
             return cursor.rowcount == 1
 
-    async def all(self) -> list[AccessKey]:
+    async def all(self) -> list[ApiKey]:
         async with self._database.work() as connection:
             rows = await connection.fetch_all(
-                f"SELECT {', '.join(_COLUMNS)} FROM access_key ORDER BY created_at, id"
+                f"SELECT {', '.join(_COLUMNS)} FROM api_key ORDER BY created_at, id"
             )
         keys = (dict(zip(_COLUMNS, row, strict=True)) for row in rows)
-        return [AccessKey(**key | {"roles": frozenset(map(Role, key["roles"]))}) for key in keys]
+        return [ApiKey(**key | {"roles": frozenset(map(Role, key["roles"]))}) for key in keys]

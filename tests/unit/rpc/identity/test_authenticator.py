@@ -18,9 +18,15 @@ from serving.domain.errors import (
     StoreUnavailableError,
     UnauthenticatedError,
 )
-from serving.domain.identity import AccessKey, Caller, KeyText, Role
+from serving.domain.identity import ApiKey, Caller, KeyText, Role
 from serving.domain.items.records import TenantName
-from serving.rpc.identity.access import ANYONE, OPEN, Access, each_within_tenants, hide_from
+from serving.rpc.identity.authenticator import (
+    ANYONE,
+    OPEN,
+    Authenticator,
+    each_within_tenants,
+    hide_from,
+)
 from serving.rpc.identity.key_ring import STALE_S, KeyRing
 from serving.rpc.identity.rules import RULES
 from serving.rpc.identity.web_tokens import WebTokens, read_key_set
@@ -28,7 +34,7 @@ from serving.rpc.registration import Malformed
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.rpc.calling import Call, service_over
 from tests.unit.rpc.identity import callers
-from tests.unit.rpc.identity.callers import NOW, OURS, FakeAccessKeys, Issuer, bearer, door
+from tests.unit.rpc.identity.callers import NOW, OURS, FakeApiKeys, Issuer, bearer, door
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
 
 REVOKED_WITHIN_S = 5.0
@@ -38,20 +44,23 @@ REVOKED_WITHIN_S = 5.0
 def test_without_authentication_anyone_may_do_everything() -> None:
     assert OPEN.caller_of("Forget", Call()) is ANYONE
     assert OPEN.is_open
-    assert not Access(keys=lambda _: ANYONE).is_open
+    assert not Authenticator(keys=lambda _: ANYONE).is_open
 
 
 async def test_credentials_of_unaccepted_kind_are_rejected() -> None:
     gate = await door()
-    for access in (replace(gate.access, keys=None), replace(gate.access, tokens=None)):
-        kind = "key" if access.keys is None else "token"
+    for authenticator in (
+        replace(gate.authenticator, keys=None),
+        replace(gate.authenticator, tokens=None),
+    ):
+        kind = "key" if authenticator.keys is None else "token"
         call, _ = gate.accepted[f"{kind}, admin of all tenants"]
         with pytest.raises(UnauthenticatedError, match="not accepted"):
-            access.caller_of("Retrieve", call)
+            authenticator.caller_of("Retrieve", call)
 
 
 async def test_malformed_bytes_tell_a_outsider_nothing() -> None:
-    service = service_over(access=(await door()).access)
+    service = service_over(authenticator=(await door()).authenticator)
     call = Call()
 
     await service.Retrieve(Malformed(), call)  # type: ignore[arg-type]
@@ -92,7 +101,7 @@ def test_global_figures_are_hidden_from_a_tenant() -> None:
 
 
 async def test_keys_unread_for_too_long_are_not_trusted() -> None:
-    keys, clock = FakeAccessKeys(), SteppedClock()
+    keys, clock = FakeApiKeys(), SteppedClock()
     text = keys.make(Role.READER)
     ring = KeyRing(keys, monotonic=clock, now=lambda: NOW)
     await ring.refresh()
@@ -107,8 +116,8 @@ async def test_keys_unread_for_too_long_are_not_trusted() -> None:
 async def test_revoked_key_is_rejected_despite_slow_reading() -> None:
     clock = SteppedClock()
 
-    class SlowlyRead(FakeAccessKeys):
-        async def all(self) -> list[AccessKey]:
+    class SlowlyRead(FakeApiKeys):
+        async def all(self) -> list[ApiKey]:
             found = await super().all()
             self.stored[0] = replace(found[0], revoked_at=NOW)
             clock.now += REVOKED_WITHIN_S
@@ -126,7 +135,7 @@ async def test_revoked_key_is_rejected_despite_slow_reading() -> None:
 
 
 async def test_key_expires_without_another_read() -> None:
-    keys, now = FakeAccessKeys(), [NOW]
+    keys, now = FakeApiKeys(), [NOW]
     text = keys.make(Role.READER, expires_at=NOW + timedelta(hours=1))
     ring = KeyRing(keys, now=lambda: now[0])
     await ring.refresh()
@@ -139,7 +148,7 @@ async def test_key_expires_without_another_read() -> None:
 
 
 def test_key_text_does_not_show_its_secret() -> None:
-    keys = FakeAccessKeys()
+    keys = FakeApiKeys()
     text = keys.make(Role.READER)
 
     assert text.secret not in repr(text)
@@ -220,7 +229,7 @@ async def test_key_of_a_tenant_implies_the_tenant() -> None:
     gate = await door()
     call, _ = gate.accepted["key, reader of ours"]
     request = retrieval_service_pb2.CompareRequest()
-    service = service_over(access=gate.access)
+    service = service_over(authenticator=gate.authenticator)
 
     await service.Compare(request, call)
 
@@ -229,11 +238,11 @@ async def test_key_of_a_tenant_implies_the_tenant() -> None:
 
 
 async def test_a_key_that_is_revoked_during_a_stream_ends_it() -> None:
-    keys = FakeAccessKeys()
+    keys = FakeApiKeys()
     call = bearer(keys.make(Role.WRITER))
     ring = KeyRing(keys, now=lambda: NOW)
     await ring.refresh()
-    access = Access(keys=ring.verify)
+    authenticator = Authenticator(keys=ring.verify)
 
     async def batches() -> AsyncIterator[ingest_service_pb2.IngestStreamRequest]:
         yield ingest_service_pb2.IngestStreamRequest()
@@ -241,7 +250,7 @@ async def test_a_key_that_is_revoked_during_a_stream_ends_it() -> None:
         await ring.refresh()
         yield ingest_service_pb2.IngestStreamRequest()
 
-    admitted = each_within_tenants(access, "IngestStream", call, batches())
+    admitted = each_within_tenants(authenticator, "IngestStream", call, batches())
 
     assert (await anext(admitted)).tenant == OURS
     with pytest.raises(UnauthenticatedError):

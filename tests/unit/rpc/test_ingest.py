@@ -1,23 +1,18 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.items.records import segment_id, time_of
 from serving.ports.embedding import EmbeddingModel
-from serving.ports.memory_store import Selector
-from serving.rpc import requests
-from serving.rpc.requests import IngestCall
+from serving.rpc.ingest import IngestCall, to_ingest_call
 from tests.support.builders import NOON, days
 from tests.support.refusals import refused_for
 from trivium.v1 import fact_pb2, segment_pb2
-from trivium.v1.catalog_service_pb2 import ListSegmentsRequest
-from trivium.v1.filter_pb2 import Exclusion, Filter, LabelFilter, TimeRange
-from trivium.v1.ingest_service_pb2 import ForgetRequest, IngestItem, IngestRequest, ItemIds
+from trivium.v1.ingest_service_pb2 import IngestItem, IngestRequest
 
 MODEL = EmbeddingModel("model", 2)
 YEAR_ZERO = Timestamp(seconds=-62135596801)
@@ -34,11 +29,7 @@ def fact_item(**fields: object) -> IngestItem:
 
 
 def ingested(*items: IngestItem, model: EmbeddingModel | None = None) -> IngestCall:
-    return requests.to_ingest_call(IngestRequest(tenant="acme", items=items), NOON, model)
-
-
-def selected(**fields: Any) -> Selector:
-    return requests.to_selector(ForgetRequest(**{"tenant": "acme", **fields}))[1]
+    return to_ingest_call(IngestRequest(tenant="acme", items=items), NOON, model)
 
 
 def test_items_without_times_keep_their_order() -> None:
@@ -176,73 +167,3 @@ def test_repeated_segment_takes_only_its_last_vector() -> None:
 def test_empty_or_oversized_batch_is_rejected(count: int) -> None:
     with refused_for("items"):
         ingested(*[segment_item()] * count)
-
-
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({}, "selector"),
-        ({"everything": False}, "everything"),
-        ({"session": ""}, "session"),
-        ({"everything": True, "tenant": ""}, "tenant"),
-        ({"ids": ItemIds()}, "ids"),
-    ],
-)
-def test_a_malformed_erasure_names_its_field(fields: dict[str, Any], field: str) -> None:
-    with refused_for(field):
-        selected(**fields)
-
-
-@pytest.mark.parametrize(
-    ("filter_", "field"),
-    [
-        (Filter(), ""),
-        (Filter(min_importance=0), ""),
-        (Filter(none_of=Exclusion(sessions=["now"])), ""),
-        (Filter(created_at=TimeRange()), ".created_at"),
-        (Filter(kinds=["note"], event_time=TimeRange()), ".event_time"),
-        (Filter(event_time=TimeRange(start=Timestamp())), ".event_time.start"),
-        (Filter(created_at=TimeRange(end=Timestamp())), ".created_at.end"),
-        (Filter(kinds=["note"], updated_at=TimeRange(start=Timestamp())), ".updated_at.start"),
-        (
-            Filter(event_time=TimeRange(start=Timestamp(), end=Timestamp(seconds=86_400))),
-            ".event_time.start",
-        ),
-        (Filter(labels=[LabelFilter(key="project")]), ".labels[0].values"),
-        (Filter(labels=[LabelFilter(values=["goa"])]), ".labels[0].key"),
-    ],
-)
-def test_erasure_by_unrestricted_filter_is_rejected(filter_: Filter, field: str) -> None:
-    with refused_for(f"filter{field}"):
-        selected(filter=filter_)
-
-
-def test_erasure_by_label_and_time_requires_both() -> None:
-    start = Timestamp(seconds=86_400)
-    filter_ = Filter(
-        labels=[LabelFilter(key="project", values=["goa"])], event_time=TimeRange(start=start)
-    )
-
-    selector = selected(filter=filter_)
-
-    assert selector.filter is not None
-    assert selector.filter.labels == {"project": ("goa",)}
-    assert selector.filter.event_time.start == datetime(1970, 1, 2, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"page_size": -1}, "page_size"),
-        ({"page_token": "2"}, "page_token"),
-        ({"page_token": "after:a\x00"}, "page_token"),
-        ({"page_token": "after:" + "x" * 257}, "page_token"),
-        ({"page_token": "before:a"}, "page_token"),
-        ({"tenant": ""}, "tenant"),
-    ],
-)
-def test_a_malformed_page_names_its_field(fields: dict[str, Any], field: str) -> None:
-    request = ListSegmentsRequest(**{"tenant": "acme", **fields})
-
-    with refused_for(field):
-        requests.to_list_segments_call(request)

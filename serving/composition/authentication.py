@@ -9,8 +9,8 @@ from functools import partial
 from serving.composition.background import repeated
 from serving.config.settings import Settings
 from serving.domain.errors import StoreUnavailableError
-from serving.ports.access import AccessKeys
-from serving.rpc.identity.access import Access
+from serving.ports.api_keys import ApiKeys
+from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.identity.key_ring import REFRESH_S as KEYS_EVERY_S
 from serving.rpc.identity.key_ring import KeyRing
 from serving.rpc.identity.web_tokens import REFRESH_S as TOKENS_EVERY_S
@@ -35,7 +35,7 @@ def require_authentication(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def open_access(settings: Settings, keys: AccessKeys) -> AsyncIterator[Access]:
+async def open_authenticator(settings: Settings, keys: ApiKeys) -> AsyncIterator[Authenticator]:
     """Opens the ways to authenticate that the settings name.
 
     Raises:
@@ -65,7 +65,7 @@ async def open_access(settings: Settings, keys: AccessKeys) -> AsyncIterator[Acc
             await stack.enter_async_context(
                 repeated(tokens.refresh, TOKENS_EVERY_S, "keys of tokens not read")
             )
-        yield Access(
+        yield Authenticator(
             keys=None if ring is None else ring.verify,
             tokens=None if tokens is None else tokens.verify,
         )

@@ -32,8 +32,8 @@ Verify = Callable[[str], Caller]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """The ways to authenticate, by bearer keys and JSON Web Tokens; with none, all is open."""
+class Authenticator:
+    """The ways to authenticate, by API keys and JSON Web Tokens; with none, all is open."""
 
     keys: Verify | None = None
     tokens: Verify | None = None
@@ -73,7 +73,7 @@ class Access:
         return verify(text)
 
 
-OPEN = Access()
+OPEN = Authenticator()
 """No authentication."""
 
 
@@ -92,12 +92,12 @@ def within_tenants(rule: Rule, caller: Caller, request: Any) -> None:
 
 
 async def each_within_tenants(
-    access: Access, method: str, call: CallMetadata, stream: AsyncIterator[Any]
+    authenticator: Authenticator, method: str, call: CallMetadata, stream: AsyncIterator[Any]
 ) -> AsyncIterator[Any]:
     """Checks each message of a stream; the caller too, so that a revoked key ends the stream."""
     async for request in stream:
         if not isinstance(request, Malformed):
-            within_tenants(RULES[method], access.caller_of(method, call), request)
+            within_tenants(RULES[method], authenticator.caller_of(method, call), request)
         yield request
 
 

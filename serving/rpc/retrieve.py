@@ -1,4 +1,4 @@
-"""Converts the requests of RetrievalService into domain values.
+"""Retrieve: reads a query under a profile, and writes its hits with ledgers and reports.
 
 Invalid fields are collected, and then raise one `InvalidRequestError`.
 """
@@ -7,40 +7,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from google.protobuf.json_format import MessageToDict
 
 from serving.config.profiles import DEFAULT_PROFILE, FieldError, ProfileBook
-from serving.domain.briefing import BriefingLimits
+from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
-from serving.domain.items.records import ItemId
+from serving.domain.items.passage import part_named
+from serving.domain.items.records import Segment, time_of
 from serving.domain.questions.query import Query, Scope
+from serving.domain.ranking.ledger import CurrencyReason, FusionMethod, Ledger, worth
 from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
+from serving.domain.ranking.signals import SIGNALS
+from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS
-from serving.pipeline.retrieval.warm import QUESTION
+from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.rerank_stage import RerankReport
+from serving.pipeline.retrieval.steps import Retrieval
 from serving.rpc.check import MAX_ID_BYTES, Checker
-from serving.rpc.items import to_reference
-from serving.rpc.requests import to_filter
+from serving.rpc.filters import to_filter
+from serving.rpc.items import duration, from_fact, from_reference, from_segment
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 MAX_QUERY_BYTES = 8192
 MAX_SENT_QUERY_BYTES = 1 << 20
 """Of which the first `MAX_QUERY_BYTES` are searched."""
-
 DEFAULT_TIME_BUDGET_S = 2.0
 MAX_TIME_BUDGET_S = 30.0
 MAX_SEEDS = 32
-MAX_STREAMED = 1000
-"""The most requests of a RetrieveStream: five minutes of transcripts every 300 ms."""
 MAX_DIMENSION = 4000
 """The most that PostgreSQL stores of an embedding model."""
 MAX_OVERRIDES_BYTES = 64 * 1024
 MAX_TOKEN_BYTES = 2048
 MAX_LEG_OVERRIDES = 64
+
+LEG_STATES = {state: getattr(retrieval_pb, f"LEG_STATE_{state.name}") for state in LegState}
+_STAGES = {stage: getattr(retrieval_pb, f"STAGE_{stage.name}") for stage in Stage}
+_METHODS = {each: getattr(retrieval_pb, f"FUSION_METHOD_{each.name}") for each in FusionMethod}
+_REASONS = {each: getattr(retrieval_pb, f"CURRENCY_REASON_{each.name}") for each in CurrencyReason}
 
 
 class Coercion(NamedTuple):
@@ -61,20 +69,6 @@ class RetrieveCall:
     explain: bool
     briefing: BriefingLimits | None
     coercions: tuple[Coercion, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamedCall:
-    """A checked RetrieveStreamRequest, with its message and its number."""
-
-    retrieve: RetrieveCall
-    message: retrieval_pb.RetrieveRequest
-    number: int
-    final: bool
-
-    def repeats(self, earlier: StreamedCall) -> bool:
-        """Whether both ask the same."""
-        return self.message == earlier.message
 
 
 def to_retrieve_call(
@@ -103,7 +97,7 @@ def to_retrieve_call(
     required = not request.vector and _needs_question(profile)
     check.text("query", query.text, MAX_QUERY_BYTES, required=required)
     time_budget_s = _time_budget(check, request, coercions)
-    limits = _briefing(check, request)
+    limits = _briefing_limits(check, request)
     check.finish()
     assert profile is not None, "an unknown profile was rejected above; this is a bug"
     return RetrieveCall(
@@ -116,59 +110,7 @@ def to_retrieve_call(
     )
 
 
-def to_streamed_call(
-    request: retrieval_pb.RetrieveStreamRequest, number: int, profiles: ProfileBook, now: datetime
-) -> StreamedCall:
-    """Reads a RetrieveStreamRequest, which is the given one of its stream, from 1."""
-    if number >= MAX_STREAMED and not request.final:
-        raise InvalidRequestError(
-            [Violation("final", f"must be true in request {MAX_STREAMED} at the latest")]
-        )
-    return StreamedCall(
-        retrieve=_inner_call(request.retrieve, profiles, now),
-        message=request.retrieve,
-        number=number,
-        final=request.final,
-    )
-
-
-def to_warm_call(
-    request: retrieval_pb.WarmRequest, profiles: ProfileBook, now: datetime
-) -> RetrieveCall:
-    """Reads a WarmRequest, as a RetrieveRequest that asks nothing in particular."""
-    asking = retrieval_pb.RetrieveRequest(
-        tenant=request.tenant,
-        query=QUESTION,
-        profile=request.profile,
-        time_budget=request.time_budget if request.HasField("time_budget") else None,
-    )
-    return to_retrieve_call(asking, profiles, now)
-
-
-def to_compare_call(
-    request: retrieval_pb.CompareRequest, profiles: ProfileBook, now: datetime
-) -> tuple[RetrieveCall, RetrieveCall]:
-    """Reads a CompareRequest: one query under two profiles."""
-    other = retrieval_pb.RetrieveRequest()
-    other.CopyFrom(request.retrieve)
-    other.profile = request.against or request.retrieve.profile
-    other.ClearField("leg_overrides")
-    other.profile_overrides.CopyFrom(request.against_overrides)
-    names = {"profile": "against", "profile_overrides": "against_overrides"}
-    retrieve = _inner_call(request.retrieve, profiles, now)
-    return retrieve, _inner_call(other, profiles, now, **names)
-
-
-def to_explain_absence_call(
-    request: retrieval_pb.ExplainAbsenceRequest, profiles: ProfileBook, now: datetime
-) -> tuple[RetrieveCall, ItemId]:
-    """Reads an ExplainAbsenceRequest."""
-    with Checker() as check:
-        item = to_reference(check, "item", request.item)
-    return _inner_call(request.retrieve, profiles, now), item
-
-
-def _inner_call(
+def to_inner_call(
     request: retrieval_pb.RetrieveRequest, profiles: ProfileBook, now: datetime, **names: str
 ) -> RetrieveCall:
     """Reads the request in the field `retrieve`, and reports violations by their full path.
@@ -240,25 +182,6 @@ def _profile(
         return profile
 
 
-def _needs_question(profile: Profile | None) -> bool:
-    """Whether a leg of the profile searches for something, and not for the same in any case."""
-    if profile is None:
-        return True
-    return any(LEGS[leg.name].needs_question for leg in profile.legs if leg.weight)
-
-
-def _required_legs(
-    check: Checker, request: retrieval_pb.RetrieveRequest, profile: Profile | None
-) -> None:
-    if profile is None:
-        return
-    known = [leg.name for leg in profile.legs if leg.weight]
-    required = check.texts("required_legs", request.required_legs, len(known), MAX_ID_BYTES)
-    for place, name in enumerate(required):
-        if name not in known:
-            check.reject(f"required_legs[{place}]", f"must be one of {', '.join(known)}")
-
-
 def _overridden_profile(
     check: Checker, request: retrieval_pb.RetrieveRequest, profiles: ProfileBook
 ) -> Profile | None:
@@ -313,6 +236,25 @@ def _override(check: Checker, path: str, message: retrieval_pb.LegOverride) -> L
     return LegOverride(weight=weight, depth=depth)
 
 
+def _needs_question(profile: Profile | None) -> bool:
+    """Whether a leg of the profile searches for something, and not for the same in any case."""
+    if profile is None:
+        return True
+    return any(LEGS[leg.name].needs_question for leg in profile.legs if leg.weight)
+
+
+def _required_legs(
+    check: Checker, request: retrieval_pb.RetrieveRequest, profile: Profile | None
+) -> None:
+    if profile is None:
+        return
+    known = [leg.name for leg in profile.legs if leg.weight]
+    required = check.texts("required_legs", request.required_legs, len(known), MAX_ID_BYTES)
+    for place, name in enumerate(required):
+        if name not in known:
+            check.reject(f"required_legs[{place}]", f"must be one of {', '.join(known)}")
+
+
 def _question(check: Checker, given: str, coercions: list[Coercion]) -> str:
     """The text that is searched: the beginning of a long one, as a prompt may have a log in it."""
     encoded = given.encode()
@@ -346,7 +288,9 @@ def _time_budget(
     return min(given, MAX_TIME_BUDGET_S)
 
 
-def _briefing(check: Checker, request: retrieval_pb.RetrieveRequest) -> BriefingLimits | None:
+def _briefing_limits(
+    check: Checker, request: retrieval_pb.RetrieveRequest
+) -> BriefingLimits | None:
     if not request.HasField("briefing"):
         return None
     given, usual = request.briefing, BriefingLimits()
@@ -356,4 +300,140 @@ def _briefing(check: Checker, request: retrieval_pb.RetrieveRequest) -> Briefing
         if given.max_line_chars
         else usual.max_line_chars,
         days=not given.without_days,
+    )
+
+
+def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> retrieval_pb.RetrieveResponse:
+    """Writes the result of a retrieval."""
+    timings = retrieval.timings
+    return retrieval_pb.RetrieveResponse(
+        hits=[
+            from_hit(rank, hit, explain=call.explain)
+            for rank, hit in enumerate(retrieval.hits, start=1)
+        ],
+        leg_reports=[_report(report) for report in retrieval.reports],
+        statistics=retrieval_pb.Statistics(
+            total=duration(timings.total_s),
+            embedding=duration(timings.embedding_s),
+            loading=duration(timings.loading_s),
+            reranking=duration(timings.reranking_s),
+            ranking=duration(timings.ranking_s),
+            candidate_count=retrieval.candidates,
+            folded_count=retrieval.folded,
+            vanished_count=retrieval.vanished,
+            index_epoch=retrieval.index_epoch,
+        ),
+        briefing=_briefing(call, retrieval, call.briefing) if call.briefing else "",
+        coercions=[
+            retrieval_pb.Coercion(field=field, given=given, used=used)
+            for field, given, used in (
+                *call.coercions,
+                *(("query", name.given, name.used) for name in retrieval.name_corrections),
+                *(("seed_ids", seed, "") for seed in retrieval.unknown_seeds),
+            )
+        ],
+        profile=retrieval.profile,
+        rerank=_rerank_report(retrieval.rerank) if retrieval.rerank is not None else None,
+    )
+
+
+def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) -> str:
+    names = (name.used for name in retrieval.name_corrections)
+    text = " ".join([call.query.text, *names])
+    query = replace(call.query, text=text, time_zone=retrieval.time_zone)
+    outdated = {hit.item.item for hit in retrieval.hits if hit.outdated_by is not None}
+    items = [hit.item for hit in retrieval.hits]
+    parts = {
+        hit.item.item: part
+        for hit in retrieval.hits
+        for term in hit.ledger.leg_terms
+        if (part := part_named(term.path)) is not None
+    }
+    return briefing(items, query, limits, call.profile.block, outdated, parts)
+
+
+def from_hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
+    """Writes a hit, with its ledger if `explain`."""
+    message = retrieval_pb.Hit(
+        rank=rank,
+        score=hit.score,
+        legs=[term.leg for term in hit.ledger.leg_terms if term.leg not in SIGNALS],
+        folded=[from_reference(each.item) for each in hit.folded],
+        folded_times=[time_of(each) for each in hit.folded],
+        ledger=_ledger(hit.ledger) if explain else None,
+        stage=_STAGES[hit.stage] if hit.stage else None,
+        outdated_by=from_reference(hit.outdated_by) if hit.outdated_by else None,
+    )
+    if isinstance(hit.item, Segment):
+        message.segment.CopyFrom(from_segment(hit.item))
+    else:
+        message.fact.CopyFrom(from_fact(hit.item))
+    return message
+
+
+def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
+    message = retrieval_pb.Ledger(
+        leg_terms=[
+            retrieval_pb.LegTerm(
+                leg=term.leg,
+                rank=term.rank,
+                weight=term.weight,
+                leg_score=term.leg_score,
+                term=worth(term, ledger.method, ledger.rank_constant),
+                min_score=term.least,
+                max_score=term.most,
+                path=term.path,
+                fact_ids=term.facts,
+            )
+            for term in ledger.leg_terms
+        ],
+        fused_score=ledger.fused_score,
+        rank_constant=ledger.rank_constant,
+        method=_METHODS[ledger.method],
+        reserved_by=ledger.reserved_by,
+    )
+    for adjacent in ledger.adjacent:
+        by = from_reference(adjacent.by)
+        message.adjacent.add(share=adjacent.share, score=adjacent.score, by=by)
+    if ledger.importance is not None:
+        message.importance.MergeFrom(retrieval_pb.ImportanceTerm(**asdict(ledger.importance)))
+    if (decay := ledger.decay) is not None:
+        message.decay.age.CopyFrom(duration(decay.age_s))
+        message.decay.half_life.CopyFrom(duration(decay.half_life_s))
+        message.decay.floor = decay.floor
+        message.decay.multiplier = decay.multiplier
+    if ledger.rerank is not None:
+        message.rerank.MergeFrom(retrieval_pb.RerankTerm(**asdict(ledger.rerank)))
+    for term in ledger.currency:
+        other = from_reference(term.by) if term.by is not None else None
+        message.currency.add(factor=term.factor, reason=_REASONS[term.reason], by=other)
+    if (diversity := ledger.diversity) is not None:
+        message.diversity.trade_off = diversity.trade_off
+        message.diversity.relevance = diversity.relevance
+        message.diversity.max_similarity = diversity.max_similarity
+        message.diversity.value = diversity.value
+        if diversity.closest is not None:
+            message.diversity.closest.CopyFrom(from_reference(diversity.closest))
+    return message
+
+
+def _report(report: LegReport) -> retrieval_pb.LegReport:
+    return retrieval_pb.LegReport(
+        leg=report.leg,
+        state=LEG_STATES[report.state],
+        reason=report.reason,
+        candidate_count=report.candidates,
+        below_floor_count=report.below_floor,
+        elapsed=duration(report.elapsed_s),
+        dead_letter_count=report.dead_letter_count,
+        pending_count=report.pending,
+    )
+
+
+def _rerank_report(report: RerankReport) -> retrieval_pb.RerankReport:
+    return retrieval_pb.RerankReport(
+        stage=_STAGES[report.stage],
+        reason=report.reason,
+        hit_count=report.hits,
+        elapsed=duration(report.elapsed_s),
     )

@@ -1,0 +1,41 @@
+"""Reads which page of a list a request asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from serving.rpc.check import MAX_ID_BYTES, Checker
+from trivium.v1 import catalog_service_pb2 as catalog_pb
+from trivium.v1 import retrieval_service_pb2 as retrieval_pb
+
+DEFAULT_PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+_TOKEN_PREFIX = "after:"
+
+
+class Page(NamedTuple):
+    """The part of a list that a request asks for: at most `size` items after the id `after`."""
+
+    after: str
+    size: int
+
+    def next_token(self, ids: Sequence[str]) -> str:
+        """The token of the page after the one with `ids`; empty if that is the last one."""
+        return _TOKEN_PREFIX + ids[-1] if len(ids) == self.size else ""
+
+
+def to_page(
+    check: Checker,
+    request: catalog_pb.ListSegmentsRequest
+    | catalog_pb.ListFactsRequest
+    | retrieval_pb.ListProfilesRequest,
+) -> Page:
+    """Reads the page token and the page size; violations go to `check`."""
+    token, size = request.page_token, request.page_size
+    if token and not token.startswith(_TOKEN_PREFIX):
+        check.reject("page_token", "must be the next_page_token of the previous page")
+    check.text("page_token", token, len(_TOKEN_PREFIX) + MAX_ID_BYTES)
+    if size < 0:
+        check.reject("page_size", f"must not be below 0, is {size}")
+    return Page(token.removeprefix(_TOKEN_PREFIX), min(size, MAX_PAGE_SIZE) or DEFAULT_PAGE_SIZE)
