@@ -14,7 +14,15 @@ from livekit.agents import (
 )
 
 from trivium import AsyncClient, Filter
-from trivium.conversation import BUDGET_S, Counts, Opening, Recall, TurnOutcome, words_of
+from trivium.conversation import (
+    BUDGET_S,
+    Counts,
+    Opening,
+    Recall,
+    TurnOutcome,
+    one_block,
+    words_of,
+)
 
 
 class TriviumMemory:
@@ -93,8 +101,7 @@ class TriviumMemory:
         place = _last_of_user(chat_ctx.items)
         said = (chat_ctx.items[place].text_content or "") if place is not None else ""
         turn = (sum(map(_is_of_user, chat_ctx.items)), said)
-        blocks = [self._opening.for_turn(turn), await self._block(turn)]
-        block = "\n".join(filter(None, blocks))
+        block = one_block(self._opening.for_turn(turn), await self._block(turn))
         if not block:
             return chat_ctx
         with_memory = chat_ctx.copy()

@@ -38,6 +38,7 @@ from trivium.conversation import (
     Recall,
     TurnEnd,
     TurnOutcome,
+    one_block,
     words_of,
 )
 
@@ -203,8 +204,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         if frame.speculation:
             # The final transcript, which follows, needs no search of its own.
             self._speculated = words_of(said)
-        blocks = [self._opening.for_turn((place, said)), await self._block(place, said)]
-        block = "\n".join(filter(None, blocks))
+        block = one_block(self._opening.for_turn((place, said)), await self._block(place, said))
         if not block:
             return frame
         return replace(frame, context=_with_block(frame.context, block, place))

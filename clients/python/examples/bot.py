@@ -15,7 +15,7 @@ import itertools
 import uuid
 
 from trivium import AsyncClient
-from trivium.conversation import Opening, Recall
+from trivium.conversation import Opening, Recall, one_block
 
 SYSTEM_PROMPT = "You are warm, brief, and honest about what you do not know."
 
@@ -44,8 +44,8 @@ class Bot:
     async def reply(self, said: str) -> str:
         """Answers the person, with the relevant memory in the prompt."""
         number = next(self._numbers)
-        memory = [self._opening.for_turn(number), await self._recall.turn(said)]
-        prompt = "\n\n".join(filter(None, [SYSTEM_PROMPT, *memory, f"{self._person}: {said}"]))
+        memory = one_block(self._opening.for_turn(number), await self._recall.turn(said))
+        prompt = "\n\n".join(filter(None, [SYSTEM_PROMPT, memory, f"{self._person}: {said}"]))
         replied = await asyncio.to_thread(answer, prompt)
         self._recall.said(self._person, said, turn=f"{number}")
         self._recall.said("Bot", replied, turn=f"{number}-reply")

@@ -61,6 +61,7 @@ FINISH_S = 1.0
 _RETRYABLE = (UnavailableError, OverloadedError, DeadlineError)
 _APOSTROPHES = re.compile("['\u2019]")
 _WORD = re.compile(r"\w+")
+_END_OF_BLOCK = "</memory>"
 
 
 class Memory(Protocol):
@@ -144,6 +145,15 @@ def words_of(text: str) -> str:
     """The words of a text, without case and punctuation: what makes two transcripts equal."""
     folded = _APOSTROPHES.sub("", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(_WORD.findall(folded))
+
+
+def one_block(*blocks: str) -> str:
+    """Joins blocks for one prompt, empty ones left out: a line that several have stands once."""
+    filled = [block for block in blocks if block]
+    if len(filled) < 2:
+        return "".join(filled)
+    lines = (line for block in filled for line in block.splitlines() if line != _END_OF_BLOCK)
+    return "\n".join([*dict.fromkeys(lines), _END_OF_BLOCK])
 
 
 class Opening:

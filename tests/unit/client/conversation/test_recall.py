@@ -22,6 +22,7 @@ from trivium.conversation import (
     Recall,
     TurnEnd,
     TurnOutcome,
+    one_block,
     words_of,
 )
 
@@ -213,6 +214,17 @@ def test_opening_is_for_the_first_turn_alone() -> None:
 
     assert before == ""
     assert shown == [opening.block, opening.block, "", opening.block]
+
+
+def test_blocks_are_joined_without_repeated_lines() -> None:
+    first = "<memory>\n<!-- data -->\nRemembered:\n- a\n- b\n</memory>"
+    second = "<memory>\n<!-- data -->\nRemembered:\n- b\n- c\n</memory>"
+
+    assert one_block(first, second) == (
+        "<memory>\n<!-- data -->\nRemembered:\n- a\n- b\n- c\n</memory>"
+    )
+    assert one_block("", second) == one_block(second, "") == second
+    assert one_block("", "") == ""
 
 
 @pytest.mark.parametrize(
