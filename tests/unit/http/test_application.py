@@ -1,4 +1,4 @@
-"""What holds for all routes: hosts, other sites, and the files of pages."""
+"""Routes for people and for all: hosts, other sites, what is hidden, and files of pages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import pytest
 
 from serving.http.application import is_private
 from serving.http.designs import DESIGNS
+from serving.http.messages import from_query
 from serving.http.plain import PLAIN_ROUTES
 from serving.http.static import FILES, FOLDER, PAGE
 from serving.rpc.identity.authenticator import Authenticator
 from tests.support.tracked_files import ROOT
-from tests.unit.http.requesting import FakeRpcs, sent
+from tests.unit.http.requesting import FakeRpcs, posted, sent
+from trivium.v1 import catalog_service_pb2 as catalog_pb
+from trivium.v1 import filter_pb2
+from trivium.v1 import ingest_service_pb2 as ingest_pb
+from trivium.v1 import retrieval_service_pb2 as retrieval_pb
+from trivium.v1.ingest_service_pb2 import ForgetResponse
 
 ASK = ("POST", "/v1/retrieve")
 PREFLIGHT = ("OPTIONS", "/v1/retrieve")
@@ -124,3 +130,153 @@ def test_files_of_pages_name_no_other_host() -> None:
         if path != "/openapi.json":
             assert set(re.findall(r"https?://[\w./-]+", text)) <= links, path
             assert "innerHTML" not in text or "vendor" in path
+
+
+RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
+SECRET = "The code is 1234"
+
+
+def answer(*, sensitive: bool) -> retrieval_pb.RetrieveResponse:
+    texts = {"title": SECRET, "text": SECRET, "keywords": [SECRET]}
+    fact = {"subject": SECRET, "object": SECRET, "sentence": SECRET}
+    return retrieval_pb.RetrieveResponse(
+        hits=[
+            {"rank": 1, "segment": {"id": "s1", **texts, "sensitive": sensitive}},
+            {"rank": 2, "fact": {"id": "f1", **fact, "sensitive": sensitive}},
+        ],
+        briefing=f"<memory>{SECRET}</memory>",
+    )
+
+
+async def test_dry_run_of_an_erasure_names_no_speaker() -> None:
+    response = ForgetResponse(segment_count=2, speakers=[{"speaker": SECRET, "segment_count": 2}])
+    service, path = FakeRpcs(response), "/trivium.v1.IngestService/Forget"
+
+    shown = await posted(service, path, {"dryRun": True})
+    hidden = await posted(service, path, {"dryRun": True}, trivium_hide_sensitive="1")
+
+    assert hidden.json() == {"segmentCount": "2"}
+    assert SECRET in shown.text
+
+
+async def test_ledger_of_a_hidden_hit_shows_no_path() -> None:
+    response = answer(sensitive=True)
+    response.hits[1].ledger.leg_terms.add(leg="graph", rank=1, path=SECRET)
+
+    assert SECRET not in await asked(response, trivium_hide_sensitive="1")
+
+
+async def asked(response: retrieval_pb.RetrieveResponse, **headers: str) -> str:
+    return (await posted(FakeRpcs(response), RETRIEVE, {"query": "x"}, **headers)).text
+
+
+async def test_sensitive_items_are_answered_without_their_texts() -> None:
+    text = await asked(answer(sensitive=True), trivium_hide_sensitive="1")
+
+    assert SECRET not in text
+    assert '"id":"s1"' in text
+    assert '"id":"f1"' in text
+
+
+async def test_other_items_and_other_callers_get_all_texts() -> None:
+    assert (await asked(answer(sensitive=False), trivium_hide_sensitive="1")).count(SECRET) == 7
+    assert (await asked(answer(sensitive=True))).count(SECRET) == 7
+
+
+async def test_answers_have_proto_names_and_empty_fields() -> None:
+    service = FakeRpcs(retrieval_pb.RetrieveResponse(profile="default"))
+
+    answer = await posted(service, "/v1/retrieve", {"tenant": "acme", "query": "x"})
+
+    lists: dict[str, object] = {"hits": [], "leg_reports": [], "coercions": []}
+    assert answer.json() == {**lists, "briefing": "", "profile": "default"}
+
+
+async def test_names_may_be_in_either_case() -> None:
+    service = FakeRpcs()
+    for given in ({"time_budget": "0.1s"}, {"timeBudget": "0.1s"}):
+        await posted(service, "/v1/retrieve", {"query": "x", **given})
+
+    first, second = service.requests
+    assert first == second
+    assert first.time_budget.nanos == 100_000_000
+
+
+async def test_times_are_rfc_3339() -> None:
+    service = FakeRpcs(ingest_pb.IngestResponse(consistency_token="t"))
+    segment = {"id": "1", "text": "x", "event_time": "2026-05-01T12:00:00+02:00"}
+
+    await posted(service, "/v1/ingest", {"tenant": "acme", "items": [{"segment": segment}]})
+
+    stored = service.requests[0].items[0].segment
+    assert stored.event_time.ToJsonString() == "2026-05-01T10:00:00Z"
+
+
+async def test_misspelt_field_is_named_in_the_error() -> None:
+    answer = await posted(FakeRpcs(), "/v1/retrieve", {"tenant": "acme", "qurey": "x"})
+
+    assert answer.status_code == 400
+    assert "qurey" in answer.json()["message"]
+
+
+async def test_url_query_sets_nested_and_repeated_fields() -> None:
+    service = FakeRpcs()
+
+    speakers = "filter.speakers=Mara&filter.speakers=Nora"
+    times = "filter.event_time.start=2026-05-01T00:00:00Z"
+    path = f"/v1/segments?tenant=acme&page_size=2&{speakers}&{times}"
+    answer = await sent(service, "GET", path)
+
+    assert answer.status_code == 200
+    expected = catalog_pb.ListSegmentsRequest(
+        tenant="acme", page_size=2, filter=filter_pb2.Filter(speakers=["Mara", "Nora"])
+    )
+    expected.filter.event_time.start.FromJsonString("2026-05-01T00:00:00Z")
+    assert service.requests == [expected]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "tenants=acme",
+        "tenant.name=acme",
+        "tenant=acme&tenant=other",
+        "filter=x",
+        "filter.labels.key=x",
+        "page_size=many",
+        "filter.event_time.start=yesterday",
+        "tenant=%ff",
+        "tenant=acme&filter.speakers=%c3",
+    ],
+)
+async def test_url_query_that_fits_no_field_is_refused(query: str) -> None:
+    service = FakeRpcs()
+
+    answer = await sent(service, "GET", f"/v1/segments?{query}")
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
+    assert service.requests == []
+
+
+@pytest.mark.parametrize("query", ["tenant=Zoë", "tenant=Zo%C3%AB"])
+def test_url_query_may_have_unescaped_utf8(query: str) -> None:
+    assert from_query(query.encode(), catalog_pb.ListSegmentsRequest) == (
+        catalog_pb.ListSegmentsRequest(tenant="Zoë")
+    )
+
+
+async def test_unknown_paths_point_to_the_list_of_routes() -> None:
+    missing = await sent(FakeRpcs(), "GET", "/v1/nothing")
+    wrong = await sent(FakeRpcs(), "GET", "/v1/retrieve")
+
+    assert (missing.status_code, wrong.status_code) == (404, 405)
+    assert "openapi.json" in missing.json()["message"]
+    assert wrong.headers["allow"] == "POST"
+
+
+async def test_fields_in_the_url_of_a_post_are_an_error() -> None:
+    service = FakeRpcs()
+
+    answer = await sent(service, "POST", "/v1/retrieve?tenant=a", json={"tenant": "b"})
+
+    assert (answer.status_code, service.requests) == (400, [])

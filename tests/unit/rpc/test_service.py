@@ -1,28 +1,48 @@
-"""What a running service makes of a changed configuration."""
+"""The service itself: its configuration, health, metrics and traces."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, cast
 
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from starlette.requests import Request
 
+from serving.adapters.open_telemetry import OpenTelemetryTracer
 from serving.config.profiles import ProfileBook
+from serving.domain.budget import Deadline
 from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.errors import DependencyError
-from serving.domain.items.records import segment_id
+from serving.domain.items.records import TenantName, segment_id
+from serving.domain.ranking.profile import LegSpec, Profile
+from serving.http.calls import HttpCall
+from serving.pipeline.retrieval.admission import MIN_CONCURRENCY, NOTHING, SHED_REASON, Admission
+from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.writes.ingest import Ingestor
 from serving.ports.embedding import EmbeddingModel
 from serving.rpc import health
+from serving.rpc.health import Health
 from serving.rpc.service import TriviumService
+from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric, Recorder
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
-from tests.fakes.pipeline import FixedLeg, RecordingAccess
+from tests.fakes.pipeline import BrokenLeg, FixedLeg, RecordingAccess
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import TENANT, fact, segment
-from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
+from tests.support.builders import A_DAY_LATER, TENANT, fact, segment
+from tests.support.stepped_clock import SteppedClock
+from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
 from tests.unit.rpc.calling import Call, service_over
-from trivium.v1 import ingest_service_pb2, segment_pb2
+from trivium.v1 import ingest_service_pb2, retrieval_service_pb2, segment_pb2
 from trivium.v1.retrieval_service_pb2 import (
     CompareRequest,
     ListProfilesRequest,
@@ -193,3 +213,271 @@ async def test_watch_of_health_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -
     seen = [response.status async for response in watch]
 
     assert seen == [health_pb2.HealthCheckResponse.SERVING]
+
+
+WATCHERS = 100
+
+
+class Store:
+    """Can be reached or not; lets go of one reading at a time."""
+
+    def __init__(self) -> None:
+        self.is_ready = True
+        self.readings = 0
+        self.read = asyncio.Semaphore(0)
+
+    async def ready(self) -> bool:
+        await self.read.acquire()
+        self.readings += 1
+        return self.is_ready
+
+
+async def test_all_watchers_share_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "POLL_S", 0.0)
+    store = Store()
+    shared = Health(store.ready)
+    watchers = [shared.watch() for _ in range(WATCHERS)]
+    seen = [asyncio.create_task(anext(watcher)) for watcher in watchers]
+    await asyncio.sleep(0)
+
+    store.read.release()
+    assert await asyncio.gather(*seen) == [True] * WATCHERS
+    assert store.readings == 1
+
+    changes = [asyncio.create_task(anext(watcher)) for watcher in watchers]
+    store.is_ready = False
+    store.read.release()
+    assert await asyncio.gather(*changes) == [False] * WATCHERS
+    assert store.readings == 2
+    for watcher in watchers:
+        await watcher.aclose()
+
+
+async def test_health_nobody_watches_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "POLL_S", 0.0)
+    store = Store()
+    shared = Health(store.ready)
+    store.read.release()
+    watcher = shared.watch()
+    await anext(watcher)
+    await watcher.aclose()
+    await asyncio.sleep(0)
+    store.is_ready = False
+
+    later = shared.watch()
+    first = asyncio.create_task(anext(later))
+    await asyncio.sleep(0)
+    assert (store.readings, first.done()) == (1, False)
+    store.read.release()
+
+    # What was known before anyone watched again is not told.
+    assert await first is False
+    await later.aclose()
+
+
+class CountingRecorder:
+    """Adds up each metric by its labels."""
+
+    def __init__(self) -> None:
+        self.sums: dict[Metric, Counter[tuple[str, ...]]] = {}
+
+    def record(self, metric: Metric, value: float, labels: Mapping[str, str] | None = None) -> None:
+        sums = self.sums.setdefault(metric, Counter())
+        sums[tuple((labels or {}).values())] += round(value)
+
+
+async def counted(
+    legs: Mapping[str, Leg],
+    overrides: Mapping[str, Any],
+    *,
+    admission: Admission | None = None,
+    context: Call | None = None,
+) -> tuple[CountingRecorder, retrieval_service_pb2.RetrieveResponse]:
+    """What is recorded of one answer, and the answer."""
+    recorder = CountingRecorder()
+    service = await service_of(legs, recorder=recorder, admission=admission)
+    request = retrieval_service_pb2.RetrieveRequest(
+        tenant="acme", query="?", profile="recollection"
+    )
+    request.profile_overrides.update(overrides)
+    return recorder, await service.Retrieve(request, context or Call())
+
+
+async def service_of(
+    legs: Mapping[str, Leg],
+    *,
+    recorder: Recorder | None = None,
+    admission: Admission | None = None,
+) -> TriviumService:
+    """A service with these legs over three segments."""
+    store = await store_of(*(segment(name, f"text {name}") for name in "abc"))
+    use_cases = {"retriever": retriever(store, legs, admission=admission), "store": store}
+    return service_over(use_cases, recorder=recorder, now=lambda: A_DAY_LATER)
+
+
+async def test_leg_is_counted_for_hits_found_alone() -> None:
+    legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("b c"), "graph": FixedLeg("b")}
+
+    recorder, _ = await counted(legs, {"legs": {"graph": {}}})
+
+    assert recorder.sums[ANSWERS] == {("recollection",): 1}
+    assert recorder.sums[ANSWERS_BY_LEG_ALONE] == {
+        ("recollection", "lexical"): 1,
+        ("recollection", "dense"): 1,
+    }
+
+
+async def test_leg_without_shown_hits_is_not_counted() -> None:
+    legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("a b c")}
+
+    recorder, _ = await counted(legs, {"limit": 2})
+
+    assert ANSWERS_BY_LEG_ALONE not in recorder.sums
+
+
+async def test_signals_are_not_counted_as_finders() -> None:
+    _, answer = await counted({"lexical": FixedLeg("a b"), "dense": FixedLeg("b")}, {})
+
+    assert {hit.segment.id: list(hit.legs) for hit in answer.hits} == {
+        "a": ["lexical"],
+        "b": ["lexical", "dense"],
+    }
+
+
+class Shedding(Admission):
+    """Admits every question without the graph."""
+
+    @contextmanager
+    def admitted(
+        self,
+        tenant: TenantName,
+        profile: Profile,
+        deadline: Deadline,
+        required: frozenset[str] = NOTHING,
+    ) -> Iterator[frozenset[str]]:
+        with super().admitted(tenant, profile, deadline, required):
+            yield frozenset({"graph"})
+
+
+async def test_shed_leg_is_counted_and_reported_skipped() -> None:
+    legs = {"lexical": FixedLeg("a b"), "dense": FixedLeg("b"), "graph": FixedLeg("c")}
+
+    recorder, answer = await counted(legs, {"legs": {"graph": {}}}, admission=Shedding())
+
+    assert recorder.sums[SHED] == {("graph",): 1}
+    reports = {report.leg: report for report in answer.leg_reports}
+    assert reports["graph"].state == retrieval_service_pb2.LEG_STATE_SKIPPED
+    assert reports["graph"].reason == SHED_REASON
+
+
+async def test_a_refusal_is_a_status_with_the_time_to_try_again() -> None:
+    context = Call()
+
+    await counted({}, {}, admission=Full(), context=context)
+
+    assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert context.detail(ErrorInfo).reason == "OVERLOADED"
+    assert context.detail(RetryInfo).retry_delay.ToTimedelta() > timedelta()
+
+
+class Full(Admission):
+    """Is busy with as many questions as are always admitted; each of those before took a minute."""
+
+    def __init__(self) -> None:
+        clock = SteppedClock()
+        super().__init__(clock=clock)
+        profile, deadline = Profile(name="any", legs=(LegSpec(name="lexical"),)), soon()
+        for _ in range(100):
+            with self.admitted(TENANT, profile, deadline):
+                clock.now += 60
+        self._held = [self.admitted(TENANT, profile, deadline) for _ in range(MIN_CONCURRENCY)]
+        for each in self._held:
+            each.__enter__()
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+CALLER = "00f067aa0ba902b7"
+SECRET = "where is zanzibar"
+
+
+async def spans_of(
+    service: TriviumService, flags: str = "01", **fields: Any
+) -> dict[str, ReadableSpan]:
+    """The spans of one question, by name."""
+    exporter = InMemorySpanExporter()
+    service.tracer = tracer = OpenTelemetryTracer(exporter)
+    request = retrieval_service_pb2.RetrieveRequest(tenant="acme", query=SECRET, **fields)
+    await service.Retrieve(request, Call([("traceparent", f"00-{TRACE}-{CALLER}-{flags}")]))
+    await asyncio.sleep(0)  # spans are made in the next iteration of the loop
+    tracer.close()
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+LEGS = {
+    "lexical": FixedLeg("a b"),
+    "graph": BrokenLeg(DependencyError("graph", "Neo4j cannot be reached")),
+}
+
+
+async def test_answer_has_a_span_for_each_step() -> None:
+    service = await service_of(LEGS)
+
+    spans = await spans_of(service, profile="default")
+
+    call = spans["trivium.v1.RetrievalService/Retrieve"]
+    assert call.kind is SpanKind.SERVER
+    assert dict(call.attributes or {}) == {
+        "rpc.system.name": "grpc",
+        "rpc.method": "trivium.v1.RetrievalService/Retrieve",
+        "rpc.response.status_code": "OK",
+    }
+    lexical, graph = spans["leg lexical"], spans["leg graph"]
+    assert dict(lexical.attributes or {}) == {
+        "trivium.leg": "lexical",
+        "trivium.leg.state": "ok",
+        "trivium.leg.candidates": 2,
+        "db.system.name": "postgresql",
+    }
+    assert (lexical.kind, lexical.status.status_code) == (SpanKind.CLIENT, StatusCode.UNSET)
+    assert (graph.attributes or {})["error.type"] == "failed"
+    assert graph.status.status_code is StatusCode.ERROR
+    assert {"load rows", "rank"} < spans.keys()
+    assert all(
+        span.parent is not None and span.parent.span_id == call.context.span_id
+        for span in spans.values()
+        if span is not call
+    )
+    assert SECRET not in str([span.to_json() for span in spans.values()])
+
+
+async def test_trace_of_the_caller_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    service = await service_of(LEGS)
+
+    with caplog.at_level(logging.INFO, "serving.rpc.boundary"):
+        spans = await spans_of(service, profile="default")
+
+    assert {span.context.trace_id for span in spans.values()} == {int(TRACE, 16)}
+    [call] = [span for span in spans.values() if span.kind is SpanKind.SERVER]
+    assert call.parent is not None
+    assert call.parent.span_id == int(CALLER, 16)
+    assert caplog.records[-1].__dict__["trace_id"] == TRACE
+
+
+async def test_rejected_call_ends_its_span_with_its_code() -> None:
+    spans = await spans_of(await service_of(LEGS), profile="none such")
+
+    [call] = spans.values()
+    assert (call.attributes or {})["rpc.response.status_code"] == "INVALID_ARGUMENT"
+    assert call.status.status_code is StatusCode.UNSET, "it is the caller's fault"
+
+
+def test_trace_of_an_http_caller_is_read() -> None:
+    headers = [(b"traceparent", b"00-abc"), (b"x-other", b"1")]
+
+    call = HttpCall(Request({"type": "http", "headers": headers}))
+
+    assert call.invocation_metadata() == [("traceparent", "00-abc")]
+
+
+async def test_unsampled_trace_of_a_caller_is_not_recorded() -> None:
+    assert await spans_of(await service_of(LEGS), "00", profile="default") == {}

@@ -1,22 +1,41 @@
-"""The change log and its readers, in PostgreSQL."""
+"""The change log and its readers: backlogs, crashes, and an index that follows."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
+import psutil
+import psycopg
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.connection.migrations import migrate
+from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.log import compaction
+from serving.adapters.postgres.log.change_log import PostgresChangeLog
+from serving.adapters.postgres.log.index_feed import PostgresIndexFeed
+from serving.adapters.postgres.reads.catalog import PostgresCatalog
+from serving.adapters.vector_index import ExactIndex
+from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.budget import Deadline
-from serving.domain.consistency import NOTHING_SEEN, Snapshot
+from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
 from serving.domain.errors import DependencyError, StoreUnavailableError
 from serving.domain.items.records import Item, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.ports.index_engine import FeedLostError
-from serving.ports.memory_store import Selector
+from serving.pipeline.index import log_following
+from serving.pipeline.index.log_following import LogFollowingIndex
+from serving.pipeline.writes.projector import GraphWork, Projector
+from serving.ports.index_engine import FeedLostError, FeedPosition
+from serving.ports.memory_store import Batch, Selector, WriteReceipt
+from tests.fakes.graph import InMemoryGraph
+from tests.fixtures.postgres import QUICK, pid_of
 from tests.integration.postgres.log.following import (
     MODEL,
     OTHER_MODEL,
@@ -29,10 +48,12 @@ from tests.integration.postgres.log.following import (
     save_vectors,
     write,
 )
-from tests.support.builders import TENANT, fact, ids, segment
+from tests.support.builders import TENANT, batch_of, fact, ids, segment
+from tests.support.examples import examples
+from tests.support.processes import is_alive
+from tests.support.waiting import until, until_async
 
 pytestmark = pytest.mark.postgres
-
 RETENTION = compaction.RETENTION
 
 
@@ -462,3 +483,246 @@ async def test_a_position_is_stored_as_postgresql_writes_it(postgres: Postgres) 
 
     [(stored,)] = await run(postgres, "SELECT position::pg_snapshot::text FROM projection_state")
     assert Snapshot.parse(stored) == position
+
+
+SHORT, LONG = 200, 1000
+_AS_FOR_LARGE_TABLES = "; ".join(
+    f"SET enable_{plan} = off" for plan in ("seqscan", "bitmapscan", "hashjoin", "mergejoin")
+)
+
+
+class CountedDatabase:
+    """A database that counts the pages, in memory or not, that its statements read.
+
+    They are planned as for large tables, of which indexes are used.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.pages = 0
+
+    @asynccontextmanager
+    async def work(self) -> AsyncIterator[Any]:
+        async with self._database.work() as connection:
+            yield _CountedConnection(connection, self)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Any]:
+        async with self._database.snapshot() as connection:
+            yield _CountedConnection(connection, self)
+
+
+class _CountedConnection:
+    fetch_all: Any = Connection.fetch_all
+    fetch_row: Any = Connection.fetch_row
+
+    def __init__(self, connection: Connection, counted: CountedDatabase) -> None:
+        self._connection = connection
+        self._counted = counted
+
+    async def execute(self, statement: str, values: Any = None, **how: Any) -> Any:
+        if statement.lstrip().startswith(("SELECT", "WITH")):
+            await self._connection.execute(_AS_FOR_LARGE_TABLES)
+            cursor = await self._connection.execute(
+                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", values
+            )
+            [([explained],)] = await cursor.fetchall()
+            plan = explained["Plan"]
+            self._counted.pages += plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        return await self._connection.execute(statement, values, **how)
+
+
+async def lengthen(postgres: Postgres, first: int, last: int) -> None:
+    """Writes segments of these numbers in transactions of 50, and lets the planner know."""
+    for start in range(first, last, 50):
+        numbers = range(start, min(last, start + 50))
+        await write(postgres, *(segment(f"{number:05}") for number in numbers))
+    async with await postgres.database.connect() as connection:
+        await connection.execute("VACUUM ANALYZE")
+
+
+def counted(postgres: Postgres) -> tuple[CountedDatabase, Database]:
+    database = CountedDatabase(postgres.database)
+    return database, cast(Database, database)
+
+
+async def test_a_poll_reads_no_more_of_a_longer_backlog(postgres: Postgres) -> None:
+    pages = []
+    for first, last in ((0, SHORT), (SHORT, LONG)):
+        await lengthen(postgres, first, last)
+        database, as_database = counted(postgres)
+        log = PostgresChangeLog(as_database, postgres.notifications)
+        await log.next_batch("graph", None, 50)
+        await log.next_batch("embedding", MODEL, 50)
+        feed = PostgresIndexFeed(as_database, postgres.notifications)
+        await feed.lag_s(FeedPosition("", NOTHING_SEEN, NOTHING_SEEN, complete=True))
+        pages.append(database.pages)
+
+    short, long = pages
+    assert long <= 1.5 * short, "indexes may be a level deeper"
+
+
+async def test_draining_costs_as_much_as_the_backlog_is_long(postgres: Postgres) -> None:
+    pages = []
+    await lengthen(postgres, 0, LONG)  # or the indexes would become deeper from one to the other
+    await project_graph(postgres, limit=LONG)
+    for first, last in ((LONG, LONG + SHORT), (LONG + SHORT, 2 * LONG + SHORT)):
+        await lengthen(postgres, first, last)
+        database, as_database = counted(postgres)
+        log = PostgresChangeLog(as_database, postgres.notifications)
+        projector = Projector(log, GraphWork(log, InMemoryGraph()))
+        while await projector.step(None):
+            pass
+        pages.append(database.pages / (last - first))
+
+    short, long = pages
+    assert long <= 1.2 * short
+
+
+async def test_an_old_transaction_makes_no_poll_longer(postgres: Postgres) -> None:
+    pages = []
+    async with postgres.database.transaction() as old:
+        await old.execute("SELECT pg_current_xact_id()")
+        for first, last in ((0, SHORT), (SHORT, LONG)):
+            await lengthen(postgres, first, last)
+            await project_graph(postgres, limit=LONG)
+            database, as_database = counted(postgres)
+            log = PostgresChangeLog(as_database, postgres.notifications)
+            assert not (await log.next_batch("graph", None, 50)).changes
+            pages.append(database.pages)
+
+    short, long = pages
+    assert long <= 1.5 * short
+
+
+async def test_counts_look_up_only_what_is_not_embedded(postgres: Postgres) -> None:
+    pages = []
+    for first, last in ((0, SHORT), (SHORT, LONG)):
+        await lengthen(postgres, first, last)
+        while await embed(postgres):
+            pass
+        await write(postgres, segment("waits", f"a text of {last}"))
+        database, as_database = counted(postgres)
+        counts = await PostgresCatalog(as_database).tenant_counts(TENANT, MODEL)
+        assert (counts.embedded, counts.embeddable) == (last, last + 1)
+        pages.append(database.pages)
+
+    short, long = pages
+    assert (long - short) / (LONG - SHORT) < 0.5, "fewer than a page a segment"
+
+
+WRITES_LATE = {**QUICK, "wal_writer_delay": "10000"}
+ABORTED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server of the test's own."""
+
+    handle: EmbeddedPostgres
+    dsn: str
+
+    def crash(self) -> None:
+        """Kills the server, and starts it again."""
+        postmaster = psutil.Process(pid_of(self.handle.root))
+        postmaster.kill()
+        until(lambda: not is_alive(postmaster))
+        self.handle.restart_if_dead()
+
+
+@pytest.fixture
+async def server(short_directory: Path) -> AsyncIterator[Server]:
+    """A server that writes only what a commit makes it write."""
+    handle = EmbeddedPostgres(short_directory / "crashes", settings=WRITES_LATE)
+    with handle as dsn:
+        await migrate(dsn)
+        yield Server(handle, dsn)
+
+
+@contextmanager
+def aborted_transactions(dsn: str) -> Iterator[int]:
+    """Begins and aborts some; yields the last one's id."""
+    with psycopg.connect(dsn) as connection:
+        for _ in range(ABORTED):
+            connection.execute("INSERT INTO tombstone (hash) VALUES ('')")
+            row = connection.execute("SELECT pg_current_xact_id()::text::int8").fetchone()
+            connection.rollback()
+        assert row is not None
+        yield row[0]
+
+
+def given_again(receipt: WriteReceipt, aborted: int) -> bool:
+    return max(receipt.token.xids) <= aborted
+
+
+async def test_an_index_sees_what_is_written_after_a_crash(server: Server) -> None:
+    async with Postgres(server.dsn) as postgres:
+        await write(postgres, segment("before"))
+        await embed(postgres)
+        with aborted_transactions(server.dsn) as aborted:
+            position, _ = await bootstrap(postgres)
+            server.crash()
+
+    async with Postgres(server.dsn) as postgres:
+        receipt = await write(postgres, segment("after"))
+        await embed(postgres)
+        delta = await postgres.feed.changes_since(position, MODEL)
+
+    assert given_again(receipt, aborted), "the crash has lost nothing, so this shows nothing"
+    assert [row.item.id for row in delta.rows] == ["after"]
+
+
+async def test_the_names_in_memory_include_those_stored_after_a_crash(server: Server) -> None:
+    async with Postgres(server.dsn) as postgres:
+        await write(postgres, segment("before", entities=["Ann"]))
+        with aborted_transactions(server.dsn) as aborted:
+            assert set(await postgres.store.known_names(TENANT)) == {"ann"}
+            server.crash()
+        async with Postgres(server.dsn) as writing:
+            receipt = await write(writing, segment("after", entities=["Bob"]))
+
+        await until_async(postgres.store.ready)
+        names = await postgres.store.known_names(TENANT)
+
+    assert given_again(receipt, aborted), "the crash has lost nothing, so this shows nothing"
+    assert set(names) == {"ann", "bob"}
+
+
+WRITERS, ROWS, AT_ONCE = 6, examples(4000), 200
+
+
+async def test_a_tail_misses_nothing_of_six_writers(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24,000 rows with --all; meanwhile every third is rewritten and every tenth erased."""
+    erased = {f"{writer}-{place}" for writer in range(WRITERS) for place in range(0, ROWS, 10)}
+    written = {f"{writer}-{place}" for writer in range(WRITERS) for place in range(ROWS)}
+
+    async def work(writer: int) -> ConsistencyToken:
+        for start in range(0, ROWS, AT_ONCE):
+            places = range(start, start + AT_ONCE)
+            await postgres.store.write(batch_of(*(segment(f"{writer}-{p}") for p in places)))
+            again = [segment(f"{writer}-{p}", "other words") for p in places if p % 3 == 0]
+            await postgres.store.write(Batch(TENANT, again))
+            gone = tuple(segment_id(f"{writer}-{p}") for p in places if p % 10 == 0)
+            token = (await postgres.store.erase(TENANT, Selector(items=gone))).token
+        return token
+
+    async def embed_all() -> None:
+        while not all(writer.done() for writer in writers) or await embed(postgres, limit=2000):
+            await embed(postgres, limit=2000)
+
+    await embed(postgres)
+    monkeypatch.setattr(log_following, "POLL_S", 0.01)
+    index = LogFollowingIndex(postgres.feed, MODEL, lambda: ExactIndex(MODEL.dimension))
+    async with asyncio.timeout(240), index, asyncio.TaskGroup() as tasks:
+        assert await index.ready(Deadline.after(30))
+        writers = [tasks.create_task(work(writer)) for writer in range(WRITERS)]
+        await tasks.create_task(embed_all())
+        for writer in writers:
+            assert await index.caught_up(writer.result(), Deadline.after(60))
+
+        status = await index.status()
+        assert status.epoch == 1, "it began anew, which hides what it missed"
+        assert status.vector_count == len(written - erased)
+        assert await index.count(TENANT, ids(*(written - erased))) == len(written - erased)

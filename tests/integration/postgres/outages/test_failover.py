@@ -1,13 +1,16 @@
-"""A standby takes over from a primary that is lost: what was replicated is there, and all go on."""
+"""A lost primary, whose standby takes over, and a server without connections or disk."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import psycopg
@@ -21,10 +24,12 @@ from serving.desk.embedded_postgres.account import ENVIRONMENT, Account
 from serving.desk.embedded_postgres.binaries import find_binaries, reachable_binaries
 from serving.desk.embedded_postgres.launcher import SETTINGS
 from serving.domain.budget import Deadline
+from serving.domain.errors import StoreUnavailableError
 from serving.ports.index_engine import FeedLostError
 from tests.fixtures.postgres import QUICK, pid_of
 from tests.integration.postgres.log.following import MODEL, bootstrap, embed, write
 from tests.support.builders import TENANT, ids, segment
+from tests.support.disk import Disk
 from tests.support.waiting import until, until_async
 
 pytestmark = pytest.mark.postgres
@@ -174,3 +179,67 @@ async def test_lost_transactions_hide_no_later_write(pair: Pair) -> None:
             await postgres.feed.changes_since(position, MODEL)
         assert set(await postgres.store.known_names(TENANT)) == {"ann", "bob"}
         assert not await postgres.consistency.graph_has_seen(lost.token, Deadline.after(1))
+
+
+LARGE_TEXT_WORDS = 10_000
+
+
+@pytest.fixture
+def disk(short_directory: Path) -> Iterator[Disk]:
+    disk = Disk(short_directory / "disk")
+    disk.mount()
+    yield disk
+    disk.unmount()
+
+
+def large_text() -> str:
+    return " ".join(f"{random.getrandbits(64):x}" for _ in range(LARGE_TEXT_WORDS))
+
+
+async def write_until_refused(postgres: Postgres, acknowledged: list[str]) -> None:
+    for number in count():
+        await write(postgres, segment(f"{number}", large_text()))
+        acknowledged.append(f"{number}")
+
+
+async def test_a_full_disk_refuses_writes_loses_none_and_recovers(disk: Disk) -> None:
+    with EmbeddedPostgres(disk.root / "server", settings=QUICK) as dsn:
+        await migrate(dsn)
+        async with Postgres(dsn) as postgres:
+            await write(postgres, segment("before", large_text()))
+            disk.fill()
+            acknowledged = ["before"]
+
+            with pytest.raises(StoreUnavailableError, match="DiskFull, SQLSTATE 53100"):
+                await write_until_refused(postgres, acknowledged)
+
+            refused = f"{len(acknowledged) - 1}"
+            assert await postgres.store.count(TENANT, ids(*acknowledged)) == len(acknowledged)
+            assert await postgres.store.count(TENANT, ids(refused)) == 0
+            disk.free()
+            again = await write(postgres, segment(refused, large_text()))
+            assert again.outcomes == ["created"]
+
+
+def take_all_connections(dsn: str, taken: contextlib.ExitStack) -> None:
+    while True:
+        taken.enter_context(psycopg.connect(dsn))
+
+
+async def test_full_server_is_reported_and_calls_recover(short_directory: Path) -> None:
+    settings = {**QUICK, "max_connections": "10"}
+    with EmbeddedPostgres(short_directory / "connections", settings=settings) as dsn:
+        await migrate(dsn)
+        with contextlib.ExitStack() as others:
+            with pytest.raises(psycopg.OperationalError, match="too many clients"):
+                take_all_connections(dsn, others)
+            async with Postgres(dsn, work_connections=1, search_connections=1) as postgres:
+                assert not await postgres.store.ready()
+                with pytest.raises(StoreUnavailableError, match="no connection could be made"):
+                    await write(postgres, segment("a"))
+
+                others.close()
+
+                await until_async(postgres.store.ready)
+                await write(postgres, segment("a"))
+                assert await postgres.store.count(TENANT, ids("a")) == 1

@@ -1,7 +1,9 @@
-"""The lexical leg, in PostgreSQL."""
+"""What PostgreSQL finds by words, the names that it knows, and the statistics of words."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,20 +14,29 @@ from typing import Any
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.words import lexical
+from serving.adapters.postgres.connection.notifications import Channel, Notifications
+from serving.adapters.postgres.words import lexical, word_statistics
+from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.adapters.postgres.words.query_plan import Budget
+from serving.adapters.postgres.words.word_statistics import (
+    UNKNOWN_SHARE,
+    WordStatisticsCache,
+    count_words,
+    estimate_words,
+)
+from serving.adapters.postgres.writes.memory_store import PostgresMemoryStore
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Segment, TenantName
+from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
-from serving.ports.memory_store import Batch
+from serving.ports.memory_store import Batch, Selector
 from tests.contract.test_lexical import MODES, SearchCase
-from tests.integration.postgres.log.following import write
+from tests.integration.postgres.log.following import run, write
 from tests.integration.postgres.words.searching import ids_of, search
-from tests.support.builders import NOON, TENANT, days, segment
+from tests.support.builders import NOON, TENANT, days, fact, ids, segment
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
-
 BM25 = [MODES["bm25"]]
 ANY = WordsSearch(mode=WordsMode.ANY)
 ALL_THEN_ANY = WordsSearch(mode=WordsMode.ALL_THEN_ANY)
@@ -239,7 +250,6 @@ async def test_cover_density_counts_places_and_not_rarity(postgres: Postgres) ->
 
 # By ts_rank a word that stands once gives .608, divided by the number of words asked for.
 SHARE = 1 / 1.64493406685
-
 VOYAGE = [
     segment("all", "Argo sailed to Goa"),
     segment("most", "Argo sailed"),
@@ -345,3 +355,232 @@ async def test_keywords_are_found_like_the_text_and_change(postgres: Postgres) -
 
     assert "keywords" not in ids_of(await search(postgres.lexical, "Goa"))
     assert ids_of(await search(postgres.lexical, "Porto")) == ["keywords"]
+
+
+async def test_a_name_committed_late_is_not_missed(postgres: Postgres) -> None:
+    await write(postgres, segment("a"))
+    async with postgres.database.transaction() as slow:
+        await slow.execute("INSERT INTO entity SELECT id, 'slow', 'Slow' FROM tenant")
+        await write(postgres, segment("b", entities=("Quick",)))
+        during = dict(await postgres.store.known_names(TENANT))
+
+    assert during == {"quick": "Quick"}
+    assert await postgres.store.known_names(TENANT) == {"quick": "Quick", "slow": "Slow"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "left"),
+    [(Selector(items=(segment_id("a"),)), {"rome": "Rome"}), (Selector(everything=True), {})],
+    ids=["items", "everything"],
+)
+async def test_names_changed_elsewhere_are_noticed_at_once(
+    postgres: Postgres, postgres_dsn: str, selector: Selector, left: dict[str, str]
+) -> None:
+    async with Postgres(postgres_dsn) as other:
+        await write(postgres, segment("a", entities=("Goa",)))
+        before = dict(await other.store.known_names(TENANT))
+
+        await write(postgres, segment("b", entities=("Rome",)))
+        written = dict(await other.store.known_names(TENANT))
+        await postgres.store.erase(TENANT, selector)
+
+        assert before == {"goa": "Goa"}
+        assert written == {"goa": "Goa", "rome": "Rome"}
+        assert await other.store.known_names(TENANT) == left
+
+
+async def test_memory_for_names_is_bounded(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.words.known_names.MAX_NAMES", 2)
+    tenants = [TenantName(name) for name in "abc"]
+    for tenant in tenants:
+        await write(postgres, segment("a", entities=(f"Goa {tenant}", "Rome")), tenant=tenant)
+
+    for tenant in tenants * 2:
+        assert len(await postgres.store.known_names(tenant)) == 2
+
+
+async def test_slow_name_load_is_cached_for_the_next_query(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    await write(postgres, segment("a", entities=("Melanie",)))
+    async with Postgres(postgres_dsn, work_connections=1) as other:
+        async with other.database.work():  # so that none is left to read with
+            with pytest.raises(TimeoutError):
+                await other.names.meant(TENANT, ["Melony"], Deadline.after(0.05))
+
+        async with other.database.work():  # lent after it was lent to the reading
+            corrected = await other.names.meant(TENANT, ["Melony"], Deadline.after(60))
+
+    assert corrected == {"Melony": "Melanie"}
+
+
+PLAIN = ["When", "did", "Melanie", "sail"]
+"""Words that are names or stop words: none may stand for another name."""
+
+
+async def meant(adapters: Postgres, *words: str) -> dict[str, str]:
+    return await adapters.names.meant(TENANT, words, Deadline.after(60))
+
+
+async def test_a_question_without_an_unknown_word_needs_no_connection(
+    postgres: Postgres, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.words.known_names.UNCHECKED_S", math.inf)
+    await write(postgres, segment("a", "We sail", entities=("Melanie", "Deborah")))
+    async with Postgres(postgres_dsn, search_connections=1) as other:
+        for _ in range(2):  # the first reads the names, the second the words that resemble one
+            assert await meant(other, *PLAIN, "Deb") == {"Deb": "Deborah"}
+
+        async def needs_no_connection() -> bool:
+            # Names are stale once more when the connection that listens for changes is there.
+            await meant(other, "Deb")
+            async with other.database.search(Deadline.after(60)):  # the only one
+                try:
+                    return await other.names.meant(TENANT, PLAIN, Deadline.after(1)) == {}
+                except TimeoutError:
+                    return False
+
+        await until_async(needs_no_connection)
+        async with other.database.search(Deadline.after(60)):
+            with pytest.raises(TimeoutError):
+                await other.names.meant(TENANT, ["Deb"], Deadline.after(0.05))
+
+
+async def test_announced_name_of_another_process_is_matched(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    async with Postgres(postgres_dsn) as other:
+        await write(postgres, segment("a", entities=("Deborah",)))
+        assert await meant(other, "Melony") == {}
+        before = other.notifications.received([Channel.CHANGES])
+
+        await write(postgres, segment("b", entities=("Melanie",)))
+        await other.notifications.wait_beyond(before, [Channel.CHANGES], 10)
+
+        assert await meant(other, "Melony") == {"Melony": "Melanie"}
+
+
+async def test_token_finds_facts_before_their_announcement(postgres: Postgres) -> None:
+    silence = Notifications(postgres.database)  # it is not opened, so it hears nothing
+    names = KnownNames(postgres.database, silence)
+    elsewhere = PostgresMemoryStore(postgres.database, silence, names)
+    await write(postgres, segment("a"))
+    before = await elsewhere.has_facts(TENANT, None, Deadline.after(5))
+
+    receipt = await write(postgres, fact("f", "Ann", "sails", "Goa"))
+
+    unheard = await elsewhere.has_facts(TENANT, None, Deadline.after(5))
+    assert (before, unheard) == (False, False)
+    assert await elsewhere.has_facts(TENANT, receipt.token, Deadline.after(5))
+
+
+async def test_names_are_reread_without_announcements(postgres: Postgres) -> None:
+    now_s = 0.0
+    names = KnownNames(postgres.database, postgres.notifications, clock=lambda: now_s)
+    await write(postgres, segment("a", entities=("Goa",)))
+    assert names.current(TENANT) is None
+    while names.current(TENANT) is None:  # until the announcement of the write has come
+        await names.of_tenant(TENANT)
+        now_s += UNCHECKED_S
+
+    now_s += UNCHECKED_S + 0.1
+
+    assert names.current(TENANT) is None
+
+
+OTHER = TenantName("other")
+
+
+async def tenant_id(postgres: Postgres, tenant: TenantName) -> int:
+    [(found,)] = await run(postgres, "SELECT id FROM tenant WHERE name = %s", tenant)
+    return int(found)
+
+
+async def fill(postgres: Postgres) -> None:
+    """A tenant with four segments, of two and three words, and another with long ones."""
+    said = ("boat harbour", "boat harbour", "boat island", "boat sail wind")
+    await write(postgres, *map(segment, "abcd", said))
+    long = "boat one two three four five six"
+    await write(postgres, *(segment(f"{place}", long) for place in range(4)), tenant=OTHER)
+
+
+async def test_a_tenants_words_are_counted_exactly(postgres: Postgres) -> None:
+    await fill(postgres)
+    await write(postgres, *(segment(id_, "xyzzy boat", sensitive=True) for id_ in "ef"))
+    async with postgres.database.work() as connection:
+        counted = await count_words(connection, await tenant_id(postgres, TENANT), 4)
+
+    assert counted.frequency("boat") == 4
+    assert counted.frequency("harbour") == 2
+    for word in ("island", "never said", "xyzzy"):  # the last is in sensitive segments
+        assert counted.frequency(word) == 1
+
+
+async def test_estimates_take_the_words_of_all_tenants(postgres: Postgres) -> None:
+    await fill(postgres)
+    async with postgres.database.work() as connection:
+        unknown = await estimate_words(connection, 4)
+        await connection.execute("ANALYZE segment")
+        estimated = await estimate_words(connection, 4)
+
+    assert unknown.frequency("boat") == unknown.frequency("harbour") == 4 * UNKNOWN_SHARE
+    assert estimated.frequency("boat") == 4
+    assert 0 < estimated.frequency("never said") < estimated.frequency("harbour") < 4
+
+
+async def test_a_large_tenant_is_searched_with_estimates(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word_statistics, "LARGEST_COUNTED_AT_ONCE", 0)
+    monkeypatch.setattr(word_statistics, "LARGEST_COUNTED", 0)
+    await fill(postgres)
+
+    for _ in range(3):
+        found = await search(postgres.lexical, "island harbour", depth=10)
+        assert sorted(candidate.item for candidate in found) == ids("a", "b", "c")
+
+
+async def test_old_statistics_are_used_once_and_recounted(postgres: Postgres) -> None:
+    now = 0.0
+    await fill(postgres)
+    number = await tenant_id(postgres, TENANT)
+    cache = WordStatisticsCache(postgres.database, postgres.notifications, clock=lambda: now)
+
+    async def counted(segments: int) -> bool:
+        async with postgres.database.work() as connection:
+            return (await cache.of_tenant(connection, number)).segments == segments
+
+    assert await counted(4)
+    await write(postgres, segment("e"))
+    assert await counted(4)
+    now = 10.0
+    assert await counted(4)
+    await until_async(lambda: counted(5))
+    await cache.close()
+
+
+async def test_unchanged_words_are_counted_once(postgres: Postgres) -> None:
+    now = 0.0
+    await fill(postgres)
+    number = await tenant_id(postgres, TENANT)
+    quiet = Notifications(postgres.database)  # does not listen
+    cache = WordStatisticsCache(postgres.database, quiet, clock=lambda: now)
+
+    async with postgres.database.work() as connection:
+        await cache.of_tenant(connection, number)
+        now = 1000.0
+        await cache.of_tenant(connection, number)
+        without_news = tasks()
+        quiet.announce(Channel.CHANGES)
+        await cache.of_tenant(connection, number)
+        with_news = tasks()
+    await cache.close()
+    await quiet.close()
+
+    assert with_news - without_news >= {"word-statistics"}
+
+
+def tasks() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}

