@@ -59,7 +59,8 @@ def engine_maker(
     elif settings.kind != "exact":
         library = CpuLibrary(threads=settings.build_threads)
     if library is None:
-        return partial(ExactIndex, dimension, device=settings.device)
+        host_rows = IndexRule.of(dimension, settings.device).host_rows
+        return partial(ExactIndex, dimension, device=settings.device, host_rows=host_rows)
     if settings.kind == "ivf":
         rule = IndexRule(max_scanned_rows=ENOUGH_FOR_LISTS)
     else:

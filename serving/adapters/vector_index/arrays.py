@@ -7,7 +7,7 @@ which a desk does not have.
 from __future__ import annotations
 
 import sys
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +29,15 @@ def empty(rows: int, dimension: int, device: str) -> Array:
     return torch.empty((rows, dimension), dtype=torch.float16, device=device)
 
 
-def empty_like(other: Array, rows: int) -> Array:
-    """The same for more or fewer vectors than another array has, on its device."""
-    if is_on_host(other):
-        return np.empty((rows, other.shape[1]), np.float16)
-    return other.new_empty((rows, other.shape[1]))
+class Place(NamedTuple):
+    """Where vectors are: on `device`, but up to `host_rows` of them on the host."""
+
+    device: str = HOST
+    host_rows: int = 0
+
+    def of(self, rows: int) -> str:
+        """The device of an array for so many rows."""
+        return HOST if rows <= self.host_rows else self.device
 
 
 def is_on_host(array: Array) -> bool:
@@ -51,6 +55,13 @@ def on_device(values: NDArray[Any], device: Any) -> Array:
 def on_device_of(values: NDArray[Any], other: Array) -> Array:
     """Values of the host on the device of another array."""
     return values if is_on_host(other) else on_device(values, other.device)
+
+
+def moved_to(values: Array, other: Array) -> Array:
+    """Vectors, wherever they are, on the device of another array."""
+    if not is_on_host(values) and is_on_host(other):
+        return values.cpu().numpy()
+    return on_device_of(values, other) if is_on_host(values) else values
 
 
 def is_on_device(vector: VectorLike) -> bool:

@@ -16,10 +16,11 @@ class DeviceVector:
     checked that it is finite and not zero, which requires a synchronisation.
     """
 
-    __slots__ = ("tensor",)
+    __slots__ = ("_on_host", "tensor")
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
+        self._on_host: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -27,7 +28,10 @@ class DeviceVector:
     def __array__(
         self, dtype: np.dtype[np.float32] | None = None, /, *, copy: bool | None = None
     ) -> NDArray[np.float32]:
-        values: NDArray[np.float32] = np.asarray(self.tensor.cpu().numpy(), dtype)
+        if self._on_host is None:
+            # Once: each copy waits for the device, and a question is searched for several times.
+            self._on_host = self.tensor.cpu().numpy()
+        values: NDArray[np.float32] = np.asarray(self._on_host, dtype)
         return values.copy() if copy else values
 
     def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:

@@ -64,7 +64,12 @@ class TieredIndex(TenantRows):
         clock: Callable[[], float] = time.monotonic,
         memory: Callable[[], int] = free_bytes,
     ) -> None:
-        super().__init__(dimension, device=device, max_scanned_rows=rule.max_scanned_rows)
+        super().__init__(
+            dimension,
+            device=device,
+            max_scanned_rows=rule.max_scanned_rows,
+            host_rows=rule.host_rows,
+        )
         self._library = library
         self._rule = rule
         self._clock = clock

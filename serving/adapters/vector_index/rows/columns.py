@@ -76,7 +76,7 @@ class ItemNumbers(dict[ItemId, int]):
 class Columns:
     """The rows of a partition. Append-only; rows below a view's count never change.
 
-    Vectors are on `device`, all other columns on the host.
+    Vectors are at `place`, all other columns on the host.
 
     Attributes:
         vectors: float16 (capacity, dimension).
@@ -95,10 +95,10 @@ class Columns:
         asks: Whether each row's text asks something, as a byte.
     """
 
-    def __init__(self, capacity: int, dimension: int, device: str) -> None:
+    def __init__(self, capacity: int, dimension: int, place: arrays.Place) -> None:
         # Not zeroed: memory beyond the rows is never read.
-        self.device = device
-        self.vectors = arrays.empty(capacity, dimension, device)
+        self.place = place
+        self.vectors = arrays.empty(capacity, dimension, place.of(capacity))
         self.importance = np.zeros(capacity, np.float64)
         self.times = {name: np.zeros(capacity, np.int64) for name in _TIMES_IF_MISSING}
         self.numbers = np.zeros(capacity, np.int64)
@@ -206,8 +206,8 @@ class Columns:
     def grown(self, capacity: int) -> Columns:
         """The same rows with a larger capacity; columns without a fixed width are shared."""
         grown, count = copy.copy(self), len(self)
-        vectors = arrays.empty_like(self.vectors, capacity)
-        vectors[:count] = self.vectors[:count]
+        vectors = arrays.empty(capacity, self.vectors.shape[1], self.place.of(capacity))
+        vectors[:count] = arrays.moved_to(self.vectors[:count], vectors)
         grown.vectors = vectors
         grown.importance = _with_room(self.importance[:count], capacity)
         grown.numbers = _with_room(self.numbers[:count], capacity)
@@ -224,11 +224,12 @@ class Columns:
         Safe during an `append`: rows from `end` on are not read. `pause` is called regularly, to
         yield the GIL to other threads.
         """
-        result = Columns(capacity, self.vectors.shape[1], self.device)
+        result = Columns(capacity, self.vectors.shape[1], self.place)
         count = len(kept)
         for start in range(0, count, VECTORS_AT_ONCE):
             slots = arrays.on_device_of(kept[start : start + VECTORS_AT_ONCE], self.vectors)
-            result.vectors[start : start + len(slots)] = self.vectors[slots]
+            rows = arrays.moved_to(self.vectors[slots], result.vectors)
+            result.vectors[start : start + len(rows)] = rows
             pause()
         result.importance[:count] = self.importance[kept]
         for name, column in self.times.items():

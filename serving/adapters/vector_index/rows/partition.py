@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from serving.adapters.vector_index.arrays import Place
 from serving.adapters.vector_index.lists.inverted_lists import TrainedLists
 from serving.adapters.vector_index.rows.columns import BLOCK, Columns, ItemNumbers, Mask
 from serving.adapters.vector_index.rows.view import PartitionView
@@ -68,8 +69,8 @@ class Partition:
         self._publish(alive, trained, len(columns) if trained is not None else 0)
 
     @classmethod
-    def empty(cls, dimension: int, device: str, numbers: ItemNumbers) -> Partition:
-        return cls(Columns(FIRST_CAPACITY, dimension, device), numbers)
+    def empty(cls, dimension: int, place: Place, numbers: ItemNumbers) -> Partition:
+        return cls(Columns(FIRST_CAPACITY, dimension, place), numbers)
 
     def change(self, change: RowChanges) -> None:
         """Applies a change and publishes a view of the result."""

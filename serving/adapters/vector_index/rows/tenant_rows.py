@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -60,11 +60,11 @@ class _TenantPartitions:
     The latter are never found themselves; filters check them as evidence of facts.
     """
 
-    def __init__(self, dimension: int, device: str) -> None:
+    def __init__(self, dimension: int, place: arrays.Place) -> None:
         self.numbers = ItemNumbers()
         kinds: tuple[VectorKind, ...] = (*ItemKind, CONTEXT)
-        self.of_kind = {kind: Partition.empty(dimension, device, self.numbers) for kind in kinds}
-        self.unembedded = Partition.empty(0, device, self.numbers)
+        self.of_kind = {kind: Partition.empty(dimension, place, self.numbers) for kind in kinds}
+        self.unembedded = Partition.empty(0, place, self.numbers)
 
     def change(self, change: RowChanges) -> None:
         """Puts each row into its partition, and removes it from the one it was in before."""
@@ -110,15 +110,19 @@ class TenantRows:
     """The part of an `IndexEngine` that does not depend on how partitions are searched.
 
     Searches read the last published view of a tenant, without a lock. Publishing requires
-    `writing`. Vectors are stored and scored on `device`, as torch names it; filters are evaluated
-    on the host. Up to `max_scanned_rows` allowed rows are scanned, even if they are in lists.
-    `generation` is how often the rows of a partition were moved into or out of lists.
+    `writing`. Vectors are stored and scored on `device`, as torch names it, but those of partitions
+    of up to `host_rows` on the host; filters are evaluated on the host. Up to `max_scanned_rows`
+    allowed rows are scanned, even if they are in lists. `generation` is how often the rows of a
+    partition were moved into or out of lists.
     """
 
-    def __init__(self, dimension: int, *, device: str = "cpu", max_scanned_rows: int = 0) -> None:
+    def __init__(
+        self, dimension: int, *, device: str = "cpu", max_scanned_rows: int = 0, host_rows: int = 0
+    ) -> None:
         self.dimension = dimension
         self.max_scanned_rows = max_scanned_rows
         self.device = device
+        self._place = arrays.Place(device, host_rows)
         self.writing = threading.Lock()
         self.generation = 0
         self._partitions: dict[TenantName, _TenantPartitions] = {}
@@ -142,7 +146,7 @@ class TenantRows:
                 self._change(tenant, RowChanges([*rows_of[tenant].values()], gone_from[tenant]))
 
     def _change(self, tenant: TenantName, change: RowChanges) -> None:
-        partitions = self._partitions.get(tenant) or _TenantPartitions(self.dimension, self.device)
+        partitions = self._partitions.get(tenant) or _TenantPartitions(self.dimension, self._place)
         partitions.change(change)
         if partitions.are_empty:
             self._partitions.pop(tenant, None)
@@ -203,11 +207,19 @@ class TenantRows:
 
     def _nearest(self, sought: Sequence[Sought]) -> list[list[ScoredRow]]:
         """The nearest items of each search, best first."""
-        if self.searches_together:
+        on_device = [each for each in sought if not arrays.is_on_host(each.view.vectors)]
+        together: Iterator[list[ScoredRow]] = iter(())
+        if on_device:
             from serving.adapters.vector_index.rows.device_search import nearest_on_device
 
-            return nearest_on_device(sought, self.max_scanned_rows, self.device)
-        return [nearest_in_lists(each, self.max_scanned_rows) for each in sought]
+            found = nearest_on_device(on_device, self.max_scanned_rows, self.device)
+            together = iter(found)
+        return [
+            nearest_in_lists(each, self.max_scanned_rows)
+            if arrays.is_on_host(each.view.vectors)
+            else next(together)
+            for each in sought
+        ]
 
     @property
     def searches_together(self) -> bool:
