@@ -25,6 +25,7 @@ from bench.harness.cpu import CpuUse, cpu_over
 from bench.harness.load import (
     Run,
     closed_loop,
+    leg_faults,
     load_result,
     open_loop,
     poisson_arrivals,
@@ -43,6 +44,8 @@ PROFILES = ("default", "two_stage")
 CALLERS = (1, 16, 64)
 RATES_PER_S = (100, 300)
 TENANTS, TINY_TENANTS = 12, 2
+FIRST_S = 10.0
+"""How long it is asked while it is filled, from the start on: no leg may fail meanwhile."""
 
 CLIENTS = max(1, (os.cpu_count() or 1) // 4)
 """Processes that ask: one alone would be the limit of a service with several ingresses."""
@@ -62,13 +65,21 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
     queries = asked_of_all(collection)
     texts = [each.text for its in collection.memories.values() for each in its.segments]
 
+    failed: list[str] = []
+
     async def run(folder: Path, clients: Executor, take: Take) -> None:
         async with started(folder, environment(folder, device)) as target:
             take(Result(scenario="healthy", n=1, measured={"seconds": target.healthy_after_s}))
             async with connected(target.address, MAX_CONNECTIONS) as connections:
                 loader, since = BatchLoader(connections), time.perf_counter()
-                for result in await loader.load(collection):
+                begin = partial(shared, clients, target.address, queries, PROFILES[0])
+                written, first = await asyncio.gather(
+                    loader.load(collection), begin(FIRST_S, callers=CALLERS[1])
+                )
+                for result in written:
                     take(result)
+                take(load_result({"profile": PROFILES[0], "load": f"first {FIRST_S:g} s"}, first))
+                failed.extend(failed_legs(first))
                 projected = await measure_projection(
                     connections, collection, loader.tokens, since, without_graph=True
                 )
@@ -95,6 +106,8 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
         spawned = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(CLIENTS, mp_context=spawned) as clients:
             asyncio.run(run(folder, clients, take))
+    if failed:
+        raise click.ClickException(f"in the first {FIRST_S:g} s: {', '.join(failed)}")
 
 
 def asked_of_all(collection: Collection) -> Sequence[Query]:
@@ -176,6 +189,12 @@ def lasting(queries: Iterable[Query], seconds: float) -> Iterator[Query]:
     """The questions, again and again for a time."""
     end = time.perf_counter() + seconds
     return takewhile(lambda _: time.perf_counter() < end, cycle(queries))
+
+
+def failed_legs(run: Run[Retrieval]) -> Sequence[str]:
+    """The legs that failed; not the graph, for which the jars of Neo4j may be missing."""
+    faults = leg_faults(answer for _, answer in run.answered)
+    return [fault for fault in faults if fault.endswith(": failed") and fault != "graph: failed"]
 
 
 def load_of(profile: str, load: str, run: Run[Retrieval], use: CpuUse) -> Result:

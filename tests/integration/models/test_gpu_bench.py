@@ -65,5 +65,5 @@ def test_dry_run_measures_the_service(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     [folder] = tmp_path.iterdir()
     loads = [each for each in read_records(folder) if each["scenario"] == "load"]
-    assert len(loads) == 10
+    assert len(loads) == 11
     assert all(each["throughput_per_s"] for each in loads)
