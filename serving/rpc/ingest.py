@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from typing import TypeAlias, get_args
+from uuid import uuid4
 
 from serving.domain.errors import Violation
 from serving.domain.items.records import Fact, ItemId, Segment
 from serving.pipeline.writes.ingest import Ingested
 from serving.ports.embedding import EmbeddingModel, Vector
 from serving.ports.memory_store import Batch, GivenVectors, Outcome
-from serving.rpc.check import Checker
+from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.items import MAX_ITEMS, from_reference, is_dated, to_given_vector, to_item
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 
@@ -46,6 +48,7 @@ def to_ingest_call(
         tenant = check.tenant(request.tenant)
         check.text("text_search_config", request.text_search_config, 63)
         time_zone = check.time_zone("time_zone", request.time_zone)
+        check.text("idempotency_key", request.idempotency_key, MAX_ID_BYTES)
         if not request.items:
             check.reject("items", "must not be empty")
         if len(request.items) > MAX_ITEMS:
@@ -55,7 +58,8 @@ def to_ingest_call(
     rejected: dict[int, tuple[ItemId | None, list[Violation]]] = {}
     undated: set[ItemId] = set()
     vectors: dict[ItemId, Vector] = {}
-    for place, message in enumerate(request.items):
+    for place, given in enumerate(request.items):
+        message = with_id(given, place, request.idempotency_key)
         of_item = Checker()
         # Items without a time have that of the call, in the order in which they came.
         at = now - (len(request.items) - 1 - place) * _APART
@@ -83,6 +87,27 @@ def to_ingest_call(
         time_zone=time_zone,
     )
     return IngestCall(batch, list(items), rejected)
+
+
+def with_id(message: ingest_pb.IngestItem, place: int, key: str) -> ingest_pb.IngestItem:
+    """Gives an item without an id one: by the key of its call, else by its content and time.
+
+    Without either, nothing tells a call that is sent again from a turn that is said again, and each
+    has an id of its own.
+    """
+    kind = message.WhichOneof("item")
+    if kind is None or getattr(message, kind).id:
+        return message
+    if key:
+        told = f"{key}\0{place}".encode()
+    elif is_dated(message):
+        told = message.SerializeToString(deterministic=True)
+    else:
+        told = uuid4().bytes
+    named = ingest_pb.IngestItem()
+    named.CopyFrom(message)
+    getattr(named, kind).id = blake2b(told, digest_size=16).hexdigest()
+    return named
 
 
 def from_ingested(call: IngestCall, ingested: Ingested | None) -> ingest_pb.IngestResponse:

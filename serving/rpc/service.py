@@ -16,7 +16,7 @@ from serving import telemetry
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.errors import InvalidRequestError, Violation
+from serving.domain.errors import InvalidRequestError, TriviumError, Violation
 from serving.domain.items.records import Fact, Item, ItemId, Segment, fact_id, segment_id
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
@@ -39,6 +39,7 @@ from serving.rpc import (
     ingest,
     list_profiles,
     retrieve,
+    retrieve_batch,
     retrieve_stream,
     warm,
 )
@@ -148,6 +149,25 @@ class TriviumService:
         call = retrieve.to_retrieve_call(request, self.profiles, self._now())
         retrieval = await self._answer(call, self.use_cases.retriever.retrieve)
         return retrieve.from_retrieval(call, retrieval)
+
+    @rpc(retrieval_pb.RetrieveBatchResponse)
+    async def RetrieveBatch(
+        self, request: retrieval_pb.RetrieveBatchRequest
+    ) -> retrieval_pb.RetrieveBatchResponse:
+        """Runs several queries of a tenant at once."""
+        requests = retrieve_batch.to_requests(request)
+        return retrieve_batch.from_answers(
+            await asyncio.gather(*map(self._answer_or_error, requests))
+        )
+
+    async def _answer_or_error(
+        self, request: retrieval_pb.RetrieveRequest
+    ) -> tuple[RetrieveCall, Retrieval] | TriviumError:
+        try:
+            call = retrieve.to_retrieve_call(request, self.profiles, self._now())
+            return call, await self._answer(call, self.use_cases.retriever.retrieve)
+        except TriviumError as error:
+            return error
 
     @streaming_rpc
     async def RetrieveStream(

@@ -26,6 +26,7 @@ from serving.rpc import (
     ingest,
     list_profiles,
     retrieve,
+    retrieve_batch,
     retrieve_stream,
     warm,
 )
@@ -47,6 +48,7 @@ PLAUSIBLE: Mapping[str, object] = {
 
 READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "Retrieve": lambda r, p: retrieve.to_retrieve_call(r, p, NOW),
+    "RetrieveBatch": lambda r, _: retrieve_batch.to_requests(r),
     "RetrieveStream": lambda r, p: retrieve_stream.to_streamed_call(r, 1, p, NOW),
     "Warm": lambda r, p: warm.to_warm_call(r, p, NOW),
     "Compare": lambda r, p: compare.to_compare_call(r, p, NOW),

@@ -113,9 +113,20 @@ def _plain(route: PlainRoute, comments: dict[str, str], schemas: dict[str, Any])
     return {**operation, "requestBody": _json_body(request)}
 
 
+def _say_defaults(schema: dict[str, Any]) -> None:
+    """Moves defaults to the descriptions: generators of clients require a field that has one."""
+    for of_field in schema.get("properties", {}).values():
+        default = of_field.pop("default", None)
+        if isinstance(default, str | int | float) and default != "":
+            said = f"Default: {json.dumps(default)}."
+            of_field["description"] = " ".join(filter(None, [of_field.get("description"), said]))
+
+
 def _design(design: type[DesignRequest], schemas: dict[str, Any]) -> dict[str, Any]:
     schema = design.model_json_schema(ref_template=SCHEMAS + "{model}")
     schemas.update(schema.pop("$defs", {}))
+    for each in (schema, *schemas.values()):
+        _say_defaults(each)
     name = design.__name__
     in_path = [part[1:-1] for part in design.path.split("/") if part.startswith("{")]
     parameters: list[dict[str, Any]] = [

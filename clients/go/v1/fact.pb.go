@@ -31,7 +31,8 @@ const (
 // or by another fact.
 type Fact struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The caller's id, unique within the tenant; 1 to 256 bytes.
+	// The caller's id, unique within the tenant; at most 256 bytes. Empty means
+	// that the service makes one, as for a segment, by `recorded_at`.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Required. The entity that the fact is about; at most 256 bytes. Compared as
 	// a name (`Filter`).

@@ -156,9 +156,12 @@ type IngestRequest struct {
 	TextSearchConfig string `protobuf:"bytes,3,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
 	// Where the turns were said: "tomorrow" in a text is a day there. As in
 	// RetrieveRequest.
-	TimeZone      string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TimeZone string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// A name of this call, such as a UUID; at most 256 bytes. The same call sent
+	// again with it gives items without an id the same ids.
+	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *IngestRequest) Reset() {
@@ -215,6 +218,13 @@ func (x *IngestRequest) GetTextSearchConfig() string {
 func (x *IngestRequest) GetTimeZone() string {
 	if x != nil {
 		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *IngestRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
 	}
 	return ""
 }
@@ -499,9 +509,11 @@ type IngestStreamRequest struct {
 	// As in IngestRequest.
 	TextSearchConfig string `protobuf:"bytes,3,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
 	// As in IngestRequest.
-	TimeZone      string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TimeZone string `protobuf:"bytes,4,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// As in IngestRequest; a name of this message.
+	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *IngestStreamRequest) Reset() {
@@ -558,6 +570,13 @@ func (x *IngestStreamRequest) GetTextSearchConfig() string {
 func (x *IngestStreamRequest) GetTimeZone() string {
 	if x != nil {
 		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *IngestStreamRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
 	}
 	return ""
 }
@@ -1174,12 +1193,13 @@ var File_trivium_v1_ingest_service_proto protoreflect.FileDescriptor
 const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ftrivium/v1/ingest_service.proto\x12\n" +
-	"trivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xa0\x01\n" +
+	"trivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xc9\x01\n" +
 	"\rIngestRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12,\n" +
 	"\x05items\x18\x02 \x03(\v2\x16.trivium.v1.IngestItemR\x05items\x12,\n" +
 	"\x12text_search_config\x18\x03 \x01(\tR\x10textSearchConfig\x12\x1b\n" +
-	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\"m\n" +
+	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\x12'\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"m\n" +
 	"\n" +
 	"IngestItem\x12/\n" +
 	"\asegment\x18\x01 \x01(\v2\x13.trivium.v1.SegmentH\x00R\asegment\x12&\n" +
@@ -1197,12 +1217,13 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"violations\"G\n" +
 	"\rItemViolation\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xa6\x01\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xcf\x01\n" +
 	"\x13IngestStreamRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12,\n" +
 	"\x05items\x18\x02 \x03(\v2\x16.trivium.v1.IngestItemR\x05items\x12,\n" +
 	"\x12text_search_config\x18\x03 \x01(\tR\x10textSearchConfig\x12\x1b\n" +
-	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\"\x92\x02\n" +
+	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\x12'\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\x92\x02\n" +
 	"\x14IngestStreamResponse\x12#\n" +
 	"\rcreated_count\x18\x01 \x01(\x03R\fcreatedCount\x12#\n" +
 	"\rupdated_count\x18\x02 \x01(\x03R\fupdatedCount\x12'\n" +

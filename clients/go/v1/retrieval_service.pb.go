@@ -2610,6 +2610,251 @@ func (x *ProfileNote) GetText() string {
 	return ""
 }
 
+// Request message for RetrievalService.RetrieveBatch.
+type RetrieveBatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The tenant of all requests, 1 to 256 bytes.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Required. The requests, 1 to 16, as large together as one may be. The tenant
+	// of each is empty, or that of the batch.
+	Requests      []*RetrieveRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrieveBatchRequest) Reset() {
+	*x = RetrieveBatchRequest{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrieveBatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrieveBatchRequest) ProtoMessage() {}
+
+func (x *RetrieveBatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrieveBatchRequest.ProtoReflect.Descriptor instead.
+func (*RetrieveBatchRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RetrieveBatchRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *RetrieveBatchRequest) GetRequests() []*RetrieveRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+// Response message for RetrievalService.RetrieveBatch.
+type RetrieveBatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The result of each request, in their order.
+	Results       []*BatchResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrieveBatchResponse) Reset() {
+	*x = RetrieveBatchResponse{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrieveBatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrieveBatchResponse) ProtoMessage() {}
+
+func (x *RetrieveBatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrieveBatchResponse.ProtoReflect.Descriptor instead.
+func (*RetrieveBatchResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RetrieveBatchResponse) GetResults() []*BatchResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// The result of one request of a batch.
+type BatchResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answer, or why there is none.
+	//
+	// Types that are valid to be assigned to Result:
+	//
+	//	*BatchResult_Response
+	//	*BatchResult_Error
+	Result        isBatchResult_Result `protobuf_oneof:"result"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchResult) Reset() {
+	*x = BatchResult{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchResult) ProtoMessage() {}
+
+func (x *BatchResult) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchResult.ProtoReflect.Descriptor instead.
+func (*BatchResult) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *BatchResult) GetResult() isBatchResult_Result {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *BatchResult) GetResponse() *RetrieveResponse {
+	if x != nil {
+		if x, ok := x.Result.(*BatchResult_Response); ok {
+			return x.Response
+		}
+	}
+	return nil
+}
+
+func (x *BatchResult) GetError() *BatchError {
+	if x != nil {
+		if x, ok := x.Result.(*BatchResult_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+type isBatchResult_Result interface {
+	isBatchResult_Result()
+}
+
+type BatchResult_Response struct {
+	// The answer.
+	Response *RetrieveResponse `protobuf:"bytes,1,opt,name=response,proto3,oneof"`
+}
+
+type BatchResult_Error struct {
+	// Why there is none.
+	Error *BatchError `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
+}
+
+func (*BatchResult_Response) isBatchResult_Result() {}
+
+func (*BatchResult_Error) isBatchResult_Result() {}
+
+// Why a request of a batch was not answered.
+type BatchError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The code of google.rpc.Code that it would have had alone, such as 3
+	// (INVALID_ARGUMENT) or 4 (DEADLINE_EXCEEDED).
+	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// What is wrong; of an invalid request, with its fields.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchError) Reset() {
+	*x = BatchError{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchError) ProtoMessage() {}
+
+func (x *BatchError) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchError.ProtoReflect.Descriptor instead.
+func (*BatchError) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *BatchError) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *BatchError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Request message for RetrievalService.Compare.
 type CompareRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2627,7 +2872,7 @@ type CompareRequest struct {
 
 func (x *CompareRequest) Reset() {
 	*x = CompareRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2884,7 @@ func (x *CompareRequest) String() string {
 func (*CompareRequest) ProtoMessage() {}
 
 func (x *CompareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2897,7 @@ func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
 func (*CompareRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CompareRequest) GetRetrieve() *RetrieveRequest {
@@ -2694,7 +2939,7 @@ type CompareResponse struct {
 
 func (x *CompareResponse) Reset() {
 	*x = CompareResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2951,7 @@ func (x *CompareResponse) String() string {
 func (*CompareResponse) ProtoMessage() {}
 
 func (x *CompareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2964,7 @@ func (x *CompareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
 func (*CompareResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CompareResponse) GetRetrieved() *RetrieveResponse {
@@ -2765,7 +3010,7 @@ type RankChange struct {
 
 func (x *RankChange) Reset() {
 	*x = RankChange{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +3022,7 @@ func (x *RankChange) String() string {
 func (*RankChange) ProtoMessage() {}
 
 func (x *RankChange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +3035,7 @@ func (x *RankChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankChange.ProtoReflect.Descriptor instead.
 func (*RankChange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RankChange) GetItem() *ItemRef {
@@ -2827,7 +3072,7 @@ type ExplainAbsenceRequest struct {
 
 func (x *ExplainAbsenceRequest) Reset() {
 	*x = ExplainAbsenceRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3084,7 @@ func (x *ExplainAbsenceRequest) String() string {
 func (*ExplainAbsenceRequest) ProtoMessage() {}
 
 func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3097,7 @@ func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainAbsenceRequest) GetRetrieve() *RetrieveRequest {
@@ -2890,7 +3135,7 @@ type ExplainAbsenceResponse struct {
 
 func (x *ExplainAbsenceResponse) Reset() {
 	*x = ExplainAbsenceResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3147,7 @@ func (x *ExplainAbsenceResponse) String() string {
 func (*ExplainAbsenceResponse) ProtoMessage() {}
 
 func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3160,7 @@ func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainAbsenceResponse) GetLoss() Loss {
@@ -2983,7 +3228,7 @@ type LegAbsence struct {
 
 func (x *LegAbsence) Reset() {
 	*x = LegAbsence{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3240,7 @@ func (x *LegAbsence) String() string {
 func (*LegAbsence) ProtoMessage() {}
 
 func (x *LegAbsence) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3253,7 @@ func (x *LegAbsence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegAbsence.ProtoReflect.Descriptor instead.
 func (*LegAbsence) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{31}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LegAbsence) GetLeg() string {
@@ -3241,7 +3486,20 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x05notes\x18\x04 \x03(\v2\x17.trivium.v1.ProfileNoteR\x05notes\"3\n" +
 	"\vProfileNote\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xa9\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"g\n" +
+	"\x14RetrieveBatchRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x127\n" +
+	"\brequests\x18\x02 \x03(\v2\x1b.trivium.v1.RetrieveRequestR\brequests\"J\n" +
+	"\x15RetrieveBatchResponse\x121\n" +
+	"\aresults\x18\x01 \x03(\v2\x17.trivium.v1.BatchResultR\aresults\"\x83\x01\n" +
+	"\vBatchResult\x12:\n" +
+	"\bresponse\x18\x01 \x01(\v2\x1c.trivium.v1.RetrieveResponseH\x00R\bresponse\x12.\n" +
+	"\x05error\x18\x02 \x01(\v2\x16.trivium.v1.BatchErrorH\x00R\x05errorB\b\n" +
+	"\x06result\":\n" +
+	"\n" +
+	"BatchError\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xa9\x01\n" +
 	"\x0eCompareRequest\x127\n" +
 	"\bretrieve\x18\x01 \x01(\v2\x1b.trivium.v1.RetrieveRequestR\bretrieve\x12\x18\n" +
 	"\aagainst\x18\x02 \x01(\tR\aagainst\x12D\n" +
@@ -3321,12 +3579,13 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x11LOSS_NOT_SEARCHED\x10\r\x12\x13\n" +
 	"\x0fLOSS_UNANSWERED\x10\x0e\x12\x11\n" +
 	"\rLOSS_OUTDATED\x10\x0f\x12\x17\n" +
-	"\x13LOSS_LESS_IMPORTANT\x10\x102\xff\x03\n" +
+	"\x13LOSS_LESS_IMPORTANT\x10\x102\xda\x04\n" +
 	"\x10RetrievalService\x12J\n" +
 	"\bRetrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12`\n" +
 	"\x0eRetrieveStream\x12!.trivium.v1.RetrieveStreamRequest\x1a\".trivium.v1.RetrieveStreamResponse\"\x03\x90\x02\x01(\x010\x01\x12>\n" +
 	"\x04Warm\x12\x17.trivium.v1.WarmRequest\x1a\x18.trivium.v1.WarmResponse\"\x03\x90\x02\x01\x12V\n" +
-	"\fListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12G\n" +
+	"\fListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12Y\n" +
+	"\rRetrieveBatch\x12 .trivium.v1.RetrieveBatchRequest\x1a!.trivium.v1.RetrieveBatchResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aCompare\x12\x1a.trivium.v1.CompareRequest\x1a\x1b.trivium.v1.CompareResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\x0eExplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
@@ -3343,7 +3602,7 @@ func file_trivium_v1_retrieval_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(Stage)(0),                     // 0: trivium.v1.Stage
 	(FusionMethod)(0),              // 1: trivium.v1.FusionMethod
@@ -3376,47 +3635,51 @@ var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(*ListProfilesResponse)(nil),   // 28: trivium.v1.ListProfilesResponse
 	(*Profile)(nil),                // 29: trivium.v1.Profile
 	(*ProfileNote)(nil),            // 30: trivium.v1.ProfileNote
-	(*CompareRequest)(nil),         // 31: trivium.v1.CompareRequest
-	(*CompareResponse)(nil),        // 32: trivium.v1.CompareResponse
-	(*RankChange)(nil),             // 33: trivium.v1.RankChange
-	(*ExplainAbsenceRequest)(nil),  // 34: trivium.v1.ExplainAbsenceRequest
-	(*ExplainAbsenceResponse)(nil), // 35: trivium.v1.ExplainAbsenceResponse
-	(*LegAbsence)(nil),             // 36: trivium.v1.LegAbsence
-	(*Filter)(nil),                 // 37: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 38: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 40: google.protobuf.Struct
-	(*Segment)(nil),                // 41: trivium.v1.Segment
-	(*Fact)(nil),                   // 42: trivium.v1.Fact
-	(*ItemRef)(nil),                // 43: trivium.v1.ItemRef
+	(*RetrieveBatchRequest)(nil),   // 31: trivium.v1.RetrieveBatchRequest
+	(*RetrieveBatchResponse)(nil),  // 32: trivium.v1.RetrieveBatchResponse
+	(*BatchResult)(nil),            // 33: trivium.v1.BatchResult
+	(*BatchError)(nil),             // 34: trivium.v1.BatchError
+	(*CompareRequest)(nil),         // 35: trivium.v1.CompareRequest
+	(*CompareResponse)(nil),        // 36: trivium.v1.CompareResponse
+	(*RankChange)(nil),             // 37: trivium.v1.RankChange
+	(*ExplainAbsenceRequest)(nil),  // 38: trivium.v1.ExplainAbsenceRequest
+	(*ExplainAbsenceResponse)(nil), // 39: trivium.v1.ExplainAbsenceResponse
+	(*LegAbsence)(nil),             // 40: trivium.v1.LegAbsence
+	(*Filter)(nil),                 // 41: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 42: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 43: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 44: google.protobuf.Struct
+	(*Segment)(nil),                // 45: trivium.v1.Segment
+	(*Fact)(nil),                   // 46: trivium.v1.Fact
+	(*ItemRef)(nil),                // 47: trivium.v1.ItemRef
 }
 var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
 	11, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
-	37, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
-	38, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
-	39, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
+	41, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
+	42, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
+	43, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
 	12, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
-	40, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
-	38, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
+	44, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
+	42, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
 	5,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
 	13, // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	39, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
+	43, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
 	10, // 10: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
-	39, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
+	43, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
 	14, // 12: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
 	24, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
 	25, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
 	26, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
 	15, // 16: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
-	41, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
-	42, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
-	43, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
+	45, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
+	46, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
+	47, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
 	16, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
 	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	43, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
-	38, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
+	47, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
+	42, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
 	0,  // 24: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	39, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	43, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
 	17, // 26: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
 	21, // 27: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
 	22, // 28: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
@@ -3425,52 +3688,58 @@ var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
 	19, // 31: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
 	20, // 32: trivium.v1.Ledger.currency:type_name -> trivium.v1.CurrencyTerm
 	18, // 33: trivium.v1.Ledger.adjacent:type_name -> trivium.v1.AdjacentTerm
-	43, // 34: trivium.v1.AdjacentTerm.by:type_name -> trivium.v1.ItemRef
+	47, // 34: trivium.v1.AdjacentTerm.by:type_name -> trivium.v1.ItemRef
 	2,  // 35: trivium.v1.CurrencyTerm.reason:type_name -> trivium.v1.CurrencyReason
-	43, // 36: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
-	39, // 37: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	39, // 38: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	43, // 39: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	47, // 36: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
+	43, // 37: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	43, // 38: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	47, // 39: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
 	3,  // 40: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	39, // 41: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	39, // 42: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	39, // 43: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	39, // 44: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	39, // 45: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	39, // 46: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	43, // 41: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	43, // 42: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	43, // 43: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	43, // 44: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	43, // 45: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	43, // 46: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
 	29, // 47: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	40, // 48: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	44, // 48: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
 	30, // 49: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	5,  // 50: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	40, // 51: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	13, // 52: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	13, // 53: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	33, // 54: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	43, // 55: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	5,  // 56: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	43, // 57: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	4,  // 58: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	43, // 59: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	14, // 60: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	36, // 61: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	3,  // 62: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	5,  // 63: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	6,  // 64: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
-	8,  // 65: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
-	27, // 66: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	31, // 67: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	34, // 68: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	13, // 69: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	7,  // 70: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
-	9,  // 71: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
-	28, // 72: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	32, // 73: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	35, // 74: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	69, // [69:75] is the sub-list for method output_type
-	63, // [63:69] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	5,  // 50: trivium.v1.RetrieveBatchRequest.requests:type_name -> trivium.v1.RetrieveRequest
+	33, // 51: trivium.v1.RetrieveBatchResponse.results:type_name -> trivium.v1.BatchResult
+	13, // 52: trivium.v1.BatchResult.response:type_name -> trivium.v1.RetrieveResponse
+	34, // 53: trivium.v1.BatchResult.error:type_name -> trivium.v1.BatchError
+	5,  // 54: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	44, // 55: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	13, // 56: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	13, // 57: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	37, // 58: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	47, // 59: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	5,  // 60: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	47, // 61: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	4,  // 62: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	47, // 63: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	14, // 64: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	40, // 65: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	3,  // 66: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	5,  // 67: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	6,  // 68: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	8,  // 69: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	27, // 70: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	31, // 71: trivium.v1.RetrievalService.RetrieveBatch:input_type -> trivium.v1.RetrieveBatchRequest
+	35, // 72: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	38, // 73: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	13, // 74: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	7,  // 75: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	9,  // 76: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	28, // 77: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	32, // 78: trivium.v1.RetrievalService.RetrieveBatch:output_type -> trivium.v1.RetrieveBatchResponse
+	36, // 79: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	39, // 80: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	74, // [74:81] is the sub-list for method output_type
+	67, // [67:74] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }
@@ -3487,16 +3756,20 @@ func file_trivium_v1_retrieval_service_proto_init() {
 		(*Hit_Segment)(nil),
 		(*Hit_Fact)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[28].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[30].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[31].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[28].OneofWrappers = []any{
+		(*BatchResult_Response)(nil),
+		(*BatchResult_Error)(nil),
+	}
+	file_trivium_v1_retrieval_service_proto_msgTypes[32].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[34].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[35].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_retrieval_service_proto_rawDesc), len(file_trivium_v1_retrieval_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   32,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,7 @@ const (
 	RetrievalService_RetrieveStream_FullMethodName = "/trivium.v1.RetrievalService/RetrieveStream"
 	RetrievalService_Warm_FullMethodName           = "/trivium.v1.RetrievalService/Warm"
 	RetrievalService_ListProfiles_FullMethodName   = "/trivium.v1.RetrievalService/ListProfiles"
+	RetrievalService_RetrieveBatch_FullMethodName  = "/trivium.v1.RetrievalService/RetrieveBatch"
 	RetrievalService_Compare_FullMethodName        = "/trivium.v1.RetrievalService/Compare"
 	RetrievalService_ExplainAbsence_FullMethodName = "/trivium.v1.RetrievalService/ExplainAbsence"
 )
@@ -75,6 +76,10 @@ type RetrievalServiceClient interface {
 	Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (*WarmResponse, error)
 	// Lists the ranking profiles that requests can name, in pages.
 	ListProfiles(ctx context.Context, in *ListProfilesRequest, opts ...grpc.CallOption) (*ListProfilesResponse, error)
+	// Runs several queries of one tenant at once: their texts are embedded
+	// together, and each has the time of the call. One that fails leaves the
+	// others as they are.
+	RetrieveBatch(ctx context.Context, in *RetrieveBatchRequest, opts ...grpc.CallOption) (*RetrieveBatchResponse, error)
 	// Runs one query under two profiles and compares the rankings.
 	Compare(ctx context.Context, in *CompareRequest, opts ...grpc.CallOption) (*CompareResponse, error)
 	// Reports why an item is missing from the results of a query: the stage that
@@ -130,6 +135,16 @@ func (c *retrievalServiceClient) ListProfiles(ctx context.Context, in *ListProfi
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListProfilesResponse)
 	err := c.cc.Invoke(ctx, RetrievalService_ListProfiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *retrievalServiceClient) RetrieveBatch(ctx context.Context, in *RetrieveBatchRequest, opts ...grpc.CallOption) (*RetrieveBatchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetrieveBatchResponse)
+	err := c.cc.Invoke(ctx, RetrievalService_RetrieveBatch_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +209,10 @@ type RetrievalServiceServer interface {
 	Warm(context.Context, *WarmRequest) (*WarmResponse, error)
 	// Lists the ranking profiles that requests can name, in pages.
 	ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error)
+	// Runs several queries of one tenant at once: their texts are embedded
+	// together, and each has the time of the call. One that fails leaves the
+	// others as they are.
+	RetrieveBatch(context.Context, *RetrieveBatchRequest) (*RetrieveBatchResponse, error)
 	// Runs one query under two profiles and compares the rankings.
 	Compare(context.Context, *CompareRequest) (*CompareResponse, error)
 	// Reports why an item is missing from the results of a query: the stage that
@@ -223,6 +242,9 @@ func (UnimplementedRetrievalServiceServer) Warm(context.Context, *WarmRequest) (
 }
 func (UnimplementedRetrievalServiceServer) ListProfiles(context.Context, *ListProfilesRequest) (*ListProfilesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProfiles not implemented")
+}
+func (UnimplementedRetrievalServiceServer) RetrieveBatch(context.Context, *RetrieveBatchRequest) (*RetrieveBatchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetrieveBatch not implemented")
 }
 func (UnimplementedRetrievalServiceServer) Compare(context.Context, *CompareRequest) (*CompareResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Compare not implemented")
@@ -312,6 +334,24 @@ func _RetrievalService_ListProfiles_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RetrievalService_RetrieveBatch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetrieveBatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RetrievalServiceServer).RetrieveBatch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RetrievalService_RetrieveBatch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RetrievalServiceServer).RetrieveBatch(ctx, req.(*RetrieveBatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RetrievalService_Compare_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CompareRequest)
 	if err := dec(in); err != nil {
@@ -366,6 +406,10 @@ var RetrievalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListProfiles",
 			Handler:    _RetrievalService_ListProfiles_Handler,
+		},
+		{
+			MethodName: "RetrieveBatch",
+			Handler:    _RetrievalService_RetrieveBatch_Handler,
 		},
 		{
 			MethodName: "Compare",

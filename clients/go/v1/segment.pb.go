@@ -29,8 +29,10 @@ const (
 // The text that is embedded and indexed is "title. speaker: text".
 type Segment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The caller's id, unique within the tenant; 1 to 256 bytes.
-	// Writing an id again replaces the segment.
+	// The caller's id, unique within the tenant; at most 256 bytes. Writing an id
+	// again replaces the segment. Empty means that the service makes one, which
+	// the outcome has: the same for the same `idempotency_key` and place in the
+	// call, else for the same content and `event_time`.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Required. The text; at most 32 KiB of UTF-8, not blank, without NUL.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`

@@ -20,6 +20,7 @@ from trivium.v1.ingest_service_pb2 import IngestStreamRequest
 from trivium.v1.ingest_service_pb2_grpc import IngestServiceStub
 from trivium.v1.retrieval_service_pb2 import (
     ListProfilesRequest,
+    RetrieveBatchRequest,
     RetrieveRequest,
     RetrieveStreamRequest,
 )
@@ -184,6 +185,31 @@ class Client:
         within = self._reading(timeout)
         request = self._question(query, timeout=within, briefing=briefing, **options)
         return responses.to_retrieval(self._send(self._retrieval.Retrieve, request, within))
+
+    def retrieve_batch(
+        self,
+        queries: Sequence[str],
+        *,
+        briefing: BriefingOptions | None = None,
+        timeout: float | None = None,
+        **options: Unpack[RetrieveOptions],
+    ) -> tuple[Retrieval | TriviumError, ...]:
+        """Runs up to sixteen queries in one call, each as `retrieve` does, with the same options.
+
+        A query that fails has its error in its place; the others are answered.
+
+        Args:
+            queries: At least one.
+            briefing: As in `retrieve`, for each of them.
+            timeout: As in `retrieve`, for all of them together.
+            **options: As in `RetrieveOptions`.
+        """
+        within = self._reading(timeout)
+        each = [
+            self._question(query, timeout=within, briefing=briefing, **options) for query in queries
+        ]
+        request = RetrieveBatchRequest(tenant=self.tenant, requests=each)
+        return responses.to_batch(self._send(self._retrieval.RetrieveBatch, request, within))
 
     def briefing(
         self,

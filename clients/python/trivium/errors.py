@@ -133,6 +133,13 @@ def to_error(call: grpc.RpcError) -> TriviumError:
     return error_class(code, call.details() or "", _read_details(call))
 
 
+def error_of(code: int, message: str) -> TriviumError:
+    """The error of a code of google.rpc.Code, without details."""
+    status = next((each for each in grpc.StatusCode if each.value[0] == code), None)
+    status = status or grpc.StatusCode.UNKNOWN
+    return _CLASSES.get(status, ServerError)(status, message)
+
+
 def failure_for_model(error: TriviumError | ValueError) -> str:
     """What a tool tells its model when it fails: whether another question may help."""
     if isinstance(error, InvalidRequestError | ValueError):

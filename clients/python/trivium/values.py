@@ -32,7 +32,8 @@ class Segment:
     """A turn of a conversation, a note or a passage.
 
     Args:
-        id: Your id, unique within the tenant. Writing an id again replaces the segment.
+        id: Your id, unique within the tenant. Writing an id again replaces the segment. Empty means
+            that the service makes one, which the outcome has.
         text: The text, at most 32 KiB.
         event_time: The time of the event; None means when the server receives it.
         importance: From 0 to 1; None means 0.5.
@@ -51,8 +52,8 @@ class Segment:
         mentions_to: That time ends. Set by the server.
     """
 
-    id: str
     text: str
+    id: str = ""
     title: str = ""
     kind: str = ""
     speaker: str = ""
@@ -93,7 +94,7 @@ class Fact:
     """A relation between two entities, with its validity in time.
 
     Args:
-        id: Your id, unique within the tenant.
+        id: Your id, unique within the tenant. Empty means that the service makes one.
         sentence: What is embedded; empty means "subject relation object".
         valid_from: When it became true; None means always.
         valid_to: When it stopped being true; None means that it is still true.
@@ -110,10 +111,10 @@ class Fact:
         updated_at: Set by the server.
     """
 
-    id: str
     subject: str
     relation: str
     object: str
+    id: str = ""
     sentence: str = ""
     valid_from: datetime | None = None
     valid_to: datetime | None = None

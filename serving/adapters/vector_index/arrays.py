@@ -36,7 +36,7 @@ class Place(NamedTuple):
     host_rows: int = 0
 
     def of(self, rows: int) -> str:
-        """The device of an array for so many rows."""
+        """The device of an array with room for these rows."""
         return HOST if rows <= self.host_rows else self.device
 
 

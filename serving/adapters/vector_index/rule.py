@@ -15,8 +15,8 @@ MAX_SCANNED_BYTES = {"cpu": 80_000_000, "cuda": 6_000_000_000}
 float16, and 3 million of 1,024."""
 
 HOST_VALUES = 4_000_000
-"""Of a partition that stays on the host beside a device, rows times dimension. On one core 10,000
-rows of 384 are scanned in .33 ms; one search of any size takes an H200 .45 ms."""
+"""Of a partition that stays on the host though there is a device: rows times dimension. On one core
+10,000 rows of 384 are scanned in .33 ms; one search of any size takes an H200 .45 ms."""
 
 VALUE_BYTES = 2
 """Vectors are stored in float16."""

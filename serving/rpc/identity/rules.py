@@ -28,6 +28,7 @@ class Rule:
 
 RULES: Mapping[str, Rule] = {
     "Retrieve": Rule(Role.READER),
+    "RetrieveBatch": Rule(Role.READER),
     "RetrieveStream": Rule(Role.READER, tenant_in=("retrieve",)),
     "Warm": Rule(Role.READER),
     "ListProfiles": Rule(Role.READER, tenant_in=None),

@@ -20,6 +20,7 @@ from trivium import (
     ItemState,
     LegState,
     OverloadedError,
+    Retrieval,
     Segment,
     TriviumError,
     UnavailableError,
@@ -39,7 +40,13 @@ from trivium.v1.ingest_service_pb2 import (
     IngestStreamResponse,
     StoreReceipt,
 )
-from trivium.v1.retrieval_service_pb2 import LegReport, RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import (
+    BatchError,
+    BatchResult,
+    LegReport,
+    RetrieveBatchResponse,
+    RetrieveResponse,
+)
 from trivium.v1.segment_pb2 import Segment as SegmentMessage
 from trivium.wire.requests import RetrieveOptions
 
@@ -83,6 +90,32 @@ def test_time_zone_is_the_nearest_given(
         client.retrieve("what did we do today?", **options)
 
     assert fake_service.requests[-1].time_zone == sent
+
+
+def test_queries_of_a_batch_are_answered_in_order(
+    client: Client, fake_service: FakeService
+) -> None:
+    error = BatchError(code=grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], message="busy")
+    results = [BatchResult(response=RetrieveResponse(briefing="one")), BatchResult(error=error)]
+    fake_service.will_answer("RetrieveBatch", RetrieveBatchResponse(results=results))
+
+    first, second = client.retrieve_batch(["one?", "two?"], limit=3)
+
+    assert isinstance(first, Retrieval)
+    assert first.briefing == "one"
+    assert isinstance(second, OverloadedError)
+    assert second.message == "busy"
+    [sent] = fake_service.requests
+    assert sent.tenant == "acme"
+    assert [(each.query, each.limit) for each in sent.requests] == [("one?", 3), ("two?", 3)]
+
+
+def test_items_without_ids_have_a_key(client: Client, fake_service: FakeService) -> None:
+    client.ingest([Segment(text="We sailed.")])
+    client.ingest([Segment(id="a", text="We sailed.")])
+
+    keys = [request.idempotency_key for request in fake_service.requests]
+    assert [bool(key) for key in keys] == [True, False]
 
 
 def test_batch_with_an_unwritable_item_is_not_sent(

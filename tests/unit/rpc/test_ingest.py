@@ -62,7 +62,6 @@ def test_time_shortly_ahead_is_now(ahead: timedelta, stored: timedelta) -> None:
     ("item", "field"),
     [
         (IngestItem(), "items[0]"),
-        (segment_item(id=""), "items[0].segment.id"),
         (segment_item(id="é" * 129), "items[0].segment.id"),
         (segment_item(id="a\x00"), "items[0].segment.id"),
         (segment_item(text="  "), "items[0].segment.text"),
@@ -167,3 +166,50 @@ def test_repeated_segment_takes_only_its_last_vector() -> None:
 def test_empty_or_oversized_batch_is_rejected(count: int) -> None:
     with refused_for("items"):
         ingested(*[segment_item()] * count)
+
+
+def ids_of(*items: IngestItem, key: str = "") -> list[str]:
+    request = IngestRequest(tenant="acme", items=items, idempotency_key=key)
+    return [item.id for item in to_ingest_call(request, NOON).batch.items]
+
+
+def dated(**fields: object) -> IngestItem:
+    return segment_item(event_time=Timestamp(seconds=1_700_000_000), **fields)
+
+
+def test_given_ids_are_kept() -> None:
+    assert ids_of(segment_item(id="mine"), fact_item(id="own"), key="k") == ["mine", "own"]
+
+
+@pytest.mark.parametrize("item", [segment_item(id=""), fact_item(id=""), dated(id="")])
+def test_calls_of_one_key_make_the_same_ids(item: IngestItem) -> None:
+    first, second = ids_of(item, item, key="k")
+
+    assert first != second
+    assert ids_of(item, item, key="k") == [first, second]
+    assert not {first, second} & {*ids_of(item, item, key="another")}
+
+
+def test_same_content_and_time_make_the_same_id() -> None:
+    labels = {"a": "1", "b": "2"}
+    item = dated(id="", labels=labels)
+    same = dated(id="", labels=dict(reversed(labels.items())))
+
+    assert len({*ids_of(item, same), *ids_of(item)}) == 1
+    others = [
+        dated(id="", text="hello!"),
+        dated(id="", speaker="Mel"),
+        segment_item(id="", event_time=Timestamp(seconds=1_700_000_001)),
+    ]
+    assert len({*ids_of(item, *others)}) == 4
+
+
+def test_undated_turns_said_twice_are_two() -> None:
+    assert len({*ids_of(segment_item(id=""), segment_item(id="")), *ids_of(fact_item(id=""))}) == 3
+
+
+def test_too_long_key_is_rejected() -> None:
+    request = IngestRequest(tenant="acme", items=[segment_item()], idempotency_key="k" * 257)
+
+    with refused_for("idempotency_key"):
+        to_ingest_call(request, NOON)

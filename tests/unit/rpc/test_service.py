@@ -33,12 +33,14 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.ports.embedding import EmbeddingModel
 from serving.rpc import health
 from serving.rpc.health import Health
+from serving.rpc.retrieve_batch import to_requests
 from serving.rpc.service import TriviumService
 from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric, Recorder
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, RecordingAccess
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import A_DAY_LATER, TENANT, fact, segment
+from tests.support.refusals import refused_for
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
 from tests.unit.rpc.calling import Call, service_over
@@ -47,6 +49,7 @@ from trivium.v1.retrieval_service_pb2 import (
     CompareRequest,
     ListProfilesRequest,
     ListProfilesResponse,
+    RetrieveBatchRequest,
     RetrieveRequest,
 )
 
@@ -122,6 +125,38 @@ async def test_a_comparison_does_not_change_what_it_compares() -> None:
     assert len(compared.rank_changes) == 1
     assert before == []
     assert access.recorded == [segment_id("a")]
+
+
+async def test_requests_of_a_batch_fail_alone() -> None:
+    store = await store_of(segment("a"))
+    service = service_over({"retriever": retriever(store, {"dense": FixedLeg("a")})})
+    asked = RetrieveRequest(query="?", profile="two_stage_baseline", explain=True)
+    wrong = RetrieveRequest(tenant=TENANT, query="?", profile="unknown")
+
+    batch = RetrieveBatchRequest(tenant=TENANT, requests=[asked, wrong, asked])
+    answered = await service.RetrieveBatch(batch, Call())
+    asked.tenant = TENANT
+    alone = await service.Retrieve(asked, Call())
+
+    first, failed, last = answered.results
+    assert [*first.response.hits] == [*last.response.hits] == [*alone.hits]
+    assert failed.error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+    assert "profile: must be one of" in failed.error.message
+
+
+@pytest.mark.parametrize(
+    ("requests", "field"),
+    [
+        ([], "requests"),
+        ([RetrieveRequest()] * 17, "requests"),
+        ([RetrieveRequest(), RetrieveRequest(tenant="other")], "requests[1].tenant"),
+    ],
+)
+def test_batch_of_many_or_other_tenants_is_rejected(
+    requests: list[RetrieveRequest], field: str
+) -> None:
+    with refused_for(field):
+        to_requests(RetrieveBatchRequest(tenant=TENANT, requests=requests))
 
 
 class LostEmbedder(FakeEmbedder):

@@ -28,7 +28,7 @@ from trivium.v1 import item_pb2 as trivium_dot_v1_dot_item__pb2
 from trivium.v1 import segment_pb2 as trivium_dot_v1_dot_segment__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftrivium/v1/ingest_service.proto\x12\ntrivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"u\n\rIngestRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.trivium.v1.IngestItem\x12\x1a\n\x12text_search_config\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\"^\n\nIngestItem\x12&\n\x07segment\x18\x01 \x01(\x0b\x32\x13.trivium.v1.SegmentH\x00\x12 \n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x10.trivium.v1.FactH\x00\x42\x06\n\x04item\"V\n\x0eIngestResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0b\x32\x17.trivium.v1.ItemOutcome\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t\"\x94\x01\n\x0bItemOutcome\x12\r\n\x05index\x18\x01 \x01(\x05\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.trivium.v1.ItemState\x12-\n\nviolations\x18\x04 \x03(\x0b\x32\x19.trivium.v1.ItemViolation\"3\n\rItemViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"{\n\x13IngestStreamRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.trivium.v1.IngestItem\x12\x1a\n\x12text_search_config\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\"\xbb\x01\n\x14IngestStreamResponse\x12\x15\n\rcreated_count\x18\x01 \x01(\x03\x12\x15\n\rupdated_count\x18\x02 \x01(\x03\x12\x17\n\x0funchanged_count\x18\x03 \x01(\x03\x12\x16\n\x0erejected_count\x18\x04 \x01(\x03\x12)\n\x08rejected\x18\x05 \x03(\x0b\x32\x17.trivium.v1.ItemOutcome\x12\x19\n\x11\x63onsistency_token\x18\x06 \x01(\t\"\xc2\x01\n\rForgetRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\"\n\x03ids\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemIdsH\x00\x12\x11\n\x07session\x18\x03 \x01(\tH\x00\x12\x11\n\x07speaker\x18\x04 \x01(\tH\x00\x12\x14\n\neverything\x18\x05 \x01(\x08H\x00\x12$\n\x06\x66ilter\x18\x06 \x01(\x0b\x32\x12.trivium.v1.FilterH\x00\x12\x0f\n\x07\x64ry_run\x18\x07 \x01(\x08\x42\n\n\x08selector\"0\n\x07ItemIds\x12\x13\n\x0bsegment_ids\x18\x01 \x03(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x02 \x03(\t\"\xae\x01\n\x0e\x46orgetResponse\x12\x15\n\rsegment_count\x18\x01 \x01(\x03\x12\x12\n\nfact_count\x18\x02 \x01(\x03\x12*\n\x08receipts\x18\x03 \x03(\x0b\x32\x18.trivium.v1.StoreReceipt\x12\x19\n\x11\x63onsistency_token\x18\x04 \x01(\t\x12*\n\x08speakers\x18\x05 \x03(\x0b\x32\x18.trivium.v1.SpeakerCount\"6\n\x0cSpeakerCount\x12\x0f\n\x07speaker\x18\x01 \x01(\t\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\"\x94\x01\n\x0cStoreReceipt\x12\r\n\x05store\x18\x01 \x01(\t\x12\x10\n\x08verified\x18\x02 \x01(\x08\x12\x17\n\x0fremaining_count\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x15\n\rremoved_count\x18\x05 \x01(\x03\x12#\n\x07lookups\x18\x06 \x03(\x0b\x32\x12.trivium.v1.Lookup\"V\n\x06Lookup\x12\"\n\x03key\x18\x01 \x01(\x0e\x32\x15.trivium.v1.LookupKey\x12\x13\n\x0b\x61sked_count\x18\x02 \x01(\x03\x12\x13\n\x0b\x66ound_count\x18\x03 \x01(\x03*\x8a\x01\n\tItemState\x12\x1a\n\x16ITEM_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12ITEM_STATE_CREATED\x10\x01\x12\x16\n\x12ITEM_STATE_UPDATED\x10\x02\x12\x18\n\x14ITEM_STATE_UNCHANGED\x10\x03\x12\x17\n\x13ITEM_STATE_REJECTED\x10\x04*f\n\tLookupKey\x12\x1a\n\x16LOOKUP_KEY_UNSPECIFIED\x10\x00\x12\x11\n\rLOOKUP_KEY_ID\x10\x01\x12\x13\n\x0fLOOKUP_KEY_TEXT\x10\x02\x12\x15\n\x11LOOKUP_KEY_VECTOR\x10\x03\x32\xf5\x01\n\rIngestService\x12\x44\n\x06Ingest\x12\x19.trivium.v1.IngestRequest\x1a\x1a.trivium.v1.IngestResponse\"\x03\x90\x02\x02\x12X\n\x0cIngestStream\x12\x1f.trivium.v1.IngestStreamRequest\x1a .trivium.v1.IngestStreamResponse\"\x03\x90\x02\x02(\x01\x12\x44\n\x06\x46orget\x12\x19.trivium.v1.ForgetRequest\x1a\x1a.trivium.v1.ForgetResponse\"\x03\x90\x02\x02\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftrivium/v1/ingest_service.proto\x12\ntrivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\x8e\x01\n\rIngestRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.trivium.v1.IngestItem\x12\x1a\n\x12text_search_config\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"^\n\nIngestItem\x12&\n\x07segment\x18\x01 \x01(\x0b\x32\x13.trivium.v1.SegmentH\x00\x12 \n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x10.trivium.v1.FactH\x00\x42\x06\n\x04item\"V\n\x0eIngestResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0b\x32\x17.trivium.v1.ItemOutcome\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t\"\x94\x01\n\x0bItemOutcome\x12\r\n\x05index\x18\x01 \x01(\x05\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.trivium.v1.ItemState\x12-\n\nviolations\x18\x04 \x03(\x0b\x32\x19.trivium.v1.ItemViolation\"3\n\rItemViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\x94\x01\n\x13IngestStreamRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.trivium.v1.IngestItem\x12\x1a\n\x12text_search_config\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"\xbb\x01\n\x14IngestStreamResponse\x12\x15\n\rcreated_count\x18\x01 \x01(\x03\x12\x15\n\rupdated_count\x18\x02 \x01(\x03\x12\x17\n\x0funchanged_count\x18\x03 \x01(\x03\x12\x16\n\x0erejected_count\x18\x04 \x01(\x03\x12)\n\x08rejected\x18\x05 \x03(\x0b\x32\x17.trivium.v1.ItemOutcome\x12\x19\n\x11\x63onsistency_token\x18\x06 \x01(\t\"\xc2\x01\n\rForgetRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\"\n\x03ids\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemIdsH\x00\x12\x11\n\x07session\x18\x03 \x01(\tH\x00\x12\x11\n\x07speaker\x18\x04 \x01(\tH\x00\x12\x14\n\neverything\x18\x05 \x01(\x08H\x00\x12$\n\x06\x66ilter\x18\x06 \x01(\x0b\x32\x12.trivium.v1.FilterH\x00\x12\x0f\n\x07\x64ry_run\x18\x07 \x01(\x08\x42\n\n\x08selector\"0\n\x07ItemIds\x12\x13\n\x0bsegment_ids\x18\x01 \x03(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x02 \x03(\t\"\xae\x01\n\x0e\x46orgetResponse\x12\x15\n\rsegment_count\x18\x01 \x01(\x03\x12\x12\n\nfact_count\x18\x02 \x01(\x03\x12*\n\x08receipts\x18\x03 \x03(\x0b\x32\x18.trivium.v1.StoreReceipt\x12\x19\n\x11\x63onsistency_token\x18\x04 \x01(\t\x12*\n\x08speakers\x18\x05 \x03(\x0b\x32\x18.trivium.v1.SpeakerCount\"6\n\x0cSpeakerCount\x12\x0f\n\x07speaker\x18\x01 \x01(\t\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\"\x94\x01\n\x0cStoreReceipt\x12\r\n\x05store\x18\x01 \x01(\t\x12\x10\n\x08verified\x18\x02 \x01(\x08\x12\x17\n\x0fremaining_count\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x15\n\rremoved_count\x18\x05 \x01(\x03\x12#\n\x07lookups\x18\x06 \x03(\x0b\x32\x12.trivium.v1.Lookup\"V\n\x06Lookup\x12\"\n\x03key\x18\x01 \x01(\x0e\x32\x15.trivium.v1.LookupKey\x12\x13\n\x0b\x61sked_count\x18\x02 \x01(\x03\x12\x13\n\x0b\x66ound_count\x18\x03 \x01(\x03*\x8a\x01\n\tItemState\x12\x1a\n\x16ITEM_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12ITEM_STATE_CREATED\x10\x01\x12\x16\n\x12ITEM_STATE_UPDATED\x10\x02\x12\x18\n\x14ITEM_STATE_UNCHANGED\x10\x03\x12\x17\n\x13ITEM_STATE_REJECTED\x10\x04*f\n\tLookupKey\x12\x1a\n\x16LOOKUP_KEY_UNSPECIFIED\x10\x00\x12\x11\n\rLOOKUP_KEY_ID\x10\x01\x12\x13\n\x0fLOOKUP_KEY_TEXT\x10\x02\x12\x15\n\x11LOOKUP_KEY_VECTOR\x10\x03\x32\xf5\x01\n\rIngestService\x12\x44\n\x06Ingest\x12\x19.trivium.v1.IngestRequest\x1a\x1a.trivium.v1.IngestResponse\"\x03\x90\x02\x02\x12X\n\x0cIngestStream\x12\x1f.trivium.v1.IngestStreamRequest\x1a .trivium.v1.IngestStreamResponse\"\x03\x90\x02\x02(\x01\x12\x44\n\x06\x46orget\x12\x19.trivium.v1.ForgetRequest\x1a\x1a.trivium.v1.ForgetResponse\"\x03\x90\x02\x02\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,36 +42,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INGESTSERVICE'].methods_by_name['IngestStream']._serialized_options = b'\220\002\002'
   _globals['_INGESTSERVICE'].methods_by_name['Forget']._loaded_options = None
   _globals['_INGESTSERVICE'].methods_by_name['Forget']._serialized_options = b'\220\002\002'
-  _globals['_ITEMSTATE']._serialized_start=1686
-  _globals['_ITEMSTATE']._serialized_end=1824
-  _globals['_LOOKUPKEY']._serialized_start=1826
-  _globals['_LOOKUPKEY']._serialized_end=1928
-  _globals['_INGESTREQUEST']._serialized_start=144
-  _globals['_INGESTREQUEST']._serialized_end=261
-  _globals['_INGESTITEM']._serialized_start=263
-  _globals['_INGESTITEM']._serialized_end=357
-  _globals['_INGESTRESPONSE']._serialized_start=359
-  _globals['_INGESTRESPONSE']._serialized_end=445
-  _globals['_ITEMOUTCOME']._serialized_start=448
-  _globals['_ITEMOUTCOME']._serialized_end=596
-  _globals['_ITEMVIOLATION']._serialized_start=598
-  _globals['_ITEMVIOLATION']._serialized_end=649
-  _globals['_INGESTSTREAMREQUEST']._serialized_start=651
-  _globals['_INGESTSTREAMREQUEST']._serialized_end=774
-  _globals['_INGESTSTREAMRESPONSE']._serialized_start=777
-  _globals['_INGESTSTREAMRESPONSE']._serialized_end=964
-  _globals['_FORGETREQUEST']._serialized_start=967
-  _globals['_FORGETREQUEST']._serialized_end=1161
-  _globals['_ITEMIDS']._serialized_start=1163
-  _globals['_ITEMIDS']._serialized_end=1211
-  _globals['_FORGETRESPONSE']._serialized_start=1214
-  _globals['_FORGETRESPONSE']._serialized_end=1388
-  _globals['_SPEAKERCOUNT']._serialized_start=1390
-  _globals['_SPEAKERCOUNT']._serialized_end=1444
-  _globals['_STORERECEIPT']._serialized_start=1447
-  _globals['_STORERECEIPT']._serialized_end=1595
-  _globals['_LOOKUP']._serialized_start=1597
-  _globals['_LOOKUP']._serialized_end=1683
-  _globals['_INGESTSERVICE']._serialized_start=1931
-  _globals['_INGESTSERVICE']._serialized_end=2176
+  _globals['_ITEMSTATE']._serialized_start=1738
+  _globals['_ITEMSTATE']._serialized_end=1876
+  _globals['_LOOKUPKEY']._serialized_start=1878
+  _globals['_LOOKUPKEY']._serialized_end=1980
+  _globals['_INGESTREQUEST']._serialized_start=145
+  _globals['_INGESTREQUEST']._serialized_end=287
+  _globals['_INGESTITEM']._serialized_start=289
+  _globals['_INGESTITEM']._serialized_end=383
+  _globals['_INGESTRESPONSE']._serialized_start=385
+  _globals['_INGESTRESPONSE']._serialized_end=471
+  _globals['_ITEMOUTCOME']._serialized_start=474
+  _globals['_ITEMOUTCOME']._serialized_end=622
+  _globals['_ITEMVIOLATION']._serialized_start=624
+  _globals['_ITEMVIOLATION']._serialized_end=675
+  _globals['_INGESTSTREAMREQUEST']._serialized_start=678
+  _globals['_INGESTSTREAMREQUEST']._serialized_end=826
+  _globals['_INGESTSTREAMRESPONSE']._serialized_start=829
+  _globals['_INGESTSTREAMRESPONSE']._serialized_end=1016
+  _globals['_FORGETREQUEST']._serialized_start=1019
+  _globals['_FORGETREQUEST']._serialized_end=1213
+  _globals['_ITEMIDS']._serialized_start=1215
+  _globals['_ITEMIDS']._serialized_end=1263
+  _globals['_FORGETRESPONSE']._serialized_start=1266
+  _globals['_FORGETRESPONSE']._serialized_end=1440
+  _globals['_SPEAKERCOUNT']._serialized_start=1442
+  _globals['_SPEAKERCOUNT']._serialized_end=1496
+  _globals['_STORERECEIPT']._serialized_start=1499
+  _globals['_STORERECEIPT']._serialized_end=1647
+  _globals['_LOOKUP']._serialized_start=1649
+  _globals['_LOOKUP']._serialized_end=1735
+  _globals['_INGESTSERVICE']._serialized_start=1983
+  _globals['_INGESTSERVICE']._serialized_end=2228
 # @@protoc_insertion_point(module_scope)

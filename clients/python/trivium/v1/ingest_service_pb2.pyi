@@ -36,16 +36,18 @@ LOOKUP_KEY_TEXT: LookupKey
 LOOKUP_KEY_VECTOR: LookupKey
 
 class IngestRequest(_message.Message):
-    __slots__ = ("tenant", "items", "text_search_config", "time_zone")
+    __slots__ = ("tenant", "items", "text_search_config", "time_zone", "idempotency_key")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     TEXT_SEARCH_CONFIG_FIELD_NUMBER: _ClassVar[int]
     TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     items: _containers.RepeatedCompositeFieldContainer[IngestItem]
     text_search_config: str
     time_zone: str
-    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ...) -> None: ...
+    idempotency_key: str
+    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
 
 class IngestItem(_message.Message):
     __slots__ = ("segment", "fact")
@@ -84,16 +86,18 @@ class ItemViolation(_message.Message):
     def __init__(self, field: _Optional[str] = ..., description: _Optional[str] = ...) -> None: ...
 
 class IngestStreamRequest(_message.Message):
-    __slots__ = ("tenant", "items", "text_search_config", "time_zone")
+    __slots__ = ("tenant", "items", "text_search_config", "time_zone", "idempotency_key")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     TEXT_SEARCH_CONFIG_FIELD_NUMBER: _ClassVar[int]
     TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     items: _containers.RepeatedCompositeFieldContainer[IngestItem]
     text_search_config: str
     time_zone: str
-    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ...) -> None: ...
+    idempotency_key: str
+    def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
 
 class IngestStreamResponse(_message.Message):
     __slots__ = ("created_count", "updated_count", "unchanged_count", "rejected_count", "rejected", "consistency_token")

@@ -467,6 +467,36 @@ class ProfileNote(_message.Message):
     text: str
     def __init__(self, leg: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
+class RetrieveBatchRequest(_message.Message):
+    __slots__ = ("tenant", "requests")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    requests: _containers.RepeatedCompositeFieldContainer[RetrieveRequest]
+    def __init__(self, tenant: _Optional[str] = ..., requests: _Optional[_Iterable[_Union[RetrieveRequest, _Mapping]]] = ...) -> None: ...
+
+class RetrieveBatchResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[BatchResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[BatchResult, _Mapping]]] = ...) -> None: ...
+
+class BatchResult(_message.Message):
+    __slots__ = ("response", "error")
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    response: RetrieveResponse
+    error: BatchError
+    def __init__(self, response: _Optional[_Union[RetrieveResponse, _Mapping]] = ..., error: _Optional[_Union[BatchError, _Mapping]] = ...) -> None: ...
+
+class BatchError(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
 class CompareRequest(_message.Message):
     __slots__ = ("retrieve", "against", "against_overrides")
     RETRIEVE_FIELD_NUMBER: _ClassVar[int]

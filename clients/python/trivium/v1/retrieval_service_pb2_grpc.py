@@ -58,6 +58,11 @@ class RetrievalServiceStub(object):
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesResponse.FromString,
                 _registered_method=True)
+        self.RetrieveBatch = channel.unary_unary(
+                '/trivium.v1.RetrievalService/RetrieveBatch',
+                request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchResponse.FromString,
+                _registered_method=True)
         self.Compare = channel.unary_unary(
                 '/trivium.v1.RetrievalService/Compare',
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.CompareRequest.SerializeToString,
@@ -126,6 +131,15 @@ class RetrievalServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetrieveBatch(self, request, context):
+        """Runs several queries of one tenant at once: their texts are embedded
+        together, and each has the time of the call. One that fails leaves the
+        others as they are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Compare(self, request, context):
         """Runs one query under two profiles and compares the rankings.
         """
@@ -166,6 +180,11 @@ def add_RetrievalServiceServicer_to_server(servicer, server):
                     servicer.ListProfiles,
                     request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesResponse.SerializeToString,
+            ),
+            'RetrieveBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetrieveBatch,
+                    request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchResponse.SerializeToString,
             ),
             'Compare': grpc.unary_unary_rpc_method_handler(
                     servicer.Compare,
@@ -290,6 +309,33 @@ class RetrievalService(object):
             '/trivium.v1.RetrievalService/ListProfiles',
             trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesRequest.SerializeToString,
             trivium_dot_v1_dot_retrieval__service__pb2.ListProfilesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetrieveBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.RetrievalService/RetrieveBatch',
+            trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchRequest.SerializeToString,
+            trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -78,6 +78,11 @@ class RetrievalServiceStub:
     """
     ListProfiles: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.ListProfilesRequest, _retrieval_service_pb2.ListProfilesResponse]
     """Lists the ranking profiles that requests can name, in pages."""
+    RetrieveBatch: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.RetrieveBatchRequest, _retrieval_service_pb2.RetrieveBatchResponse]
+    """Runs several queries of one tenant at once: their texts are embedded
+    together, and each has the time of the call. One that fails leaves the
+    others as they are.
+    """
     Compare: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.CompareRequest, _retrieval_service_pb2.CompareResponse]
     """Runs one query under two profiles and compares the rankings."""
     ExplainAbsence: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.ExplainAbsenceRequest, _retrieval_service_pb2.ExplainAbsenceResponse]
@@ -129,6 +134,11 @@ class RetrievalServiceAsyncStub(RetrievalServiceStub):
     """
     ListProfiles: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.ListProfilesRequest, _retrieval_service_pb2.ListProfilesResponse]  # type: ignore[assignment]
     """Lists the ranking profiles that requests can name, in pages."""
+    RetrieveBatch: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.RetrieveBatchRequest, _retrieval_service_pb2.RetrieveBatchResponse]  # type: ignore[assignment]
+    """Runs several queries of one tenant at once: their texts are embedded
+    together, and each has the time of the call. One that fails leaves the
+    others as they are.
+    """
     Compare: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.CompareRequest, _retrieval_service_pb2.CompareResponse]  # type: ignore[assignment]
     """Runs one query under two profiles and compares the rankings."""
     ExplainAbsence: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.ExplainAbsenceRequest, _retrieval_service_pb2.ExplainAbsenceResponse]  # type: ignore[assignment]
@@ -201,6 +211,17 @@ class RetrievalServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_retrieval_service_pb2.ListProfilesResponse, _abc.Awaitable[_retrieval_service_pb2.ListProfilesResponse]]:
         """Lists the ranking profiles that requests can name, in pages."""
+
+    @_abc_1.abstractmethod
+    def RetrieveBatch(
+        self,
+        request: _retrieval_service_pb2.RetrieveBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retrieval_service_pb2.RetrieveBatchResponse, _abc.Awaitable[_retrieval_service_pb2.RetrieveBatchResponse]]:
+        """Runs several queries of one tenant at once: their texts are embedded
+        together, and each has the time of the call. One that fails leaves the
+        others as they are.
+        """
 
     @_abc_1.abstractmethod
     def Compare(

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, TypedDict
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from google.protobuf.duration_pb2 import Duration
@@ -206,7 +207,7 @@ def explain_absence(
 def ingest(
     tenant: str, items: Sequence[Item], text_search_config: str = "", time_zone: str = ""
 ) -> ingest_service_pb2.IngestRequest:
-    """Builds an IngestRequest.
+    """Builds an IngestRequest; sent again by the channel, it gives the same ids.
 
     Raises:
         ValueError: An item cannot be encoded; the message has its id and field.
@@ -216,6 +217,7 @@ def ingest(
         items=[to_message(item) for item in items],
         text_search_config=text_search_config,
         time_zone=time_zone,
+        idempotency_key="" if all(item.id for item in items) else uuid4().hex,
     )
 
 

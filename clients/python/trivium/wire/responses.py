@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from trivium import values
+from trivium.errors import TriviumError, error_of
 from trivium.tuning import Absence, Comparison, LegAbsence, Loss, Profile, RankChange
 from trivium.v1 import (
     catalog_service_pb2,
@@ -67,6 +68,18 @@ _LOOKUP_KEYS = {
     ingest_service_pb2.LOOKUP_KEY_TEXT: values.LookupKey.TEXT,
     ingest_service_pb2.LOOKUP_KEY_VECTOR: values.LookupKey.VECTOR,
 }
+
+
+def to_batch(
+    response: retrieval_service_pb2.RetrieveBatchResponse,
+) -> tuple[values.Retrieval | TriviumError, ...]:
+    """Reads the result of each query of a batch."""
+    return tuple(
+        error_of(each.error.code, each.error.message)
+        if each.WhichOneof("result") == "error"
+        else to_retrieval(each.response)
+        for each in response.results
+    )
 
 
 def to_retrieval(response: retrieval_service_pb2.RetrieveResponse) -> values.Retrieval:

@@ -42,7 +42,15 @@ NO_USE_CASES: Any = None
 
 MAY_CALL: Mapping[Role, set[str]] = {
     Role.READER: {
-        *("Retrieve", "RetrieveStream", "Warm", "Compare", "ExplainAbsence", "ListProfiles"),
+        *(
+            "Retrieve",
+            "RetrieveBatch",
+            "RetrieveStream",
+            "Warm",
+            "Compare",
+            "ExplainAbsence",
+            "ListProfiles",
+        ),
         *("GetSegments", "GetFacts", "ListSegments", "ListFacts", "GetStats"),
     },
     Role.WRITER: {"Ingest", "IngestStream"},

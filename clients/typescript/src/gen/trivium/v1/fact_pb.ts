@@ -27,7 +27,8 @@ export const file_trivium_v1_fact: GenFile = /*@__PURE__*/
  */
 export type Fact = Message<"trivium.v1.Fact"> & {
   /**
-   * Required. The caller's id, unique within the tenant; 1 to 256 bytes.
+   * The caller's id, unique within the tenant; at most 256 bytes. Empty means
+   * that the service makes one, as for a segment, by `recorded_at`.
    *
    * @generated from field: string id = 1;
    */

@@ -25,8 +25,10 @@ export const file_trivium_v1_segment: GenFile = /*@__PURE__*/
  */
 export type Segment = Message<"trivium.v1.Segment"> & {
   /**
-   * Required. The caller's id, unique within the tenant; 1 to 256 bytes.
-   * Writing an id again replaces the segment.
+   * The caller's id, unique within the tenant; at most 256 bytes. Writing an id
+   * again replaces the segment. Empty means that the service makes one, which
+   * the outcome has: the same for the same `idempotency_key` and place in the
+   * call, else for the same content and `event_time`.
    *
    * @generated from field: string id = 1;
    */
