@@ -279,7 +279,7 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	  integrations.in -o integrations.txt
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, figures of pages, spelling
+lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, pages, names, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/buf format --diff --exit-code
@@ -289,6 +289,7 @@ lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, figu
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell
 	@$(BIN)/python -m bench.docs --check
+	@$(BIN)/python -m tests.lint
 
 .PHONY: types
 types: $(VENV)/.dev ## Check the types, strictly
