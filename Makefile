@@ -361,7 +361,7 @@ chaos: $(VENV)/.dev ## Kill parts of a desk under load and compare all stores; R
 fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge, and a million by coverage; INPUTS=N
 	@$(BIN)/python -m tests.security.fuzz --inputs $(or $(INPUTS),1000000)
 	@if $(BIN)/python -c 'import atheris' 2>/dev/null; \
-	  then $(BIN)/python -m tests.security.guided_fuzz --inputs $(or $(INPUTS),1000000); \
+	  then $(BIN)/python -m tests.security.fuzz --guided --inputs $(or $(INPUTS),1000000); \
 	  else echo "none by coverage: atheris has wheels for Linux on x86-64 alone"; fi
 
 # By a part of their name. Of those under the GPL, HAProxy is a program of its own, and Java has the
