@@ -276,7 +276,7 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	  integrations.in -o integrations.txt
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, figures of pages, spelling
+lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, pages, names, spelling
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/buf format --diff --exit-code
@@ -286,6 +286,7 @@ lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, figu
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell
 	@$(BIN)/python -m bench.docs --check
+	@$(BIN)/python -m tests.lint
 
 .PHONY: types
 types: $(VENV)/.dev ## Check the types, strictly
@@ -357,7 +358,7 @@ chaos: $(VENV)/.dev ## Kill parts of a desk under load and compare all stores; R
 fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge, and a million by coverage; INPUTS=N
 	@$(BIN)/python -m tests.security.fuzz --inputs $(or $(INPUTS),1000000)
 	@if $(BIN)/python -c 'import atheris' 2>/dev/null; \
-	  then $(BIN)/python -m tests.security.guided_fuzz --inputs $(or $(INPUTS),1000000); \
+	  then $(BIN)/python -m tests.security.fuzz --guided --inputs $(or $(INPUTS),1000000); \
 	  else echo "none by coverage: atheris has wheels for Linux on x86-64 alone"; fi
 
 # By a part of their name. Of those under the GPL, HAProxy is a program of its own, and Java has the

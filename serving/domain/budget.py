@@ -80,8 +80,8 @@ GRAPH_WALK = Split(share=0.5)
 """Walking the graph, after waiting for a write: a stale answer has to fit."""
 
 VECTOR_SEARCH = Split(share=0.05, min_s=0.020, max_s=0.200, max_share=0.5)
-"""Searching the index, after waiting for a write. Who has seconds loses little by a longer reserve,
-and on a busy machine has a stale answer, and not none."""
+"""Searching the index, after waiting for a write. A longer reserve costs callers with seconds
+little, and turns a timeout into a stale answer on a busy machine."""
 
 BY_MEANING = Split(share=0.5)
 """Ordering what was said at a named time by its meaning. An index that hangs leaves time to list

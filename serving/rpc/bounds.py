@@ -32,28 +32,28 @@ from serving.rpc.message_bounds import read_wire
 from serving.rpc.pending import PENDING_CALLS
 
 MESSAGE_S = 1.0
-"""How long after its headers the message of a call may arrive."""
+"""Time from the headers of a call to its message."""
 BATCH_S = 30.0
-"""The same for a call that has a batch, which takes that long at 18 Mbit/s if it is the largest."""
+"""Same for `Ingest`: the largest batch at 18 Mbit/s."""
 BATCHES = {"Ingest"}
 IDLE_S = 60.0
-"""How long a stream may send nothing."""
+"""Idle time of a stream."""
 
 MAX_WITHOUT_CREDENTIALS = 64
-"""Streams of reflection, of all callers without credentials."""
+"""Unauthenticated reflection streams."""
 MAX_WATCHES = 1024
-"""Streams of health, of all callers with credentials, and as many of all without."""
+"""Authenticated health watches, and as many unauthenticated ones."""
 WATCH = "Watch"
 RETRY_S = 1.0
 SHARE_OF_ONE = 3 / 4
 
 
 class OpenStreams:
-    """Counts open streams, and refuses more than `most`, or three quarters of that of a holder."""
+    """Allows `limit` open streams, at most 75 % of them per caller."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._most_of_one = max(1, round(SHARE_OF_ONE * most))
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._limit_per_caller = max(1, round(SHARE_OF_ONE * limit))
         self._open: Counter[str] = Counter()
 
     @contextmanager
@@ -63,7 +63,7 @@ class OpenStreams:
         Raises:
             OverloadedError: Too many are open.
         """
-        if self._open.total() >= self._most or self._open[holder] >= self._most_of_one:
+        if self._open.total() >= self._limit or self._open[holder] >= self._limit_per_caller:
             raise OverloadedError("the list of open streams", RETRY_S)
         self._open[holder] += 1
         try:

@@ -216,7 +216,7 @@ async def test_first_write_gives_a_tenant_its_time_zone(stored: Stored) -> None:
     assert await stored.store.read_time_zone(OTHER, Deadline.after(5)) == UTC
 
 
-async def test_facts_are_known_from_the_first_on(stored: Stored) -> None:
+async def test_first_fact_makes_tenant_have_facts(stored: Stored) -> None:
     await stored.write(segment("a"))
     before = await stored.store.has_facts(TENANT, None, Deadline.after(5))
 

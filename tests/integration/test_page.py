@@ -79,7 +79,7 @@ async def test_hostile_texts_are_inert_and_sensitive_unsent() -> None:
     assert SECRET not in shown
 
 
-async def test_service_that_is_down_is_told_on_the_page() -> None:
+async def test_page_reports_service_that_is_down() -> None:
     async with listening(failing(StoreUnavailableError("PostgreSQL is gone"))) as address:
         shown = await page(f"{address}#service")
 

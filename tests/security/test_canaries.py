@@ -97,6 +97,9 @@ def about_theirs() -> item_pb2.ItemRef:
 
 READS: Mapping[str, Message] = {
     "Retrieve": asking(),
+    "RetrieveBatch": retrieval_service_pb2.RetrieveBatchRequest(
+        tenant=TENANT, requests=[asking(), asking(MISSPELT)]
+    ),
     "RetrieveStream": retrieval_service_pb2.RetrieveStreamRequest(
         retrieve=asking(MISSPELT), final=True
     ),
@@ -132,6 +135,8 @@ def of_mine(request: Any) -> Any:
     named = request.retrieve if "retrieve" in request.DESCRIPTOR.fields_by_name else request
     if "tenant" in named.DESCRIPTOR.fields_by_name:
         named.tenant = TENANT
+    for each in getattr(request, "requests", ()):
+        each.tenant = TENANT
     return request
 
 

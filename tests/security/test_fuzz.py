@@ -88,7 +88,7 @@ def test_inputs_varied_by_coverage_are_read_properly(tmp_path: Path) -> None:
     pytest.importorskip("atheris", reason="there are wheels for Linux on x86-64 alone")
     results, temporary = tmp_path / "results", tmp_path / "temporary"
     temporary.mkdir()
-    command = [sys.executable, "-m", "tests.security.guided_fuzz", "--inputs", "5000"]
+    command = [sys.executable, "-m", "tests.security.fuzz", "--guided", "--inputs", "5000"]
 
     done = subprocess.run(
         [*command, "--out", str(results)],

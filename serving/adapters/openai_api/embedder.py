@@ -52,8 +52,8 @@ class ApiModel:
         Without the address: the same model elsewhere gives the same vectors.
         """
         of = (self.name, str(self.dimension), self.query_prefix, self.document_prefix)
-        told = ["input_type"] if self.input_type else []
-        digest = sha256("\0".join([*of, TEXT_FORM, *told]).encode()).hexdigest()
+        kind = ["input_type"] if self.input_type else []
+        digest = sha256("\0".join([*of, TEXT_FORM, *kind]).encode()).hexdigest()
         return f"api-{digest[:32]}"
 
 

@@ -24,7 +24,7 @@ from serving.pipeline.retrieval.legs import LEGS
 Made = TypeVar("Made")
 
 MAX_FAULTS = 32
-"""Of more, only their number is told: to list them takes longer than to find them."""
+"""Further ones are only counted: listing takes longer than finding them."""
 
 
 def _number(value: object) -> object:

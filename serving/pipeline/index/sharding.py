@@ -71,13 +71,13 @@ class ShardedIndex(ShardedSearch[VectorLike]):
         `tiers` are those of every shard.
         """
         states = await asyncio.gather(*(status_of(index, tenant) for index in self._indexes))
-        told = [(number, state) for number, state in enumerate(states) if state.reason]
+        unready = [(number, state) for number, state in enumerate(states) if state.reason]
         of_all = f"of {len(states)}"
         return IndexStatus(
             ready=all(state.ready for state in states),
             vector_count=sum(state.vector_count for state in states),
             epoch=min(state.epoch for state in states),
-            reason="; ".join(f"shard {number} {of_all}: {each.reason}" for number, each in told),
+            reason="; ".join(f"shard {number} {of_all}: {each.reason}" for number, each in unready),
             tiers=tuple(tier for state in states for tier in state.tiers),
         )
 

@@ -28,7 +28,7 @@ from serving.ports.vector_index import (
 )
 
 ItemTraits = Callable[[TenantName, Sequence[ItemId]], Mapping[ItemId, Traits]]
-"""What signals ask of those of the items that are known."""
+"""Signal inputs for the items in this index."""
 
 KEPT_QUESTIONS = 2000
 """Of all tenants: about 5 MB at 384 dimensions, and 25 with the longest questions at 1024."""

@@ -136,9 +136,9 @@ class StoreReceipt:
     @classmethod
     def of(cls, store: str, lookups: Iterable[Lookup], removed: int = 0) -> StoreReceipt:
         """The receipt of a store that answered every lookup."""
-        told = tuple(lookups)
-        remaining = max(lookup.found for lookup in told)
-        return cls(store, verified=True, remaining=remaining, removed=removed, lookups=told)
+        every = tuple(lookups)
+        remaining = max(lookup.found for lookup in every)
+        return cls(store, verified=True, remaining=remaining, removed=removed, lookups=every)
 
 
 @dataclass(frozen=True, slots=True)

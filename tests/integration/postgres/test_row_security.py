@@ -142,7 +142,7 @@ async def test_account_without_permission_works_without_row_security(
     assert "row-level security is off" in caplog.text
 
 
-async def test_an_administrator_can_set_it_up_for_an_account(
+async def test_administrator_grants_row_security_to_an_account(
     plain_account: str, empty_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as connection:

@@ -174,7 +174,7 @@ def test_rare_word_decides_between_passages() -> None:
 
 
 @pytest.mark.parametrize("length", [50, 54, 200])
-def test_value_behind_the_words_is_shown_first(length: int) -> None:
+def test_excerpt_prefers_value_after_the_matched_words(length: int) -> None:
     text = f"{FILLER}Anyway, the membership number of the library is LB-55102. {FILLER}"
 
     assert "LB-55102" in passage(text, "What is the membership number of the library?", length)

@@ -1,4 +1,4 @@
-"""The stubs of the TypeScript and the Go client are those that the protos give."""
+"""The stubs are those that the protos give, and breaking changes of the protos are detected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ GO, TYPESCRIPT = "clients/go/v1", "clients/typescript/src/gen"
 PLUGIN = ROOT / "clients" / "typescript" / "node_modules" / ".bin" / "protoc-gen-es"
 TEMPLATE = ROOT / "buf.gen.yaml"
 PROTOS = sorted((ROOT / "protos/trivium/v1").glob("*.proto"))
-
 needs_node = [
     pytest.mark.node,
     pytest.mark.skipif(not shutil.which("node"), reason="Node.js is not installed"),
@@ -108,3 +107,73 @@ def test_go_stubs_describe_the_protos(proto: Path) -> None:
         methods = (ROOT / GO / f"{proto.stem}_grpc.pb.go").read_text()
         names = re.findall(r'_FullMethodName += "/trivium\.v1\.\w+/(\w+)"', methods)
         assert names == [method.name for method in service.method]
+
+
+BIN = Path(sys.executable).parent
+PROTOC = ROOT / ".venv-protoc" / "bin" / "python"
+PYTHON_STUBS = Path("trivium/v1")
+
+
+@pytest.mark.skipif(not PROTOC.exists(), reason="`make unit` and `make test` install protoc")
+def test_the_stubs_are_current(tmp_path: Path) -> None:
+    copied_protos = sorted(str(path) for path in (ROOT / "protos").glob("trivium/v1/*.proto"))
+    subprocess.run(
+        [
+            PROTOC,
+            "-m",
+            "grpc_tools.protoc",
+            f"-I{ROOT / 'protos'}",
+            f"--plugin=protoc-gen-mypy_grpc={BIN / 'protoc-gen-mypy_grpc'}",
+            *(f"--{kind}={tmp_path}" for kind in ("python_out", "pyi_out", "grpc_python_out")),
+            f"--mypy_grpc_out=quiet:{tmp_path}",
+            *copied_protos,
+        ],
+        check=True,
+    )
+
+    generated = {path.name: path.read_text() for path in (tmp_path / PYTHON_STUBS).iterdir()}
+    committed = {
+        path.name: path.read_text()
+        for path in (ROOT / "clients/python" / PYTHON_STUBS).iterdir()
+        if path.is_file()
+    }
+    assert generated == committed
+
+
+@pytest.fixture
+def copied_protos(tmp_path: Path) -> Path:
+    """A copy of the protos, with the image of the released ones."""
+    shutil.copy(ROOT / "buf.yaml", tmp_path)
+    return Path(shutil.copytree(ROOT / "protos", tmp_path / "protos"))
+
+
+def breaking(copied_protos: Path) -> subprocess.CompletedProcess[str]:
+    """Compares the protos with the released ones."""
+    return subprocess.run(
+        [BIN / "buf", "breaking", "--against", "protos/released.binpb"],
+        cwd=copied_protos.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("declared", "changed"),
+    [
+        ("string briefing = 4;", "bytes briefing = 4;"),
+        ("string briefing = 4;", "string block = 4;"),
+        ("  string briefing = 4;\n", ""),
+    ],
+    ids=["type", "name", "deleted"],
+)
+def test_a_breaking_change_is_detected(copied_protos: Path, declared: str, changed: str) -> None:
+    path = copied_protos / PYTHON_STUBS / "retrieval_service.proto"
+    text = path.read_text()
+    assert text.count(declared) == 1
+    path.write_text(text.replace(declared, changed))
+
+    result = breaking(copied_protos)
+
+    assert result.returncode == 100
+    assert "retrieval_service.proto" in result.stdout

@@ -151,7 +151,7 @@ class Leg(ABC):
         sheddable: Whether a busy service may leave it out.
         needs_question: Whether it searches for something; without, it finds the same whatever the
             question, which may be empty if all legs of the profile are such ones.
-        needs_facts: Whether it is not worth asking in a memory without facts, if it has a floor.
+        needs_facts: Skip this leg if the tenant has no facts (only with a floor).
         finds_sensitive: Whether it finds sensitive items, which are in PostgreSQL alone.
     """
 

@@ -21,7 +21,7 @@ SAID_FIRST = 3
 """How many that were said at a time come before each that was said about it."""
 
 ABOUT = "said about it"
-"""The path of what was found by what its text speaks of."""
+"""`path` of candidates that mention the time."""
 
 
 class TemporalLeg(Leg):

@@ -250,7 +250,7 @@ def test_a_rejected_change_does_not_change_the_book() -> None:
     assert dict(SHIPPED) == before
 
 
-def test_a_change_reaches_those_who_extend_the_profile() -> None:
+def test_change_of_profile_reaches_extending_profiles() -> None:
     changed = SHIPPED.reconfigured({"two_stage_baseline": {"legs": {"dense": {"depth": 60}}}})
 
     assert changed["two_stage"].leg("dense").depth == 60

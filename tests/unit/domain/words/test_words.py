@@ -50,7 +50,7 @@ def test_question_of_function_words_asks_for_all() -> None:
     assert dict(asked_lexemes("Who is it?", ENGLISH)) == {"~who": 1, "~is": 1, "~it": 1}
 
 
-def test_function_words_are_left_out_beside_others() -> None:
+def test_function_words_are_dropped_among_content_words() -> None:
     assert dict(asked_lexemes("Who is the boss of the bosses?", ENGLISH)) == {"boss": 2}
 
 
@@ -346,7 +346,7 @@ def test_dictated_digits_are_a_number(language: str, said: str, number: str) -> 
 
 
 @pytest.mark.parametrize("text", ["one, two", "one man. Two men.", "one of two or three"])
-def test_digits_apart_are_no_dictated_number(text: str) -> None:
+def test_separated_digits_are_no_dictated_number(text: str) -> None:
     assert not any(word.isdigit() and len(word) > 1 for word in words(text))
 
 

@@ -147,7 +147,7 @@ async def test_a_named_time_is_searched_within_the_filter_only() -> None:
     assert await asked(period(-2.5, -0.5), filter_=before) == ["b"]
 
 
-async def test_a_question_without_a_time_finds_nothing_by_it() -> None:
+async def test_temporal_leg_without_named_time_is_empty() -> None:
     assert await asked() == []
 
 
