@@ -32,10 +32,10 @@ $(BIN)/uv: requirements/bootstrap.txt
 	  -r requirements/bootstrap.txt
 	@touch $@
 
-$(VENV)/.desk: requirements/desk.txt pyproject.toml | $(BIN)/uv
+$(VENV)/.desk: requirements/desk.txt pyproject.toml clients/python/pyproject.toml | $(BIN)/uv
 	@echo "installing the service into $(VENV) (about 260 MB the first time; run again to resume)"
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements/desk.txt
-	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e clients/python -e .
 	@touch $@
 
 $(VENV)/.models: requirements/models.txt $(VENV)/.desk
@@ -137,11 +137,11 @@ install-gpu: $(VENV)/.gpu ## Install that and what searches vectors on a GPU, fo
 
 .PHONY: demo
 demo: $(VENV)/.desk ## Start everything, ingest the sample, ask five questions (DEMO_ONCE=1 ends then)
-	@$(BIN)/python -m serving demo $(if $(DEMO_ONCE),--once)
+	@$(BIN)/trivium-server demo $(if $(DEMO_ONCE),--once)
 
 .PHONY: serve
 serve: $(VENV)/.desk ## Serve in the foreground on persistent data
-	@$(BIN)/python -m serving serve
+	@$(BIN)/trivium-server serve
 
 # ---- measure: each command writes a folder below bench/results, which git ignores
 
@@ -256,7 +256,7 @@ sync-client: $(VENV)/.dev ## Generate the blocking client from the asyncio one
 	@$(BIN)/python clients/python/async_to_sync.py
 
 LOCK := ../$(BIN)/uv pip compile --quiet --universal --python-version 3.11 \
-  --generate-hashes --no-emit-index-url --custom-compile-command 'make lock'
+  --generate-hashes --override clients-overrides.in --no-emit-package trivium-client --no-emit-index-url --custom-compile-command 'make lock'
 
 .PHONY: lock
 lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
@@ -341,10 +341,23 @@ test-integrations: $(INTEGRATIONS)/.integrations ## Test what plugs into Pipecat
 test-page: $(VENV)/.dev $(VENV)/.browser ## Test the page /ui in Chromium, as `make test-all` does
 	@$(BIN)/pytest tests/integration/test_page.py tests/e2e/test_page.py -q --all --require browser
 
-.PHONY: release-check
-release-check: $(VENV)/.dev ## Compare all versions, then build each package as for a release, install it and check its types
-	@$(BIN)/python -m tests.support.release_check
-	@$(BIN)/pytest tests/clients/test_packages.py -q --all
+# What a release consists of: packages of Python, TypeScript and Go, the chart, what they are made
+# of, and checksums (docs/releasing.md).
+DIST ?= dist
+
+.PHONY: dist
+dist: $(VENV)/.dev $(AUDIT)/.audit $(if $(NODE),$(VENV)/.typescript) ## Build every package into DIST=dist, with a bill of materials and checksums
+	@rm -rf $(DIST)
+	@$(BIN)/python -m tests.support.release build $(DIST)
+	@$(MAKE) --no-print-directory sbom SBOM=$(DIST)/sbom.json
+	@$(AUDIT)/bin/twine check --strict $(DIST)/*.whl $(DIST)/trivium_*.tar.gz
+	@$(BIN)/python -m tests.support.release sums $(DIST)
+	@echo "built $$(wc -l < $(DIST)/SHA256SUMS) files into $(DIST)"
+
+.PHONY: release
+release: $(VENV)/.dev ## Set VERSION=0.1.0 everywhere, date the changelog, commit, tag, and build it (docs/releasing.md)
+	@$(BIN)/python -m tests.support.release cut $(VERSION)
+	@$(MAKE) --no-print-directory dist
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY="ID ID" names some

@@ -1,4 +1,4 @@
-"""The commands of the service, `python -m serving COMMAND`: serve, demo, keys, erasures, doctor...
+"""The commands of the service, `trivium-server COMMAND`: serve, demo, keys, erasures, doctor...
 
 Each command imports what it needs when it runs: Ray reads its environment at import, and
 `doctor` must be fast.
@@ -295,7 +295,14 @@ def _say_where(addresses: DeskAddresses) -> None:
     click.echo("Ctrl-C stops everything.")
 
 
-if __name__ == "__main__":
-    # Not in `main`, which tests call: no process can take it back.
+def run() -> None:
+    """What `trivium-server` and `python -m serving` start.
+
+    Apart from `main`, which tests call: no process can take back that it writes no core dumps.
+    """
     write_no_core_dumps()
     main()
+
+
+if __name__ == "__main__":
+    run()

@@ -100,7 +100,7 @@ def words() -> Iterator[str]:
 
 PAGES = sorted(
     str(page.relative_to(ROOT))
-    for pattern in ("*.md", "docs/**/*.md", "bench/*.md", "clients/*/README.md")
+    for pattern in ("*.md", "docs/**/*.md", "bench/*.md", "clients/*/README.md", "serving/*.md")
     for page in ROOT.glob(pattern)
 )
 FOLDERS = "bench|clients|deploy|docs|protos|requirements|serving|tests"

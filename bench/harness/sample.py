@@ -17,7 +17,7 @@ from trivium.files.reading import Question, read_items, read_questions
 from trivium.files.records import Problem
 from trivium.values import Fact, Item, Segment
 
-FOLDER = Path(__file__).parents[2] / "clients" / "python" / "examples" / "sample"
+FOLDER = Path(__file__).parents[2] / "serving" / "desk" / "sample"
 TENANTS = 36
 """About as many segments as LoCoMo has."""
 

@@ -1,4 +1,4 @@
-"""`python -m serving erasures`: keeps erased items erased after the restore of a backup."""
+"""`trivium-server erasures`: keeps erased items erased after the restore of a backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m serving keys`: creates, lists and revokes the API keys of callers."""
+"""`trivium-server keys`: creates, lists and revokes the API keys of callers."""
 
 from __future__ import annotations
 

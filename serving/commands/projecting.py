@@ -1,4 +1,4 @@
-"""`python -m serving embed` and `extract`: projections that a command runs, and their progress."""
+"""`trivium-server embed` and `extract`: projections that a command runs, and their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m serving time-zone` and `mentions`: when a tenant's turns are said, and speak of."""
+"""`trivium-server time-zone` and `mentions`: when a tenant's turns are said, and speak of."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def set_zone(settings: Settings, *, tenant: str, time_zone: str) -> None:
         raise click.ClickException(f"no tenant {tenant!r}; its first write creates it")
     click.echo(f"{tenant}: {parse_time_zone(found.time_zone)}")
     if time_zone:
-        click.echo("`python -m serving mentions` reads its stored turns again")
+        click.echo("`trivium-server mentions` reads its stored turns again")
 
 
 def read_mentions(settings: Settings, *, tenant: str) -> None:

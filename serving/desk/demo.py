@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SAMPLE = Path("clients/python/examples/sample")
+SAMPLE = Path(__file__).with_name("sample")
 TENANT = "demo"
 PATIENCE_S = 30
 """The timeout of the first question, which waits until all items are embedded and linked."""
@@ -23,10 +23,10 @@ class DemoFailedError(Exception):
 
 def play(address: str, sample: Path = SAMPLE) -> None:
     """Ingests the sample and asks its questions; raises `DemoFailedError` if a command fails."""
-    files = [str(sample / "conversation.jsonl"), str(sample / "facts.jsonl")]
+    files = [str(_near(sample / name)) for name in ("conversation.jsonl", "facts.jsonl")]
     stored = _trivium(address, "ingest", *files, "--json", stdout=subprocess.PIPE)
     token = json.loads(stored)["stored"][0]["result"]["consistency_token"]
-    questions = str(sample / "questions.jsonl")
+    questions = str(_near(sample / "questions.jsonl"))
     # With the token every leg waits until it has applied the write.
     _trivium(address, "ask", "--file", questions, "--explain", "--consistency-token", token)
 
@@ -37,9 +37,13 @@ def next_command(address: str) -> str:
 
 
 def _program() -> Path:
-    program = Path(sys.executable).with_name("trivium")
+    return _near(Path(sys.executable).with_name("trivium"))
+
+
+def _near(path: Path) -> Path:
+    """The path as a user would type it here."""
     here = Path.cwd()
-    return program.relative_to(here) if program.is_relative_to(here) else program
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _trivium(address: str, *arguments: str, stdout: int | None = None) -> str:

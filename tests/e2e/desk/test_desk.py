@@ -16,7 +16,7 @@ from tests.fixtures.service import Service
 pytestmark = pytest.mark.timeout(300)
 
 ONE_SCREEN = 24
-SAMPLE = PROJECT / "clients/python/examples/sample"
+SAMPLE = PROJECT / "serving/desk/sample"
 ASKED_TO_END = 130
 
 

@@ -170,7 +170,7 @@ def test_missing_extra_names_its_installation(
 
     assert said in raised.value.why
     assert "`make install-models`" in raised.value.why
-    assert "requirements/models.txt" in raised.value.why
+    assert "trivium-server[models]" in raised.value.why
     install(monkeypatch, *EXTRAS["models"])
     require_extras(settings)
 
@@ -200,7 +200,7 @@ def test_packaged_model_needs_only_its_own_extra(
         require_extras(settings)
 
     assert f"`make install-{extra}`" in raised.value.why
-    assert f"requirements/{extra}.txt" in raised.value.why
+    assert f"trivium-server[{extra}]" in raised.value.why
     install(monkeypatch, package)
     require_extras(settings)
 

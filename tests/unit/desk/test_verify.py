@@ -1,4 +1,4 @@
-"""How `python -m serving verify` names differences."""
+"""How `trivium-server verify` names differences."""
 
 from __future__ import annotations
 

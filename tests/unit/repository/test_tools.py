@@ -35,7 +35,7 @@ def test_bill_of_materials_names_every_pin(tmp_path: Path) -> None:
     bill = json.loads(file.read_text())
     pins = (PROJECT / "requirements" / "serving.txt").read_text()
     named = {f"{each['name']}=={each['version']}" for each in bill["components"]}
-    assert bill["metadata"]["component"]["name"] == "trivium"
+    assert bill["metadata"]["component"]["name"] == "trivium-server"
     assert named == set(re.findall(r"^[\w.-]+==[^\s;]+", pins, re.M))
 
 

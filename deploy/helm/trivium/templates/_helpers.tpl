@@ -14,7 +14,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- /* As `python -m serving serve-config` writes it; a test compares them. */}}
+{{- /* As `trivium-server serve-config` writes it; a test compares them. */}}
 {{- define "trivium.serveConfig" -}}
 proxy_location: EveryNode
 http_options: {host: 0.0.0.0, port: 8000}

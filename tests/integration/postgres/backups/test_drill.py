@@ -21,7 +21,7 @@ from trivium.values import ItemState
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.release]
 
-SAMPLE = Path(__file__).parents[4] / "clients/python/examples/sample"
+SAMPLE = Path(__file__).parents[4] / "serving/desk/sample"
 DEEP = 50
 ERASED = "turn-151"
 """The answer to one of the questions."""

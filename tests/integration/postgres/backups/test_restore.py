@@ -1,4 +1,4 @@
-"""`pg_restore` and `python -m serving erasures apply`, as an operator types them."""
+"""`pg_restore` and `trivium-server erasures apply`, as an operator types them."""
 
 from __future__ import annotations
 

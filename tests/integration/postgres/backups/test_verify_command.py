@@ -1,4 +1,4 @@
-"""`python -m serving verify`: planted damage is found, named and repaired while it is serving."""
+"""`trivium-server verify`: planted damage is found, named and repaired while it is serving."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from trivium import Fact, Segment
 from trivium.files.reading import Question, read_items, read_questions
 from trivium.files.records import Problem
 
-SAMPLE = Path(__file__).parents[4] / "clients/python/examples/sample"
+SAMPLE = Path(__file__).parents[4] / "serving/desk/sample"
 
 
 def refuse(problem: Problem) -> None:
