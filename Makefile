@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 PROTOC := .venv-protoc
 AUDIT := .venv-audit
+SITE := .venv-site
 INTEGRATIONS := .venv-integrations
 DATA ?=
 ONLY ?=
@@ -95,6 +96,9 @@ $(PROTOC)/.protoc: requirements/protoc.txt $(VENV)/.dev
 $(AUDIT)/.audit: requirements/audit.txt | $(BIN)/uv
 	$(call apart_from_the_usual,$(AUDIT))
 
+$(SITE)/.site: requirements/site.txt | $(BIN)/uv
+	$(call apart_from_the_usual,$(SITE))
+
 # The clients of other languages are built where their tools are installed.
 NODE := $(shell command -v npm)
 GO := $(shell command -v go)
@@ -104,7 +108,7 @@ $(VENV)/.node: $(TYPESCRIPT)/package-lock.json | $(BIN)/uv
 	@cd $(TYPESCRIPT) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-$(VENV)/.typescript: $(VENV)/.node $(TYPESCRIPT)/tsconfig.json $(shell find $(TYPESCRIPT)/src $(TYPESCRIPT)/test $(TYPESCRIPT)/examples -name '*.ts')
+$(VENV)/.typescript: $(VENV)/.node $(TYPESCRIPT)/tsconfig.json $(shell find $(TYPESCRIPT)/src $(TYPESCRIPT)/test -name '*.ts')
 	@cd $(TYPESCRIPT) && rm -rf dist && npm run --silent build
 	@touch $@
 
@@ -204,12 +208,19 @@ bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/res
 	@$(BIN)/python -m bench.reports.baselines $(AS) $(RUN)
 
 .PHONY: docs
-docs: $(VENV)/.dev ## Write docs/configuration.md from the settings, and the figures of README.md and docs from the baselines
+docs: $(VENV)/.dev ## Write the pages of settings, languages, RPCs and commands, and the figures from the baselines
 	@$(BIN)/python -m tests.support.settings_page
 	@$(BIN)/python -m tests.support.languages_page
+	@$(BIN)/python -m tests.support.rpc_page
+	@$(BIN)/python -m tests.support.http_page
+	@$(BIN)/python -m tests.support.commands_page
 	@$(BIN)/python -m tests.unit.repository.retrieval_walk
 	@$(BIN)/python -m bench.quality.blocks
 	@$(BIN)/python -m bench.docs
+
+.PHONY: site
+site: $(SITE)/.site ## Make a web site of docs/, strictly, in site/
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --strict
 
 .PHONY: screenshots
 screenshots: $(VENV)/.browser ## Photograph the page /ui of a running `make demo`, for the documentation
@@ -272,6 +283,7 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	@cd requirements && $(LOCK) -c dev.txt --override peers-overrides.in peers.in -o peers.txt
 	@cd requirements && $(LOCK) protoc.in -o protoc.txt
 	@cd requirements && $(LOCK) audit.in -o audit.txt
+	@cd requirements && $(LOCK) site.in -o site.txt
 	@cd requirements && $(LOCK) -c <(sed -nE '/^(grpcio-health-checking|(types-)?protobuf|websockets)==/d; s/ \\$$//; /^[^ #].*==/p' dev.txt) \
 	  integrations.in -o integrations.txt
 
@@ -317,7 +329,7 @@ test: $(VENV)/.dev ## Run what CI runs, in two tiers the first (CONTRIBUTING.md)
 	@$(BIN)/pytest -n 3 --require $(REQUIRED)
 
 .PHONY: test-all
-test-all: $(VENV)/.dev $(AUDIT)/.audit $(if $(NODE),$(VENV)/.browser) ## Run everything, before a tag: all placements, clusters, faults, mutants, integrations
+test-all: $(VENV)/.dev $(AUDIT)/.audit $(SITE)/.site $(if $(NODE),$(VENV)/.browser) ## Run everything, before a tag: all placements, clusters, faults, mutants, integrations
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target checked
 	@$(MAKE) --no-print-directory test-integrations mutants
 	@$(BIN)/pytest -n 3 --all --require $(REQUIRED)
@@ -400,7 +412,7 @@ test-gpu: $(VENV)/.dev ## Run the tests that need a GPU, which `make test` skips
 
 .PHONY: clean
 clean: ## Remove what was made here; the cache (~/.cache/trivium) stays
-	@rm -rf $(VENV) $(PEERS) $(PROTOC) $(AUDIT) $(INTEGRATIONS) $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist $(BROWSER)/node_modules dist
+	@rm -rf $(VENV) $(PEERS) $(PROTOC) $(AUDIT) $(SITE) $(INTEGRATIONS) $(TYPESCRIPT)/node_modules $(TYPESCRIPT)/dist $(BROWSER)/node_modules dist site
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "kept: your data (see TRIVIUM_DATA_DIR) and $(CACHE) (downloads)"

@@ -17,7 +17,14 @@ from serving.domain.identity import Role
 from serving.domain.languages import LANGUAGE_NAMES
 from serving.http.static import OPENAPI
 from serving.rpc.identity.rules import RULES
-from tests.support import languages_page, openapi, settings_page
+from tests.support import (
+    commands_page,
+    http_page,
+    languages_page,
+    openapi,
+    rpc_page,
+    settings_page,
+)
 from tests.support.listing import listed
 from tests.support.tracked_files import ROOT, tracked_files
 
@@ -100,10 +107,17 @@ def words() -> Iterator[str]:
 
 PAGES = sorted(
     str(page.relative_to(ROOT))
-    for pattern in ("*.md", "docs/**/*.md", "bench/*.md", "clients/*/README.md", "serving/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "bench/*.md",
+        "clients/*/README.md",
+        "examples/*.md",
+        "serving/*.md",
+    )
     for page in ROOT.glob(pattern)
 )
-FOLDERS = "bench|clients|deploy|docs|protos|requirements|serving|tests"
+FOLDERS = "bench|clients|deploy|docs|examples|protos|requirements|serving|tests"
 PATH = re.compile(rf"`(?P<path>(?:{FOLDERS})/[\w./*-]*)(?:::(?P<test>\w+))?`")
 LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#\s]*)(?:#(?P<section>[^)]*))?\)")
 NAMED = re.compile(r"^\|(?:.*\|)? `(?P<file>[\w./]+\.py)` \| `(?P<name>[\w.]+)` \|", re.M)
@@ -232,6 +246,9 @@ WRITERS = (
     (openapi, OPENAPI),
     (settings_page, settings_page.PAGE),
     (languages_page, languages_page.PAGE),
+    (rpc_page, rpc_page.PAGE),
+    (commands_page, commands_page.PAGE),
+    (http_page, http_page.PAGE),
 )
 OLDER_STEMMERS = {"dutch_porter", "porter", "simple"}
 WALK = "tests.unit.repository.retrieval_walk"

@@ -142,8 +142,8 @@ class WatchedClient(AsyncClient):
 
 
 async def run_example(service: RecallingService, example: str) -> subprocess.CompletedProcess[str]:
-    """Two turns of an example of the clients, in a process of its own."""
-    path = Path(__file__).parents[2] / "clients" / example
+    """Two turns of an example, in a process of its own."""
+    path = Path(__file__).parents[2] / "examples" / example
     command = [sys.executable, str(path), "--address", service.address]
     lines = "When is the wedding?\nAnd the trip?\n"
     service.will_recall(WEDDING)

@@ -30,7 +30,17 @@ import torch  # noqa: F401
 
 from tests.mutations.catalog import NEEDS, ROOT, Mutant
 
-COPIED = ("bench", "clients", "deploy", "docs", "protos", "requirements", "serving", "tests")
+COPIED = (
+    "bench",
+    "clients",
+    "deploy",
+    "docs",
+    "examples",
+    "protos",
+    "requirements",
+    "serving",
+    "tests",
+)
 LOG = "mutant.log"
 STOP_S = 30
 

@@ -29,6 +29,10 @@ from serving.rpc.registration import METHODS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "trivium.v1."
+MESSAGES = frozenset(
+    each.name for method in METHODS.values() for each in (method.input_type, method.output_type)
+)
+"""The requests and responses of all RPCs."""
 SCHEMAS = "#/components/schemas/"
 DURATION = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?s$", "example": "0.1s"}
 WELL_KNOWN: dict[str, dict[str, Any]] = {
@@ -73,7 +77,7 @@ ERROR = {
 
 def document() -> dict[str, Any]:
     """The description of the plain routes and of the endpoints of the designs."""
-    comments = dict(_comments(_described_files()))
+    comments = described_comments()
     schemas: dict[str, Any] = {"Error": ERROR}
     paths: dict[str, Any] = {}
     for route in PLAIN_ROUTES:
@@ -240,6 +244,11 @@ def _parameters(
         }
 
 
+def described_comments() -> dict[str, str]:
+    """The comment of each named thing of the protos, by its full name."""
+    return dict(_comments(_described_files()))
+
+
 def _described_files() -> FileDescriptorSet:
     """The protos with their comments."""
     buf = Path(sys.executable).with_name("buf")
@@ -253,7 +262,6 @@ def _described_files() -> FileDescriptorSet:
 
 
 def _comments(files: FileDescriptorSet) -> Iterator[tuple[str, str]]:
-    """The comment of each named thing of the protos, by its full name."""
     for file in files.file:
         names = dict(_names(file))
         for location in file.source_code_info.location:

@@ -289,7 +289,7 @@ async def test_turn_of_a_call_is_recalled_in_the_next(postgres_dsn: str, neo4j_u
 
 
 async def test_the_example_runs(fake_service: RecallingService) -> None:
-    done = await run_example(fake_service, "livekit/examples/text_agent.py")
+    done = await run_example(fake_service, "livekit_agent.py")
 
     assert done.stderr == ""  # nothing that a reader of the example would have to understand
     assert f"developer: {WEDDING}" in done.stdout

@@ -281,6 +281,6 @@ async def test_turn_of_a_call_is_recalled_in_the_next(postgres_dsn: str, neo4j_u
 
 
 async def test_the_example_runs(fake_service: RecallingService) -> None:
-    done = await run_example(fake_service, "pipecat/examples/pipeline.py")
+    done = await run_example(fake_service, "pipecat_bot.py")
 
     assert "user: When is the wedding?" in done.stdout

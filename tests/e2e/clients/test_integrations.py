@@ -15,13 +15,13 @@ from tests.fixtures.service import Service
 from trivium_langgraph import TriviumStore
 from trivium_mcp import Connection, build_server
 
-CLIENTS = Path(__file__).parents[3] / "clients"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def run_example(example: str, *arguments: str, **variables: str) -> str:
     """The output of an example."""
     environment = {**os.environ, **variables}  # noqa: TID251 - for a child
-    command = [sys.executable, str(CLIENTS / example), *arguments]
+    command = [sys.executable, str(EXAMPLES / example), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -60,7 +60,7 @@ async def test_mcp_remembers_recalls_explains_and_forgets(service: Service) -> N
 
 def test_the_example_of_mcp_recalls_what_it_stored(service: Service) -> None:
     named = {"TRIVIUM_ADDRESS": service.address, "TRIVIUM_TENANT": "mcp-example"}
-    output = run_example("mcp/examples/ask.py", **named)
+    output = run_example("mcp_assistant.py", **named)
 
     assert "tools: recall, explain, remember, forget" in output
     assert 'Nora said: "The wedding is on the eighth of November."' in output
@@ -84,7 +84,7 @@ def test_a_store_of_langgraph_keeps_finds_and_deletes(service: Service) -> None:
 
 def test_the_example_of_langgraph_recalls_what_was_said(service: Service) -> None:
     where = ("--address", service.address, "--tenant", "langgraph-example")
-    output = run_example("langgraph/examples/agent.py", *where)
+    output = run_example("langgraph_agent.py", *where)
 
     assert output.splitlines()[1] == "Bot: I remember: nothing yet."
     assert output.splitlines()[3] == "Bot: I remember: The wedding is on the eighth of November."

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from docs.examples.english_facts import EnglishFacts
+from examples.english_facts import EnglishFacts
 from serving.domain.english.dates import EnglishDates
 from serving.domain.english.entities import CapitalisedEntities
 from serving.ports.text_analysis import Conversation, ProposedFact

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from docs.examples.english_facts import EnglishFacts
+from examples.english_facts import EnglishFacts
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.english.dates import EnglishDates
 from serving.domain.english.entities import CapitalisedEntities

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-HOOK = Path(__file__).parents[4] / "clients/python/examples/before_prompt.py"
+HOOK = Path(__file__).parents[4] / "examples/before_prompt.py"
 
 
 class Listening(ThreadingHTTPServer):

@@ -12,7 +12,7 @@ from tests.fakes.service import Failure, FakeService
 from trivium import AsyncClient
 from trivium.v1.retrieval_service_pb2 import RetrieveResponse, RetrieveStreamResponse
 
-EXAMPLE = Path(__file__).parents[4] / "clients/python/examples/bot.py"
+EXAMPLE = Path(__file__).parents[4] / "examples/bot.py"
 
 
 def load_example() -> ModuleType:

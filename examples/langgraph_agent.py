@@ -1,6 +1,6 @@
 """A graph with a long-term memory: it recalls before it answers, and keeps what was said.
 
-python examples/agent.py --tenant alice
+python examples/langgraph_agent.py --tenant alice
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A hook for an assistant of the command line: prints what helps with a prompt.
 
-    TRIVIUM_TENANT=alice python3 before_prompt.py < prompt.json
+    TRIVIUM_TENANT=alice python3 examples/before_prompt.py < prompt.json
 
 For assistants that run a command before each prompt, give it JSON with `prompt` on standard input,
 and show its output to the model. It never stops a prompt: whatever fails, it prints nothing, says

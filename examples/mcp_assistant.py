@@ -1,6 +1,6 @@
 """A client of the server: starts it over stdio, stores a sentence, and recalls it.
 
-    TRIVIUM_TENANT=alice python examples/ask.py "When is the wedding?"
+    TRIVIUM_TENANT=alice python examples/mcp_assistant.py "When is the wedding?"
 
 The server reads the same variables as the command `trivium`.
 """

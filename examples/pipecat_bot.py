@@ -1,6 +1,6 @@
 """A bot in text mode, whose pipeline is that of a voice bot.
 
-    python examples/pipeline.py --tenant alice
+    python examples/pipecat_bot.py --tenant alice
 
 Each line that you type is a turn, as if speech recognition had heard it. Replace `Model` by a
 service of Pipecat, and put a transport, STT and TTS around it.

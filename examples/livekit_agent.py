@@ -1,6 +1,6 @@
 """An agent in text mode, without a room and without keys of other services.
 
-    python examples/text_agent.py --tenant alice
+    python examples/livekit_agent.py --tenant alice
 
 Each line that you type is a turn. Replace `Model` by a model of LiveKit, and give the session STT,
 TTS and a room.
