@@ -55,9 +55,9 @@ def names_of_tests() -> Iterator[str]:
     """Faults of the names of tests."""
     for path in tracked_files("tests/*.py"):
         for node in ast.walk(ast.parse((ROOT / path).read_text())):
-            is_test = isinstance(node, FUNCTIONS) and node.name.startswith("test_")
-            if is_test and (fault := fault_of_name(node.name)):
-                yield f"{path}:{node.lineno}: {node.name} {fault}"
+            name = node.name if isinstance(node, FUNCTIONS) else ""
+            if name.startswith("test_") and (fault := fault_of_name(name)):
+                yield f"{path}: {name} {fault}"
 
 
 # ---- words that the glossary retires

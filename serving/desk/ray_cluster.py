@@ -10,6 +10,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 import signal
 import subprocess
 import time
@@ -46,6 +47,7 @@ START_TIMEOUT_S = 240.0
 STARTS = 3
 REPORT_EVERY_S = 10.0
 WIDTH_OF_REASON = 200
+_FAILED_CHECK = re.compile(r".*Check failed: (?:\S+\(\) )?")
 POLL_S = 0.1
 
 ESSENTIAL = ("raylet", "gcs_server")
@@ -289,7 +291,7 @@ def require_started(processes: Mapping[str, Process], log_dir: Path) -> None:
         log = log_dir / f"{name}.err"
         said = log.read_text(errors="replace") if log.is_file() else ""
         first = next((line for line in said.splitlines() if line.strip()), "it logged no reason")
-        why = first.rpartition("Check failed: ")[2].strip()[:WIDTH_OF_REASON]
+        why = _FAILED_CHECK.sub("", first).strip()[:WIDTH_OF_REASON]
         load, _, _ = os.getloadavg()
         raise RayStartError(
             f"Ray's process {name} {how} while it was starting, at a load of {load:.0f} on "

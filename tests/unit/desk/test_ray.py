@@ -181,6 +181,7 @@ def test_process_ended_while_starting_is_reported_with_reason(
         require_started({"gcs_server": RUNNING, "raylet": process(-6)}, tmp_path)
 
     assert "Check failed" not in str(failed.value)
+    assert "ok()" not in str(failed.value)
 
 
 def test_start_goes_on_while_its_processes_run(tmp_path: Path) -> None:
