@@ -682,12 +682,14 @@ def closed_by(engine: IndexEngine, **of_scope: Any) -> dict[str, str]:
 
 
 def moved(*, retracted_at: datetime | None = None) -> list[IndexRow]:
-    """York was closed by Leeds at noon, which was recorded a day later."""
+    """York was closed by Leeds at noon, which was recorded a day later; by Dover it will be."""
     recorded_at = NOON + days(1)
     closing = Closing("leeds", NOON, recorded_at, retracted_at)
+    later = Closing("dover", NOON + days(99), NOON)
     leeds = {"valid_from": NOON, "recorded_at": recorded_at, "retracted_at": retracted_at}
     return [
-        lived("york", "york", "both", valid_from=NOON - days(9), closings=(closing,)),
+        lived("york", "york", "both", valid_from=NOON - days(9), closings=(closing, later)),
+        lived("dover", "dover", valid_from=later.at),
         lived("leeds", "leeds", "both", "later", **leeds),
         lived("bath", "other", valid_to=NOON),
     ]
@@ -767,7 +769,7 @@ def test_adjacent_turns_are_those_by_time_and_id(engine: IndexEngine) -> None:
 def test_adjacent_turns_of_one_time_are_as_stored(engine: IndexEngine) -> None:
     stored = (NOON + timedelta(microseconds=place) for place in range(3))
     turns = [replace(turn(id_, 0), created_at=at) for id_, at in zip("cab", stored, strict=True)]
-    store(engine, *(segment_row(each, unit(1)) for each in turns))
+    store(engine, *(segment_row(each, unit(1)) for each in reversed(turns)))
 
     assert neighbours(engine, "abc") == {"a": "c b", "b": "a -", "c": "- a"}
 
