@@ -185,7 +185,8 @@ class PartitionView:
         known = (slots < self.count) & (retracted_at > clocks.retracted_by)
         if clocks.recorded_by is not None:
             known &= recorded_at <= clocks.recorded_by
-        return closings[known][:, [0, 1, 4]]
+        chosen: NDArray[np.int64] = closings[known][:, [0, 1, 4]]
+        return chosen
 
     def mentioning(self, key: str) -> list[int]:
         """The first row of each item that mentions an entity; none if more than a few dozen do."""

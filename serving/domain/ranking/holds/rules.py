@@ -29,7 +29,7 @@ class Rules:
     order: float = 0.3
     past: float = 0.6
     mark: float = 0.8
-    asked: float = 0.4
+    asked: float = 0.3
 
 
 RULES = Rules()
