@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -69,9 +69,9 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
     collection = read_collection(folder)
     name, heads = folder.name, heads / f"{folder.name}.jsonl"
     segments = {
-        segment.id: segment
+        segment.id: (segment, place)
         for memory in collection.memories.values()
-        for segment in memory.segments
+        for place, segment in enumerate(memory.segments)
     }
     grades, holds, traps = (
         _pairs(folder, file) for file in ("qrels.tsv", "holds.tsv", "traps.tsv")
@@ -99,7 +99,7 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
                 category=query.category,
                 text=query.text,
                 head=[
-                    _statement(segments[id_], score, legs, vectors.get(id_))
+                    _statement(*segments[id_], score, legs, vectors.get(id_))
                     for id_, score, legs in found
                 ],
                 ids=ids,
@@ -132,12 +132,18 @@ def _vectors(path: Path) -> dict[str, NDArray[np.float32]]:
 
 
 def _statement(
-    segment: Segment, score: float, legs: dict[str, float], vector: NDArray[np.float32] | None
+    segment: Segment,
+    place: int,
+    score: float,
+    legs: dict[str, float],
+    vector: NDArray[np.float32] | None,
 ) -> Statement:
     said = segment.event_time or datetime.min
+    said = said if said.tzinfo else said.replace(tzinfo=UTC)
     return Statement(
         text=segment.text,
-        said=said if said.tzinfo else said.replace(tzinfo=UTC),
+        said=said,
+        stored=said + timedelta(microseconds=place),
         score=score,
         is_near=not NEAR.isdisjoint(legs),
         is_turn=bool(segment.speaker),

@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from serving.domain.items.passage import ELLIPSIS, Part, passage
-from serving.domain.items.records import Fact, Item, ItemId, Segment, time_of
+from serving.domain.items.records import Fact, Item, ItemId, Segment, told_at
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.query import Query
 
@@ -139,7 +139,7 @@ def briefing(
     shares = _shares(lines, room, limits, grow=dated)
     shown = list(zip(lines, shares, strict=False))
     if dated:
-        shown.sort(key=lambda each: time_of(each[0].item))
+        shown.sort(key=lambda each: told_at(each[0].item))
     question = query.text if dated else None
     written = [line.within(share, question) for line, share in shown]
     return "\n".join([OPENING, *([headline] if headline else []), *written, CLOSING])

@@ -127,6 +127,9 @@ class IndexEngine(Protocol):
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that have vectors."""
 
+    def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
+        """Returns which of the segments rest on closed facts alone, as `CandidateIndex.closed`."""
+
     def scan_size(self, tenant: TenantName, kind: VectorKind) -> int:
         """Returns the most vectors that a search of the tenant reads."""
 

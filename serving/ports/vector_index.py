@@ -162,7 +162,9 @@ class WholeIndex(VectorIndex, Protocol):
     async def adjacent(
         self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
     ) -> Mapping[ItemId, Adjacency]:
-        """Returns the turns next to those of the items that have a vector, by time and id.
+        """Returns the turns next to those of the items that have a vector.
+
+        They are by time; those of one time by when they were stored, and by id.
 
         Raises as `related`; waits for no write.
         """
@@ -173,6 +175,13 @@ class CandidateIndex(WholeIndex, Protocol):
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those items that it has; none before it is filled."""
+
+    def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
+        """Returns those of the segments that are evidence of closed facts and of no other ones.
+
+        Each with the segments that are evidence of the facts which closed those, by id. Closings
+        count by the clocks of the scope. None before it is filled.
+        """
 
 
 class TextSearch(NeighbourSearch[str], Protocol):

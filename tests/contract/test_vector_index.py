@@ -675,6 +675,68 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     assert segment_id("a") not in engine.traits(TENANT, asked)
 
 
+# ---------------------------------------------------------------- closed facts
+
+
+def lived(id_: str, *evidence: str, **fields: Any) -> IndexRow:
+    return fact_row(fact(id_, "Nora", "lives in", id_, evidence=evidence, **fields), unit(1))
+
+
+def closed_by(engine: IndexEngine, **of_scope: Any) -> dict[str, str]:
+    """Each turn whose facts are all closed, with the evidence of those that closed them."""
+    asked = [*ids("york", "leeds", "both", "other"), fact_id("york")]
+    closed = engine.closed(scope(**of_scope), asked)
+    return {item.id: " ".join(by.id for by in newer) for item, newer in closed.items()}
+
+
+def moved(*, retracted_at: datetime | None = None) -> list[IndexRow]:
+    """York was closed by Leeds at noon, which was recorded a day later; by Dover it will be."""
+    recorded_at = NOON + days(1)
+    closing = Closing("leeds", NOON, recorded_at, retracted_at)
+    later = Closing("dover", NOON + days(99), NOON)
+    leeds = {"valid_from": NOON, "recorded_at": recorded_at, "retracted_at": retracted_at}
+    return [
+        lived("york", "york", "both", valid_from=NOON - days(9), closings=(closing, later)),
+        lived("dover", "dover", valid_from=later.at),
+        lived("leeds", "leeds", "both", "later", **leeds),
+        lived("bath", "other", valid_to=NOON),
+    ]
+
+
+def test_turns_of_closed_facts_alone_are_closed(engine: IndexEngine) -> None:
+    turns = (segment_row(segment(id_), unit(2)) for id_ in ("york", "leeds", "both", "other"))
+    store(engine, *turns, *moved())
+
+    after = NOON + days(2)
+
+    closed = {"york": "both later leeds", "other": ""}
+    assert closed_by(engine, as_of=after) == closed
+    assert closed_by(engine, as_of=NOON - days(1)) == {}
+    assert closed_by(engine, as_of=after, known_at=NOON + days(1)) == closed
+    assert closed_by(engine, as_of=after, known_at=NOON) == {"other": ""}
+    left_out = Filter(none_of=Exclusion(fact_ids=("york",)))
+    assert closed_by(engine, as_of=after, filter_=left_out) == {"other": ""}
+    assert closed_by(engine, tenant=OTHER, as_of=after) == {}
+
+
+def test_retracted_closings_close_no_turns(engine: IndexEngine) -> None:
+    store(engine, *moved())
+    assert closed_by(engine, as_of=NOON + days(9)).keys() == {"york", "other"}
+
+    store(engine, *moved(retracted_at=NOON + days(3)))
+
+    known = closed_by(engine, as_of=NOON + days(9), known_at=NOON + days(2))
+    assert closed_by(engine, as_of=NOON + days(9)).keys() == {"other"}
+    assert known.keys() == {"york", "other"}
+
+
+def test_closed_turn_remains_when_the_later_fact_goes(engine: IndexEngine) -> None:
+    store(engine, *moved())
+    engine.apply([], [(TENANT, fact_id("leeds"))])
+
+    assert closed_by(engine, as_of=NOON + days(2)) == {"york": "", "both": "", "other": ""}
+
+
 # ---------------------------------------------------------------- turns next to others
 
 
@@ -710,6 +772,14 @@ def test_adjacent_turns_are_those_by_time_and_id(engine: IndexEngine) -> None:
         "x": "- -",
         "y": "- -",
     }
+
+
+def test_adjacent_turns_of_one_time_are_as_stored(engine: IndexEngine) -> None:
+    stored = (NOON + timedelta(microseconds=place) for place in range(3))
+    turns = [replace(turn(id_, 0), created_at=at) for id_, at in zip("cab", stored, strict=True)]
+    store(engine, *(segment_row(each, unit(1)) for each in reversed(turns)))
+
+    assert neighbours(engine, "abc") == {"a": "c b", "b": "a -", "c": "- a"}
 
 
 def test_changed_turn_has_other_neighbours(engine: IndexEngine) -> None:

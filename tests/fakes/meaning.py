@@ -222,6 +222,9 @@ class EngineIndex:
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         return self._engine.traits(tenant, items)
 
+    def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
+        return self._engine.closed(scope, items)
+
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return self._engine.count(tenant, items)
 

@@ -143,6 +143,12 @@ class Fact:
 Item = Segment | Fact
 
 
+def told_at(item: Item) -> tuple[datetime, datetime]:
+    """The order of items: when they were said or became true, and of one time when stored."""
+    since = time_of(item)
+    return since, item.created_at or since
+
+
 def time_of(item: Item) -> datetime:
     """When a segment was said, or a fact became true."""
     return item.event_time if isinstance(item, Segment) else item.begins

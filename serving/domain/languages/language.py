@@ -60,7 +60,6 @@ class Language:
         past: Finds words of a question that asks for what once held.
         was: Finds words of a question that may ask for what once held, or for what holds.
         single: Finds words of a question that one value answers, the present one.
-        several: Finds words of a question that several values answer, unless it asks for `values`.
         who: Finds the start of a question for who or which of several somebody is, with the name.
         whether: Finds the first word of a question for yes or no.
         values: For a question that asks for a value of a kind, and a text that has one.
@@ -74,8 +73,11 @@ class Language:
         names_letter: Words between a letter and a name that begins with it, as alternatives of a
             pattern.
         clock_minutes: Words for parts of an hour, which are also those of a whole.
-        clock_steps: Words between minutes and their hour: 1 if they are after it, else -1.
-        clock_ends: What stands behind an hour, and the hours that it adds.
+        clock_steps: One or two words between minutes and their hour: 1 if the minutes are after it,
+            else -1.
+        clock_before: Words before an hour, and the minutes that they take from it ("halb sechs").
+        clock_links: Words between an hour and its minutes, as `clock_steps` ("seis y media").
+        clock_ends: One to three words behind an hour, and the hours that they add.
         lower: The lower case of letters that have another one in this language.
         compounds: Whether words are written as one, as in "Waschmaschine".
         plurals: Rewrites forms of a word that its stemmer leaves apart.
@@ -101,7 +103,6 @@ class Language:
     past: re.Pattern[str] = NEVER
     was: re.Pattern[str] = NEVER
     single: re.Pattern[str] = NEVER
-    several: re.Pattern[str] = NEVER
     who: re.Pattern[str] = NEVER
     whether: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
@@ -114,6 +115,8 @@ class Language:
     names_letter: str = ""
     clock_minutes: Mapping[str, int] = field(default_factory=dict)
     clock_steps: Mapping[str, int] = field(default_factory=dict)
+    clock_before: Mapping[str, int] = field(default_factory=dict)
+    clock_links: Mapping[str, int] = field(default_factory=dict)
     clock_ends: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
     compounds: bool = False
@@ -165,7 +168,6 @@ def read_language(
         past=_pattern(ANY_OF, given["past"]),
         was=_pattern(ANY_OF, given["was"]),
         single=_pattern(ANY_OF, given["single"]),
-        several=_pattern(ANY_OF, given["several"]),
         who=_pattern(ANY_OF, given["who"]),
         whether=_pattern(ANY_OF, given["whether"]),
         values=tuple(
@@ -184,6 +186,8 @@ def read_language(
         names_letter=given["names_letter"],
         clock_minutes=given["clock_minutes"] or {},
         clock_steps=given["clock_steps"] or {},
+        clock_before=given["clock_before"] or {},
+        clock_links=given["clock_links"] or {},
         clock_ends=given["clock_ends"] or {},
         lower=given["lower"] or {},
         compounds=bool(given["compounds"]),

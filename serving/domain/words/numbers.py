@@ -187,10 +187,16 @@ class _Reader:
         if not 0 < hour <= 24:
             return
         minutes, is_time = 60 * hour, False
-        if step := self._language.clock_steps.get(self._word(first - 1)):
-            first, passed = self._minutes(first - 2)
+        step, place = self._step(first)
+        taken = self._language.clock_before.get(self._word(first - 1), 0)
+        linked, end = self._linked(behind)
+        if step:
+            first, passed = self._minutes(place - 1)
             minutes, is_time = minutes + step * passed, passed > 0
-        elif after and after.first == behind and len(after.digits) == 2 and after.digits < "60":
+        elif taken or linked:
+            first, behind = first - (taken > 0), end
+            minutes, is_time = minutes - taken + linked, True
+        elif after and after.first == behind and _TWO_DIGITS.fullmatch(after.digits):
             gap = self.words[behind].gap
             is_time = gap == ":" or (gap == " " and after.is_spoken)
             if is_time or (gap == "." and self._half(after.behind) is not None):
@@ -200,6 +206,33 @@ class _Reader:
             yield _Read(first, behind, _clock((minutes - 60) % 720 + 60), is_spoken=False)
             if half or hour > 12:
                 yield _Read(first, behind, _clock(minutes % 720 + 720), is_spoken=False)
+
+    def _step(self, hour: int) -> tuple[int, int]:
+        """Whether what is before an hour adds minutes to it (1), or takes them (-1), and its place.
+
+        0 if it does neither.
+        """
+        for place in (hour - 1, hour - 2):
+            if step := self._language.clock_steps.get(self._said(place, hour)):
+                return step, place
+        return 0, hour
+
+    def _linked(self, behind: int) -> tuple[int, int]:
+        """The minutes behind an hour and words that link them to it, and the place behind them.
+
+        None are 0, behind the hour.
+        """
+        step, place = 0, behind
+        while link := self._language.clock_links.get(self._word(place)):
+            step, place = link * (step or 1), place + 1
+        if step and self._word(place) in self._language.function_words:
+            place += 1  # "moins le quart"
+        if step and (part := self._language.clock_minutes.get(self._word(place))):
+            return step * part, place + 1
+        for each in self._numbers:
+            if step and each.first == place and _MINUTES.fullmatch(each.digits):
+                return step * int(each.digits), each.behind
+        return 0, behind
 
     def _minutes(self, place: int) -> tuple[int, int]:
         """Minutes that are said before a place, with that of their first word; 0 if none are."""
@@ -212,8 +245,11 @@ class _Reader:
 
     def _half(self, behind: int) -> int | None:
         """The hours that what is behind an hour adds to it: 12 for "pm", 0 for "am"; or None."""
-        word, ends = self._word(behind), self._language.clock_ends
-        return ends.get(word, ends.get(f"{word} {self._word(behind + 1)}"))
+        for end in (behind + 3, behind + 2, behind + 1):
+            hours = self._language.clock_ends.get(self._said(behind, end))
+            if hours is not None:
+                return hours
+        return None
 
     def _count(self, number: _Read, after: _Read | None) -> Iterator[_Read]:
         """A number with what is behind it: "12 k", "5 million", "two and a half", "two thirds"."""
@@ -230,9 +266,18 @@ class _Reader:
             fraction = f"{part / 60:g}".removeprefix("0")
             yield _Read(first, behind + 3, digits + fraction, is_spoken=False)
 
+    def _said(self, start: int, end: int) -> str:
+        return " ".join(self._word(place) for place in range(start, end))
+
     def _word(self, place: int) -> str:
         return self.words[place].word if 0 <= place < len(self.words) else ""
 
+
+_TWO_DIGITS = re.compile("[0-5][0-9]")
+"""Minutes as they are written; an ordinal ("4º") is none."""
+
+_MINUTES = re.compile("[1-5]?[05]|[1-5][1-9]")
+"""Minutes behind a link; fewer are mostly another number: "tres y cuatro"."""
 
 _RANK = re.compile("([0-9]+)[^0-9.]+")
 """An ordinal."""

@@ -189,6 +189,10 @@ class LogFollowingIndex:
         """Returns what signals ask of those of the items that it has; none before it is filled."""
         return {} if self._filled is None else self._filled.engine.traits(tenant, items)
 
+    def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
+        """Returns which of the segments rest on closed facts alone; none before it is filled."""
+        return {} if self._filled is None else self._filled.engine.closed(scope, items)
+
     async def _is_stale(self, token: ConsistencyToken | None, deadline: Deadline) -> bool:
         """Waits for the token until shortly before the deadline; True if it was not seen."""
         self._require_ready()

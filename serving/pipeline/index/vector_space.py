@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from serving.domain.budget import Deadline
-from serving.domain.items.records import ItemId, TenantName
+from serving.domain.items.records import TenantName
 from serving.domain.questions.query import Query
-from serving.domain.ranking.signals import Traits
 from serving.domain.words.normal_form import normal_form
 from serving.pipeline.index.merging import merged
 from serving.ports.embedding import Embedder, Vector, VectorLike
@@ -26,9 +25,6 @@ from serving.ports.vector_index import (
     WantedNeighbours,
     WholeIndex,
 )
-
-ItemTraits = Callable[[TenantName, Sequence[ItemId]], Mapping[ItemId, Traits]]
-"""Signal inputs for the items in this index."""
 
 KEPT_QUESTIONS = 2000
 """Of all tenants: about 5 MB at 384 dimensions, and 25 with the longest questions at 1024."""
@@ -135,14 +131,14 @@ class VectorSpace:
 
     `text_search` finds neighbours of a text: it embeds here and then asks `index`, or asks a
     replica that does both in one call. `whole_index` knows what stands next to an item and what
-    shares its mentions; a shard does not. `traits` knows the items of an index in this process.
+    shares its mentions; a shard does not. `candidates` is an index in this process.
     """
 
     embedder: Embedder
     index: VectorIndex
     text_search: TextSearch
     whole_index: WholeIndex | None = None
-    traits: ItemTraits | None = None
+    candidates: CandidateIndex | None = None
 
     @classmethod
     def of(cls, embedder: Embedder, index: VectorIndex, kept: int = KEPT_QUESTIONS) -> Self:
@@ -153,7 +149,7 @@ class VectorSpace:
     def here(cls, embedder: Embedder, index: CandidateIndex, kept: int = KEPT_QUESTIONS) -> Self:
         """Makes a space whose index is in this process and holds all rows."""
         search = EmbeddedSearch(embedder, index, kept)
-        return cls(embedder, index, search, whole_index=index, traits=index.traits)
+        return cls(embedder, index, search, whole_index=index, candidates=index)
 
 
 class VectorLookup:

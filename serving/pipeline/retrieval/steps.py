@@ -159,12 +159,14 @@ class RetrievalSteps:
         results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
         _check_required(query, results)
         loading = self._loading(query, deadline)
-        known = self._space.traits
-        traits_of = None if known is None else partial(known, query.scope.tenant)
 
         async def ordering_of(newest: Mapping[ItemId, ItemId]) -> Ordering:
             found = by_time_alone(profile, _lists(profile, results, newest), times)
-            signals = await self._signals(query, profile, found, times, loading)
+            items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
+            index, scope = self._space.candidates, query.scope
+            traits = {} if index is None else index.traits(scope.tenant, items)
+            closed = {} if index is None else index.closed(scope, items)
+            signals = await self._signals(query, profile, items, traits, times, loading)
             fused = _fuse(profile, [*found, *signals])
             repeats = [loading.known[item] for item in newest]
             adjacent = await self._adjacent(query, profile, fused, deadline)
@@ -173,7 +175,8 @@ class RetrievalSteps:
                 query,
                 fused,
                 repeats=repeats,
-                traits_of=traits_of,
+                traits=traits,
+                closed=closed,
                 adjacent=adjacent,
                 thorough=thorough,
             )
@@ -300,11 +303,15 @@ class RetrievalSteps:
         self,
         query: Query,
         profile: Profile,
-        found: Sequence[RankedList],
+        items: Sequence[ItemId],
+        traits: Mapping[ItemId, Traits],
         times: Times,
         loading: _Loading,
     ) -> list[RankedList]:
-        """Returns a list per signal, of the candidates that still exist."""
+        """Returns a list per signal, of the candidates that still exist.
+
+        Rows are read of those whose traits are not given.
+        """
         named = Named.of(query.text)
         names = [signal.name for signal in profile.signals if signal.weight]
         if TIME in names:
@@ -313,17 +320,18 @@ class RetrievalSteps:
                 names.remove(TIME)  # it ranks nothing
         if not names:
             return []
-        items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
         counted = items if ACCESS in names else []
         # What an index in this process knows needs no rows.
-        known_by = self._space.traits
-        traits = {} if known_by is None else dict(known_by(query.scope.tenant, items))
         unknown = [item for item in items if item not in traits]
         rows, shown = await asyncio.gather(
             loading.rows(unknown), loading.shown(self._access, counted)
         )
-        traits |= {item: Traits.of(rows[item]) for item in unknown if item in rows}
-        known = [Known(traits[item], named, shown.get(item, 0)) for item in items if item in traits]
+        read = {item: Traits.of(rows[item]) for item in unknown if item in rows}
+        known = [
+            Known(each, named, shown.get(item, 0))
+            for item in items
+            if (each := traits.get(item) or read.get(item)) is not None
+        ]
         return [ranked_by(name, known) for name in names]
 
 

@@ -71,6 +71,16 @@ def test_lines_have_days_and_order_of_time() -> None:
     )
 
 
+def test_lines_of_one_time_are_in_the_order_stored() -> None:
+    first = replace(OLD, text="Which town?", created_at=NOON)
+    second = replace(OLD, created_at=NOON + timedelta(microseconds=1))
+
+    assert lines(second, first) == [
+        '- Wed 31 December 2025, Ola said: "Which town?"',
+        '- Wed 31 December 2025, Ola said: "I live in Leeds."',
+    ]
+
+
 def test_outdated_statement_is_marked_as_earlier() -> None:
     assert lines(NEW, OLD, outdated={OLD.item}) == [
         '- earlier: Wed 31 December 2025, Ola said: "I live in Leeds."',

@@ -172,7 +172,8 @@ def _windows(task: EmbeddingTask, rows: Vectors) -> list[tuple[int, Vector, int 
 _BEFORE = """
 earlier.tenant_id = segment.tenant_id AND earlier.session = segment.session
    AND earlier.session <> '' AND NOT earlier.sensitive
-   AND (earlier.event_time, earlier.id) < (segment.event_time, segment.id)
+   AND (earlier.event_time, earlier.created_at, earlier.id)
+       < (segment.event_time, segment.created_at, segment.id)
 """
 
 _MISSING_CONTEXTS = f"""
@@ -183,13 +184,13 @@ WITH turn AS (
     FROM segment AS earlier
    CROSS JOIN LATERAL (SELECT key FROM segment
                         WHERE {_BEFORE} AND segment.session <> '' AND NOT segment.sensitive
-                        ORDER BY event_time, id LIMIT 1) AS after
+                        ORDER BY event_time, created_at, id LIMIT 1) AS after
    WHERE earlier.key = ANY (%(keys)s::int8[])
 )
 SELECT tenant.name, segment.key, previous.key
   FROM turn JOIN segment USING (key) JOIN tenant ON tenant.id = segment.tenant_id
  CROSS JOIN LATERAL (SELECT earlier.key FROM segment AS earlier WHERE {_BEFORE}
-                      ORDER BY event_time DESC, id DESC LIMIT 1) AS previous
+                      ORDER BY event_time DESC, created_at DESC, id DESC LIMIT 1) AS previous
  WHERE NOT segment.sensitive
    AND NOT EXISTS (SELECT FROM embedding
                     WHERE model_id = %(model_id)s::int2 AND embedding.key = segment.key

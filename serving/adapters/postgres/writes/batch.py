@@ -323,8 +323,11 @@ _COLUMN_TYPES = {
 }
 """The columns that a write sets."""
 
-_SET_ONCE = {"created_at": "coalesce(created_at, now())"}
-"""The columns that only the first write sets, and to what."""
+_SET_ONCE = {"created_at": "coalesce(created_at, now() + (place - 1) * interval '1 us')"}
+"""The columns that only the first write sets, and to what.
+
+Items of one call are apart by their order, which is that of turns of one time.
+"""
 
 _SENT_AS_TEXT = {"jsonb", "text[]", "tsvector"}
 
@@ -343,7 +346,7 @@ def _upsert_statement(kind: ItemKind) -> str:
     return f"""
     INSERT INTO {kind} (tenant_id, {columns})
     SELECT %(tenant_id)s::int4, {given}
-      FROM unnest({arrays}) AS given ({columns})
+      FROM unnest({arrays}) WITH ORDINALITY AS given ({columns}, place)
      ORDER BY id COLLATE "C"
         ON CONFLICT (tenant_id, id) DO UPDATE SET
            {updated},

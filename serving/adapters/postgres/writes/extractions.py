@@ -48,6 +48,7 @@ class PostgresExtractions:
             "tenant": tenant,
             "session": f"c:{turn.session}",
             "time": turn.event_time,
+            "stored": turn.created_at,
             "id": turn.id,
             "limit": limit,
         }
@@ -176,15 +177,16 @@ EXISTS (SELECT FROM dead_letter
 _UNREAD = f"""
 SELECT segment.key, segment.text_hash, {COLUMNS[ItemKind.SEGMENT]} FROM segment
  WHERE key = ANY (%(keys)s::int8[]) AND {_IS_TURN} AND NOT {_IS_READ}
- ORDER BY tenant_id, session, event_time, id
+ ORDER BY tenant_id, session, event_time, created_at, id
 """
 
 _BEFORE = f"""
 SELECT {COLUMNS[ItemKind.SEGMENT]} FROM segment
  WHERE tenant_id = {TENANT_ID} -- tenant filter
    AND tags && ARRAY[%(session)s::text] AND {_IS_TURN}
-   AND (event_time, id) < (%(time)s::timestamptz, %(id)s::text)
- ORDER BY event_time DESC, id DESC LIMIT %(limit)s::int4
+   AND (event_time, created_at, id)
+       < (%(time)s::timestamptz, %(stored)s::timestamptz, %(id)s::text)
+ ORDER BY event_time DESC, created_at DESC, id DESC LIMIT %(limit)s::int4
 """
 
 _FACTS_ABOUT = f"""

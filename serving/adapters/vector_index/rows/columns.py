@@ -21,12 +21,12 @@ from serving.adapters.vector_index.rows.instants import (
     microseconds,
     times_of,
 )
-from serving.domain.items.records import ItemId, ItemKind, segment_id
+from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.items.text import name_key
 from serving.domain.questions.query import OF_SESSION
 from serving.ports.index_engine import IndexRow
 
-RESTS_ON_WIDTH, CLOSING_WIDTH = 2, 4
+RESTS_ON_WIDTH, CLOSING_WIDTH = 2, 5
 
 BLOCK = 2048
 """Items copied between two pauses for other threads; takes less than a millisecond."""
@@ -84,7 +84,8 @@ class Columns:
         times: Microseconds by name: int64 (capacity,) each.
         numbers: The number of each row's item: int64 (capacity,).
         rests_on: Pairs of a fact's row and the number of an evidence segment.
-        closings: A fact's row and the three times of one of its closings, see `times_of`.
+        closings: A fact's row, the three times of one of its closings, see `times_of`, and the
+            number of the fact that closes it.
         postings: The rows of each term, and of `only_stands_for` each entity.
         names: The distinct names of the rows, as they are written.
         keys: The `name_key` of each of the names.
@@ -156,7 +157,8 @@ class Columns:
                 for id_ in row.evidence:
                     self.rests_on.extend((slot, numbers[segment_id(id_)]))
                 for closing in row.closings:
-                    self.closings.extend((slot, *times_of(closing)))
+                    by = numbers[fact_id(closing.by)]
+                    self.closings.extend((slot, *times_of(closing), by))
         mentions = (*row.entities, row.speaker)
         key = name_key(row.entity)
         if key and key not in map(name_key, mentions):

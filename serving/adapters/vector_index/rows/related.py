@@ -9,7 +9,7 @@ from typing import NamedTuple
 from serving.adapters.vector_index.arrays import is_on_host
 from serving.adapters.vector_index.rows.instants import BEFORE_ALL, instant_of, microseconds
 from serving.adapters.vector_index.rows.tenant_view import TenantView
-from serving.domain.items.records import ItemId, ItemKind
+from serving.domain.items.records import ItemId, ItemKind, segment_id
 from serving.domain.items.text import MAX_NAMES_SHOWN, names_entity, words_to_name_by
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
@@ -86,6 +86,18 @@ def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]
         vector = columns.vectors[row] if is_on_host(columns.vectors) else None
         traits[item] = Traits(item, instant_of(since), columns.speaker(row), vector)
     return traits
+
+
+def closed_segments(
+    view: TenantView, scope: Scope, items: Iterable[ItemId]
+) -> dict[ItemId, tuple[ItemId, ...]]:
+    """Those of the segments whose facts are all closed, as `CandidateIndex.closed` has them."""
+    closed = view.closed(scope)
+    return {
+        item: tuple(map(segment_id, sorted(closed[item.id])))
+        for item in items
+        if item.kind is ItemKind.SEGMENT and item.id in closed
+    }
 
 
 def adjacent_turns(

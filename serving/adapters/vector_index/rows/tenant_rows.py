@@ -30,6 +30,7 @@ from serving.adapters.vector_index.rows.host_search import ScoredRow, Sought, ne
 from serving.adapters.vector_index.rows.partition import Partition, RowChanges
 from serving.adapters.vector_index.rows.related import (
     adjacent_turns,
+    closed_segments,
     related_segments,
     traits_of,
 )
@@ -232,6 +233,10 @@ class TenantRows:
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         view = self._views.get(tenant)
         return {} if view is None else traits_of(view, items)
+
+    def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
+        view = self._views.get(scope.tenant)
+        return {} if view is None else closed_segments(view, scope, items)
 
     def adjacent(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, Adjacency]:
         view = self._views.get(scope.tenant)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
-from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask
+from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask, among
 from serving.adapters.vector_index.rows.instants import ClockTimes, Span, microseconds
 from serving.adapters.vector_index.rows.view import ANY_TIME, PartitionView
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.questions.query import Filter, Scope
 from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
+
+Closed = Mapping[str, AbstractSet[str]]
+"""Segments whose facts are all closed, each with the evidence of what closed them, by id."""
 
 CACHED_MASKS = 32
 CACHED_ENTITIES = 1024
@@ -42,6 +46,7 @@ class TenantView:
     _cache: dict[object, AllowedRows] = field(default_factory=dict)
     _cache_by_span: dict[object, tuple[Span, AllowedRows]] = field(default_factory=dict)
     _mentioning: dict[str, list[int]] = field(default_factory=dict)
+    _closed: dict[tuple[str, ...], tuple[Span, Closed]] = field(default_factory=dict)
 
     @property
     def _evidence(self) -> tuple[PartitionView, PartitionView]:
@@ -130,6 +135,46 @@ class TenantView:
                 rested = rested | ~self._resting_on(lambda view: view.alive)
             mask &= rested
         return mask
+
+    def closed(self, scope: Scope) -> Closed:
+        """The segments whose facts are all closed, by id, with the evidence of what closed them.
+
+        Kept as long as no time of a fact passes, unless the scope has a `known_at`.
+        """
+        clocks, left_out = ClockTimes.of(scope.clocks), scope.filter.none_of.fact_ids
+        if clocks.recorded_by is not None:
+            return self._find_closed(clocks, left_out)
+        kept = self._closed.get(left_out)
+        if kept is None or not kept[0].has(clocks.as_of):
+            if len(self._closed) >= CACHED_MASKS:
+                self._closed.clear()
+            span = self.facts.unchanged_span(clocks.as_of, FACT_TIMES)
+            kept = self._closed[left_out] = span, self._find_closed(clocks, left_out)
+        return kept[1]
+
+    def _find_closed(self, clocks: ClockTimes, left_out: Iterable[str]) -> Closed:
+        facts, columns, highest = self.facts, self.facts.columns, self.number_count
+        counted = facts.alive & facts.known(clocks) & (facts.time("valid_from") <= clocks.as_of)
+        counted &= ~self._rows_of(facts, map(fact_id, left_out))
+        over = counted & (facts.ends(clocks) <= clocks.as_of)
+        if not over.any():
+            return {}
+        pairs = facts.evidence_pairs(highest)
+        lasts = among(pairs[(counted & ~over)[pairs[:, 0]], 1], highest)
+        found: dict[str, set[str]] = {}
+        for slot in np.flatnonzero(over).tolist():
+            segments = columns.evidence[slot]
+            found |= {each: set() for each in segments if not lasts[self.numbers[segment_id(each)]]}
+        slots, at, by = facts.closings(clocks).T
+        are_due = over[slots] & (at <= clocks.as_of)
+        slots, by = slots[are_due], by[are_due]
+        closers = np.flatnonzero(facts.numbered(by, highest) & facts.alive)
+        row_of = dict(zip(columns.numbers[closers].tolist(), closers.tolist(), strict=True))
+        for slot, closer in zip(slots.tolist(), by.tolist(), strict=True):
+            newer = columns.evidence[row_of[closer]] if closer in row_of else ()
+            for segment in found.keys() & columns.evidence[slot]:
+                found[segment].update(each for each in newer if each != segment)
+        return found
 
     def _with_evidence(self, filter_: Filter, as_of: int) -> Mask:
         """The facts with an evidence segment that passes the filter."""

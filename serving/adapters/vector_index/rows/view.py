@@ -94,15 +94,15 @@ class PartitionView:
         )
 
     def _in_order(self, session: str) -> list[int]:
-        """The first rows of the turns of a session, by time and id."""
+        """The first rows of the turns of a session, by time, when they were stored, and id."""
         turns = as_numpy(self.columns.postings[session])
         turns = turns[turns < self.count]
         turns = turns[self.alive[turns]]
         turns = turns[np.diff(self.columns.numbers[turns], prepend=-1) != 0]
-        times = self.time("event_time")[turns]
-        order = np.argsort(times, kind="stable")
+        times = np.stack([self.time("event_time")[turns], self.time("created_at")[turns]], axis=1)
+        order = np.lexsort((times[:, 1], times[:, 0]))
         turns, times = turns[order], times[order]
-        if not (times[1:] == times[:-1]).any():
+        if not (times[1:] == times[:-1]).all(1).any():
             return [*turns.tolist()]
         ids = (self.columns.items[turn].id for turn in turns)
         return [
@@ -173,13 +173,20 @@ class PartitionView:
         """When each fact ended, according to the closings known by the clocks: int64 (rows,)."""
         if clocks.recorded_by is None:
             return self.time("final_end")
-        closings = as_table(self.columns.closings, CLOSING_WIDTH)
-        slots, at, recorded_at, retracted_at = closings[closings[:, 0] < self.count].T
-        known = retracted_at > clocks.retracted_by
-        known &= recorded_at <= clocks.recorded_by
+        slots, at, _ = self.closings(clocks).T
         ends = self.time("valid_to").copy()
-        np.minimum.at(ends, slots[known], at[known])
+        np.minimum.at(ends, slots, at)
         return ends
+
+    def closings(self, clocks: ClockTimes) -> NDArray[np.int64]:
+        """Of each known closing the fact's row, its time, and the number of what closes it."""
+        closings = as_table(self.columns.closings, CLOSING_WIDTH)
+        slots, _, recorded_at, retracted_at, _ = closings.T
+        known = (slots < self.count) & (retracted_at > clocks.retracted_by)
+        if clocks.recorded_by is not None:
+            known &= recorded_at <= clocks.recorded_by
+        chosen: NDArray[np.int64] = closings[known][:, [0, 1, 4]]
+        return chosen
 
     def mentioning(self, key: str) -> list[int]:
         """The first row of each item that mentions an entity; none if more than a few dozen do."""
@@ -214,11 +221,15 @@ class PartitionView:
 
     def resting_on(self, numbers: Slots, highest: int) -> Mask:
         """The facts with evidence among these segments, by number; all are below `highest`."""
-        pairs = as_table(self.columns.rests_on, RESTS_ON_WIDTH)
-        pairs = pairs[(pairs[:, 0] < self.count) & (pairs[:, 1] < highest)]
+        pairs = self.evidence_pairs(highest)
         mask = np.zeros(self.count, np.bool_)
         mask[pairs[among(numbers, highest)[pairs[:, 1]], 0]] = True
         return mask
+
+    def evidence_pairs(self, highest: int) -> NDArray[np.int64]:
+        """Each fact's row with the number of an evidence segment below `highest`: int64 (n, 2)."""
+        pairs = as_table(self.columns.rests_on, RESTS_ON_WIDTH)
+        return pairs[(pairs[:, 0] < self.count) & (pairs[:, 1] < highest)]
 
     def valid_within(self, allowed: TimeRange, ends: NDArray[np.int64]) -> Mask:
         """The facts whose validity overlaps the range, by the rules of `TimeRange.overlaps`."""

@@ -47,6 +47,8 @@ def judge(
     older one first by the same model. One that may ask for either moves only what somebody
     corrected, which never held.
 
+    What rests on closed facts alone is outdated by what closed them, without the model.
+
     Args:
         question: What was asked.
         head: Statements, best first, at most `HEAD`.
@@ -59,12 +61,10 @@ def judge(
     pairs = Pairs(asked, head)
     verdicts = _worth(asked, pairs, rules)
     probabilities = (model or shipped_model()).probabilities(pairs)
-    scores = np.array(
-        [
-            each.score * math.prod(verdict.factor for verdict in own)
-            for each, own in zip(head, verdicts, strict=True)
-        ]
-    )
+    for place, statement in enumerate(head):
+        if statement.closed_by:
+            probabilities[place, statement.closed_by] = 1.0
+    scores = pairs.scores * [math.prod(verdict.factor for verdict in own) for own in verdicts]
     taken = probabilities >= rules.order
     if asked.may_be_any:
         taken &= pairs.corrections
@@ -72,16 +72,14 @@ def judge(
         taken = rules.past <= probabilities.T
     found = _superseding(taken, scores)
     # What took a place is before what had it, of those the newest, or the oldest.
-    found.sort(key=lambda each: head[each[0]].said, reverse=asked.asks_for_past)
+    found.sort(key=lambda each: head[each[0]].order, reverse=asked.asks_for_past)
+    final = scores.copy()
     for rank, (place, other) in enumerate(found, 1):
-        factor = float(scores[other] * (1 + APART * rank) / scores[place])
+        final[place] = scores[other] * (1 + APART * rank)
+        factor = float(final[place] / scores[place])
         verdicts[place].append(Verdict(factor, CurrencyReason.TAKES_PLACE, other))
     if asked.asks_for_past or asked.may_be_any:
         return Judgement(verdicts)
-    final = [
-        each.score * math.prod(verdict.factor for verdict in own)
-        for each, own in zip(head, verdicts, strict=True)
-    ]
     return Judgement(verdicts, outdated(asked, pairs, probabilities, final, rules))
 
 
@@ -99,7 +97,7 @@ def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[Verdict]]:
             verdicts[place].append(Verdict(rules.asks, CurrencyReason.ASKS))
         if has_code[place] < longest:
             verdicts[place].append(Verdict(rules.lacks_code, CurrencyReason.LACKS_CODE))
-        if statement.closed and not asked.asks_for_past:
+        if statement.closed_by == () and not (asked.asks_for_past or asked.may_be_any):
             verdicts[place].append(Verdict(rules.closed, CurrencyReason.CLOSED))
     return verdicts
 

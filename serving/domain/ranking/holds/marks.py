@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from serving.domain.ranking.holds.pairs import Pairs, Vector
@@ -12,21 +10,18 @@ from serving.domain.ranking.holds.rules import Rules
 
 
 def outdated(
-    asked: Question, pairs: Pairs, probabilities: Vector, scores: Sequence[float], rules: Rules
+    asked: Question, pairs: Pairs, probabilities: Vector, scores: Vector, rules: Rules
 ) -> dict[int, int]:
     """The places of statements to mark, with that of the newer one that outdates each."""
-    order = sorted(range(len(scores)), key=lambda place: -scores[place])
-    rank = {place: at for at, place in enumerate(order)}
+    likely = np.argwhere((probabilities >= rules.mark) & (scores[None, :] > scores[:, None]))
     marked: dict[int, int] = {}
-    for flat in np.argsort(-probabilities, axis=None).tolist():
-        older, newer = divmod(flat, len(scores))
-        if probabilities[older, newer] < rules.mark:
-            break
-        if (
-            older not in marked
-            and rank[newer] < rank[older]
-            and pairs.share[older] >= rules.asked
-            and not _speaks_against(asked, pairs, older, newer)
+    for older, newer in sorted(likely.tolist(), key=lambda pair: -probabilities[*pair]):
+        if older not in marked and (
+            newer in (pairs.head[older].closed_by or ())
+            or (
+                pairs.share[older] >= rules.asked
+                and not _speaks_against(asked, pairs, older, newer)
+            )
         ):
             marked[older] = newer
     return marked
@@ -43,7 +38,7 @@ def _speaks_against(asked: Question, pairs: Pairs, older: int, newer: int) -> bo
         return False
     others_name = pairs.names[newer] - pairs.persons[older] - pairs.asked_names
     return bool(
-        after.owners - before.owners - asked.traits.owners
+        after.owners - before.owners - asked.owners
         or (others_name and asked.values)
         or pairs.asked_names & pairs.persons[older] - pairs.persons[newer]
         or (pairs.own[older] and pairs.own[newer] and not pairs.same_speaker[older, newer])

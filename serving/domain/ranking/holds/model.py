@@ -25,7 +25,9 @@ class Weights:
 
     def logits(self, features: Mapping[str, Vector]) -> Any:
         """The sum of features, each with its weight."""
-        return np.tensordot([self.of[name] for name in features], list(features.values()), 1)
+        rows = np.array(list(features.values()), dtype=np.float64)
+        weights = np.array([self.of[name] for name in features])
+        return (weights @ rows.reshape(len(rows), -1)).reshape(rows.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)

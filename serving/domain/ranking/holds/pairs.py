@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,40 +70,39 @@ class Pairs:
         self.traits = [traits_of(each.text, asked.language.name) for each in head]
         self._numbers = np.array([each.numbers for each in self.traits]).T
         said = np.array([each.said.timestamp() for each in head])
-        self.gaps = said[None, :] - said[:, None]
-        self.later = self.gaps > 0
+        self.gaps = said - said[:, None]
+        stored = np.array([each.order[1].timestamp() for each in head])
+        self.later = (self.gaps > 0) | ((self.gaps == 0) & (stored > stored[:, None]))
         self.scores = np.array([each.score for each in head])
         self.same_speaker = _equal([each.speaker for each in head])
-        self.session = _equal([each.session for each in head], but="") | (
-            np.abs(self.gaps) < SESSION_S
+        sessions = [each.session for each in head]
+        self.session = (np.abs(self.gaps) < SESSION_S) | (
+            _equal(sessions) & np.array(sessions, dtype=bool)
         )
-        self.corrections = (
-            self.later & self.session & self.same_speaker & (self.number("corrects") > 0)[None, :]
-        )
+        corrects = self.number("corrects") > 0
+        self.corrections = self.later & self.session & self.same_speaker & corrects
         self.asks = np.array([asked.is_asked_by(each) for each in self.traits])
         self._add_words()
         self._add_names()
-        self.values = _Sets([self._values(place) for place in range(len(head))])
-        self.amounts = _Sets([each.amounts - asked.words for each in self.traits])
 
     def _add_words(self) -> None:
         """Words count by how few of the candidates have them."""
-        count = len(self.head)
-        stems = _Sets([each.stems for each in self.traits])
-        spread = np.log((count + 1) / (stems.rows.sum(0) + 0.5))
-        asked = np.array([stem in self.asked.stems for stem in stems.all], dtype=np.float64)
-        unseen = len(self.asked.stems) - asked.sum()
-        self.whole = float(asked @ spread + unseen * math.log(count + 1)) or 1.0
-        weighted = stems.rows * spread
-        self.common = weighted @ stems.rows.T
-        self.common_asked = (weighted * asked) @ stems.rows.T
+        count, asked = len(self.head), len(self.asked.stems)
+        column = {stem: place for place, stem in enumerate(self.asked.stems)}
+        rows = _rows([each.stems for each in self.traits], column)
+        having = rows.sum(0)
+        spread = np.log((count + 1) / np.where(having > 0, having + 0.5, 1.0))
+        weighted = rows * spread
+        self.whole = float(spread[:asked].sum()) or 1.0
+        self.common = weighted @ rows.T
+        self.common_asked = weighted[:, :asked] @ rows[:, :asked].T
         self.total = weighted.sum(1)
-        self.share = weighted @ asked / self.whole
+        self.share = weighted[:, :asked].sum(1) / self.whole
 
     def _add_names(self) -> None:
         speakers = [words_of_speaker(each.speaker) for each in self.head]
         known = frozenset[str]().union(*speakers)
-        self.asked_names = self.asked.traits.names | (known & self.asked.words)
+        self.asked_names = self.asked.names | (known & self.asked.words)
         self.names = [each.names | (known & each.words) for each in self.traits]
         self.own = [
             speaker if each.signs["mine"] else frozenset[str]()
@@ -111,11 +110,6 @@ class Pairs:
         ]
         self.persons = [a | b for a, b in zip(self.names, self.own, strict=True)]
         self.is_by_named = np.array([not self.asked_names.isdisjoint(each) for each in speakers])
-
-    def _values(self, place: int) -> AbstractSet[str]:
-        if self.asked.values:
-            return self.asked.values_of(self.traits[place])
-        return self.names[place] - self.asked_names
 
     def number(self, name: str) -> Vector:
         """One of `NUMBERS` of each text."""
@@ -144,8 +138,8 @@ class Pairs:
 
     def _of_newer(self) -> dict[str, Vector]:
         counted = np.where(self.asks, 0.0, self.share)
-        since = (self.later & (counted[None, :] >= counted[:, None])) @ counted
-        after = (self.later & (self.share[None, :] >= self.share[:, None])).sum(1)
+        since = (self.later & (counted >= counted[:, None])) @ counted
+        after = (self.later & (self.share >= self.share[:, None])).sum(1)
         return {
             "n_supposes": self.number("supposes"),
             "n_reports": self.number("reports"),
@@ -164,47 +158,67 @@ class Pairs:
 
     def _of_both(self) -> dict[str, Vector]:
         scores = np.maximum(self.scores, LEAST)
-        ratio = np.minimum(scores[None, :] / scores[:, None], MOST)
-        union = np.maximum(self.total[:, None] + self.total[None, :] - self.common, LEAST)
+        ratio = np.minimum(scores / scores[:, None], MOST)
+        union = np.maximum(self.total[:, None] + self.total - self.common, LEAST)
         rest = (self.common - self.common_asked) / union
-        alike = self.common / np.maximum(np.sqrt(np.outer(self.total, self.total)), LEAST)
+        root = np.sqrt(self.total)
+        alike = self.common / np.maximum(root[:, None] * root, LEAST)
         has_value = np.array([self.asked.has_value(each) for each in self.traits])
-        need = (self.asked.has_one_answer + self.number("changes") + has_value)[None, :]
-        corrects = self.number("corrects")[None, :] * self.session
+        need = self.asked.has_one_answer + self.number("changes") + has_value
+        corrects = self.number("corrects") * self.session
         corrects_same = corrects * self.same_speaker
-        persons = _Sets(self.persons)
-        named = _Sets([each & self.asked_names for each in self.persons])
-        others = _Sets([each - self.asked_names for each in self.names])
         mine = self.number("mine")
-        values, amounts = self.values, self.amounts
-        amount_differs = amounts.differs()
+        values, amounts, persons, named, others = self._compared()
         return {
             "score_ratio": ratio,
             "alike": self.common / union,
             "alike_besides": rest,
             "gap": np.log1p(np.maximum(self.gaps, 0.0) / DAY_S),
             "soon": self.gaps < SOON_S,
-            "name_gained": named.more() > 0,
-            "name_lost": named.more().T > 0,
-            "other_name": others.more() > 0,
-            "other_person": np.outer(persons.size, persons.size) * (persons.common() == 0) > 0,
-            "value_differs": values.differs(),
-            "value_within": values.within(),
-            "value_lacking": np.outer(values.size > 0, values.size == 0),
-            "amount_differs": amount_differs,
-            "amount_same": amounts.common() > 0,
+            "name_gained": named.gained,
+            "name_lost": named.gained.T,
+            "other_name": others.gained,
+            "other_person": persons.both & ~persons.common,
+            "value_differs": values.older & values.gained,
+            "value_within": values.both & ~values.gained,
+            "value_lacking": values.older & ~values.newer,
+            "amount_differs": amounts.older & amounts.gained,
+            "amount_same": amounts.common,
             "need_alike": need * alike,
             "need_ratio": need * ratio,
             "corrects": corrects,
             "corrects_same": corrects_same,
             "corrects_bare": corrects_same
             * (1 - np.minimum(4 * self.common_asked / self.whole, 1)),
-            "mine_same": np.outer(mine, mine) * self.same_speaker,
-            "named_lost": np.outer(self.is_by_named, ~self.is_by_named),
-            "amount_alike": amount_differs * rest,
+            "mine_same": mine[:, None] * mine * self.same_speaker,
+            "named_lost": self.is_by_named[:, None] & ~self.is_by_named,
+            "amount_alike": (amounts.older & amounts.gained) * rest,
             "suggested": self.number("suggests")[:, None] * ~self.same_speaker,
             "whether": np.full(ratio.shape, float(self.asked.asks_whether)),
         }
+
+    def _compared(self) -> list[_Compared]:
+        """Which of the values, amounts and names of one the other has."""
+        values = (
+            [self.asked.values_of(each) for each in self.traits]
+            if self.asked.values
+            else [each - self.asked_names for each in self.names]
+        )
+        kinds = [
+            values,
+            [each.amounts - self.asked.words for each in self.traits],
+            self.persons,
+            [each & self.asked_names for each in self.persons],
+            [each - self.asked_names for each in self.names],
+        ]
+        rows = _rows(list(chain.from_iterable(kinds)), {}).reshape(len(kinds), len(self.head), -1)
+        common = rows @ rows.transpose(0, 2, 1)
+        sizes = rows.sum(2)
+        has, gained = sizes > 0, sizes[:, None, :] > common
+        return [
+            _Compared(*each)
+            for each in zip(has[:, :, None], has[:, None, :], gained, common > 0, strict=True)
+        ]
 
     def _by_vector(self) -> dict[str, Vector]:
         """The cosine of both: alone, less that of others, where the newer tells of change."""
@@ -222,42 +236,33 @@ class Pairs:
         }
 
 
-class _Sets:
-    """Sets of words, a row of zeros and ones for each."""
+class _Compared(NamedTuple):
+    """Sets of two statements: whether the older and the newer have something.
 
-    def __init__(self, sets: Sequence[AbstractSet[str]]) -> None:
-        column: dict[str, int] = {}
-        places = [
-            (row, column.setdefault(word, len(column)))
-            for row, each in enumerate(sets)
-            for word in each
-        ]
-        self.all = list(column)
-        self.rows = np.zeros((len(sets), len(column)))
-        if places:
-            self.rows[tuple(zip(*places, strict=True))] = 1.0
-        self.size = self.rows.sum(1)
-        self._common: Vector | None = None
+    And whether the newer has something that the older lacks, and whether they share something.
+    """
 
-    def common(self) -> Any:
-        """How many words two have in common."""
-        if self._common is None:
-            self._common = self.rows @ self.rows.T
-        return self._common
+    older: Vector
+    newer: Vector
+    gained: Vector
+    common: Vector
 
-    def more(self) -> Any:
-        """How many words the newer has that the older lacks."""
-        return self.size[None, :] - self.common()
-
-    def differs(self) -> Any:
-        """Whether both have words, and the newer has others."""
-        return (self.size[:, None] > 0) & (self.more() > 0)
-
-    def within(self) -> Any:
-        """Whether both have words, and the newer has no others."""
-        return (np.outer(self.size, self.size) > 0) & (self.more() == 0)
+    @property
+    def both(self) -> Vector:
+        """Whether both have something."""
+        both: Vector = self.older & self.newer
+        return both
 
 
-def _equal(given: Sequence[str], but: str | None = None) -> Any:
-    each = np.array(given)
-    return (each[:, None] == each[None, :]) & (each != but)[:, None]
+def _rows(sets: Sequence[AbstractSet[str]], column: dict[str, int]) -> Any:
+    """Sets of words, a row of zeros and ones for each; `column` has the places of some words."""
+    columns = [column.setdefault(word, len(column)) for each in sets for word in each]
+    rows = np.zeros((len(sets), max(len(column), 1)))
+    rows[np.repeat(np.arange(len(sets)), [len(each) for each in sets]), columns] = 1.0
+    return rows
+
+
+def _equal(given: Sequence[str]) -> Any:
+    number: dict[str, int] = {}
+    each = np.array([number.setdefault(text, len(number)) for text in given])
+    return each == each[:, None]

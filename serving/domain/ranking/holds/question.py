@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from serving.domain.languages import Language, language_of_words
 from serving.domain.ranking.diversity import jaccard, words_of
-from serving.domain.ranking.holds.statement import MAX_REMEMBERED, Traits, stems_of
+from serving.domain.ranking.holds.statement import Traits, names_in, owners_in, stems_of
 from serving.domain.words.codes import RANKS
 from serving.domain.words.tokens import numbers_of, tokens
 
@@ -33,7 +32,8 @@ class Question:
         self._length = len(text)
         words = words_of(text)
         self.language = language = language_of_words(words)
-        self.traits = Traits(text, language)
+        self.names = names_in(text, language)
+        self.owners = owners_in(text.casefold().replace("’", "'"), language)
         self.words = words
         self.stems = stems_of(words, language)
         self.asked_codes = [
@@ -48,7 +48,8 @@ class Question:
         self.asks_for_old_value = self.asks_whether and "still" in words
         """Whether it may have an older value ("Is the code still 5290?")."""
         self.has_one_answer = self.asks_whether or language.single.search(text) is not None
-        self.values = [value for asks, value in language.values if asks.search(text)]
+        self.values = [kind for kind, (asks, _) in enumerate(language.values) if asks.search(text)]
+        """The kinds of values that are asked for, by their place in the language."""
 
     def _is_about_a_name(self, text: str) -> bool:
         """Whether it asks who somebody is ("Which Rose is it?"), and not for a value of something.
@@ -69,19 +70,11 @@ class Question:
 
     def values_of(self, stored: Traits) -> frozenset[str]:
         """The values of the kind that is asked for, in lower case; none of the question's own."""
-        found: set[str] = set()
-        for value in self.values:
-            found |= _values_in(stored.text, value)
-        return frozenset(found) - self.words
+        return frozenset[str]().union(*map(stored.values, self.values)) - self.words
 
     def has_value(self, stored: Traits) -> bool:
         """Whether a statement has a value of the kind that is asked for."""
-        return any(_values_in(stored.text, value) for value in self.values)
-
-
-@lru_cache(MAX_REMEMBERED)
-def _values_in(text: str, value: re.Pattern[str]) -> frozenset[str]:
-    return frozenset(found[0].casefold() for found in value.finditer(text))
+        return any(map(stored.values, self.values))
 
 
 def _years_in(text: str, language: Language) -> frozenset[str]:

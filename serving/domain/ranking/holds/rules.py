@@ -13,7 +13,8 @@ class Rules:
         asks: The share for a stored question: it has the words of the question, and no answer.
         lacks_code: That for a statement without the code in question, where another has it: a code
             is one word among others for the search by words, and none for the search by meaning.
-        closed: That for a fact that holds no more, and for its evidence.
+        closed: That for the evidence of closed facts alone, if no candidate is evidence of what
+            closed them.
         order: The probability from which a newer statement takes the place of an older one.
         past: That from which an older one does, where a question asks for what once held.
         mark: The probability from which an older statement is marked. A mark is a promise: an
@@ -28,7 +29,7 @@ class Rules:
     order: float = 0.3
     past: float = 0.6
     mark: float = 0.8
-    asked: float = 0.4
+    asked: float = 0.3
 
 
 RULES = Rules()

@@ -52,13 +52,15 @@ class Statement:
     Args:
         text: What was said.
         said: When.
+        stored: When it was stored, which orders what was said at one time.
         score: How well it answers.
         is_near: Whether it was found by its meaning.
         is_turn: Whether somebody said it. The time of a document is often that of its import.
         speaker: Who said it.
         session: The conversation in which it was said; empty if it is not known.
         vector: That of the turn, of length 1; None if it is not known.
-        closed: Whether it is a fact that holds no more, or evidence of such facts alone.
+        closed_by: Where all facts whose evidence it is are closed, the places of the candidates
+            that are evidence of those that closed them; else None.
     """
 
     text: str
@@ -69,7 +71,13 @@ class Statement:
     speaker: str = ""
     session: str = ""
     vector: NDArray[np.floating[Any]] | None = None
-    closed: bool = False
+    closed_by: tuple[int, ...] | None = None
+    stored: datetime | None = None
+
+    @property
+    def order(self) -> tuple[datetime, datetime]:
+        """What tells which of two is newer."""
+        return self.said, self.stored or self.said
 
 
 class Traits:
@@ -82,7 +90,9 @@ class Traits:
 
     def __init__(self, text: str, usual: Language) -> None:
         low = text.casefold().replace("’", "'")
-        self.text, self.low = text, low
+        self.text = text
+        self._values: dict[int, frozenset[str]] = {}
+        self._usual = usual
         self.words = words_of(text)
         self.language = language = language_of_words(self.words, usual, lead=2)
         self.stems = stems_of(self.words, language)
@@ -99,11 +109,8 @@ class Traits:
             ),
             "",
         )
-        capitals = () if language.name == "german" else _NAME.findall(text)
-        self.names = frozenset(
-            name.casefold() for name in capitals if name.casefold() not in language.calendar
-        )
-        self.owners = frozenset(_POSSESSIVE.findall(low)) - language.function_words
+        self.names = names_in(text, language)
+        self.owners = owners_in(low, language)
         kinds = language.values[:2]
         self.amounts = frozenset(found[0] for _, has in kinds for found in has.finditer(low))
         self.asks = self._asks()
@@ -120,6 +127,15 @@ class Traits:
             self.has_question and _ONLY_QUESTIONS.fullmatch(self.text) is not None
         ) or ENGLISH.questions.fullmatch(self.text) is not None
 
+    def values(self, kind: int) -> frozenset[str]:
+        """Its values of one of the kinds of the question's language, in lower case."""
+        found = self._values.get(kind)
+        if found is None:
+            _, has = self._usual.values[kind]
+            each = (value[0].casefold() for value in has.finditer(self.text))
+            found = self._values[kind] = frozenset(each)
+        return found
+
     @cached_property
     def codes(self) -> frozenset[str]:
         """Its numbers and codes in all their spellings."""
@@ -128,6 +144,18 @@ class Traits:
     def has_code(self, code: str) -> bool:
         """Whether it has a number or a code, or one that ends with it."""
         return any(own.endswith(code) for own in self.codes)
+
+
+def names_in(text: str, language: Language) -> frozenset[str]:
+    """The words within sentences that are written as names, in lower case."""
+    # In German every noun is.
+    capitals = () if language.name == "german" else _NAME.findall(text)
+    return frozenset(map(str.casefold, capitals)) - language.calendar
+
+
+def owners_in(low: str, language: Language) -> frozenset[str]:
+    """Who or what something belongs to, by a text in lower case: "ana's"."""
+    return frozenset(_POSSESSIVE.findall(low)) - language.function_words
 
 
 _STARTS = frozenset(

@@ -45,8 +45,7 @@ class Currency(Step):
         )
         rest = hits[len(head) :]
         items = [hit.item.item for hit in head]
-        traits = given.traits_of(items)
-        statements = [_statement(hit, traits.get(hit.item.item)) for hit in head]
+        statements = _statements(head, given)
         judged = judge(given.query.text, statements)
         for place, hit in enumerate(head):
             terms = tuple(
@@ -80,7 +79,20 @@ def _kept_above(least: float, head: Sequence[Hit]) -> list[Hit]:
     return kept
 
 
-def _statement(hit: Hit, traits: Traits | None) -> Statement:
+def _statements(head: Sequence[Hit], given: StepInput) -> list[Statement]:
+    place = {hit.item.item: at for at, hit in enumerate(head)}
+
+    def closed_by(item: ItemId) -> tuple[int, ...] | None:
+        newer = given.closed.get(item)
+        return None if newer is None else tuple(place[each] for each in newer if each in place)
+
+    return [
+        _statement(hit, given.traits.get(item), closed_by(item))
+        for item, hit in zip(place, head, strict=True)
+    ]
+
+
+def _statement(hit: Hit, traits: Traits | None, closed_by: tuple[int, ...] | None) -> Statement:
     turn = hit.item if isinstance(hit.item, Segment) and hit.item.speaker else None
     return Statement(
         text=hit.text,
@@ -91,4 +103,6 @@ def _statement(hit: Hit, traits: Traits | None) -> Statement:
         speaker=turn.speaker if turn else "",
         session=turn.session if turn else "",
         vector=None if traits is None else traits.vector,
+        closed_by=closed_by,
+        stored=hit.item.created_at,
     )

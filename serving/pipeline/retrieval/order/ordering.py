@@ -15,9 +15,10 @@ from serving.domain.ranking.fusion import Fused
 from serving.domain.ranking.ledger import Ledger
 from serving.domain.ranking.profile import Profile, Sort
 from serving.domain.ranking.repeats import newest_first, newest_of_repeats
+from serving.domain.ranking.signals import Traits
 from serving.pipeline.retrieval.order.adjacent import takers
 from serving.pipeline.retrieval.order.hit import Hit, Stage
-from serving.pipeline.retrieval.order.step import Step, StepInput, TraitsOf
+from serving.pipeline.retrieval.order.step import Step, StepInput
 from serving.pipeline.retrieval.order.steps import ADJACENT, CUT, RERANK, steps_of
 from serving.ports.vector_index import Adjacency
 
@@ -29,7 +30,8 @@ class Ordering:
     candidate, or if it is to be `thorough`, to explain where an item was lost.
 
     `repeats` are the candidates that say the same as others, the newest of them included; `fused`
-    are the candidates without the older ones, and `adjacent` the turns next to the first of them.
+    are the candidates without the older ones. `traits`, `closed` and `adjacent` are as in
+    `StepInput`.
     `steps` are those of the profile unless others are given.
     """
 
@@ -40,7 +42,8 @@ class Ordering:
         fused: Sequence[Fused],
         *,
         repeats: Sequence[Item] = (),
-        traits_of: TraitsOf | None = None,
+        traits: Mapping[ItemId, Traits] = MappingProxyType({}),
+        closed: Mapping[ItemId, Sequence[ItemId]] = MappingProxyType({}),
         adjacent: Mapping[ItemId, Adjacency] = MappingProxyType({}),
         steps: Sequence[Step] | None = None,
         thorough: bool = False,
@@ -49,9 +52,9 @@ class Ordering:
         self.fused = fused
         self.steps = steps_of(profile) if steps is None else tuple(steps)
         self.vanished: list[ItemId] = []
-        self._given = StepInput(profile=profile, query=query, adjacent=adjacent)
-        if traits_of is not None:
-            self._given = replace(self._given, traits_of=traits_of)
+        self._given = StepInput(
+            profile=profile, query=query, traits=traits, closed=closed, adjacent=adjacent
+        )
         self._repeats = repeats
         lifted = set[ItemId]()
         if ADJACENT in self.steps:
@@ -138,7 +141,8 @@ class Ordering:
             self._given.query,
             self.fused,
             repeats=self._repeats,
-            traits_of=self._given.traits_of,
+            traits=self._given.traits,
+            closed=self._given.closed,
             adjacent=self._given.adjacent,
             steps=[each for each in self.steps if each is not step],
             thorough=True,

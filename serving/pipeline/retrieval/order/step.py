@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,18 +21,12 @@ def importance_of(item: Item) -> float:
     return item.importance if isinstance(item, Segment) else DEFAULT_IMPORTANCE
 
 
-TraitsOf = Callable[[Sequence[ItemId]], Mapping[ItemId, Traits]]
-
-
-def _no_traits(_: Sequence[ItemId]) -> Mapping[ItemId, Traits]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInput:
     """What the steps are given besides the hits.
 
-    `traits_of` returns what the index knows of items, if it is in this process.
+    `traits` and `closed` have what an index in this process knows of the candidates: `closed` those
+    that are evidence of closed facts alone, with the evidence of what closed these.
     `logits` are those of the reranked hits. `not_reranked` is the stage of all hits if the profile
     reranks and nothing was reranked. `adjacent` has the turns next to the first candidates, as far
     as the index knows them.
@@ -40,7 +34,8 @@ class StepInput:
 
     profile: Profile
     query: Query
-    traits_of: TraitsOf = _no_traits
+    traits: Mapping[ItemId, Traits] = field(default_factory=dict)
+    closed: Mapping[ItemId, Sequence[ItemId]] = field(default_factory=dict)
     logits: Mapping[ItemId, float] | None = None
     not_reranked: Stage | None = None
     adjacent: Mapping[ItemId, Adjacency] = field(default_factory=dict)

@@ -54,6 +54,15 @@ async def test_turn_is_embedded_with_the_turn_before(postgres: Postgres) -> None
     assert await with_context(postgres) == "b c"
 
 
+async def test_turns_of_one_time_follow_as_stored(postgres: Postgres) -> None:
+    await write(postgres, turn("c", 0), turn("a", 0))
+    await write(postgres, turn("b", 0))
+
+    texts = await texts_to_embed(postgres)
+
+    assert texts == sorted(["text a", "text b", "text c", "text c text a", "text a text b"])
+
+
 async def test_turn_in_between_renews_the_context_after_it(postgres: Postgres) -> None:
     await written(postgres, turn("a", 0), turn("c", 2))
 

@@ -40,24 +40,3 @@ def test_case_is_that_of_the_language() -> None:
 
 def test_calendar_and_connectors_are_no_names() -> None:
     assert ENGLISH.calendar | ENGLISH.connectors <= ENGLISH.not_names
-
-
-@pytest.mark.parametrize(
-    ("name", "taste", "value"),
-    [
-        ("dutch", "Wat eet Ana graag?", "Wanneer komt Ana?"),
-        ("english", "What does Ana like?", "When does Ana come?"),
-        ("french", "Qu'est-ce que Ana préfère ?", "Quand vient Ana ?"),
-        ("german", "Was isst Ana gern?", "Wann kommt Ana?"),
-        ("italian", "Cosa piace ad Ana?", "Quando viene Ana?"),
-        ("portuguese", "De que é que a Ana gosta?", "Quando vem a Ana?"),
-        ("russian", "Что любит Анна?", "Когда приедет Анна?"),
-        ("spanish", "¿Qué le gusta a Ana?", "¿Cuándo viene Ana?"),
-        ("swedish", "Vad gillar Ana?", "När kommer Ana?"),
-    ],
-)
-def test_question_for_tastes_has_several_answers(name: str, taste: str, value: str) -> None:
-    several = language_of(name).several
-
-    assert several.search(taste)
-    assert not several.search(value)

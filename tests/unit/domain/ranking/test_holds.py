@@ -134,6 +134,9 @@ TOLD_AS_QUESTIONS = [
 ]
 
 
+NOT_OF_THE_PRESENT = ("Where did Nora live before?", "What was Nora's town?")
+
+
 def texts(given: object) -> str:
     return given[:24] if isinstance(given, str) else ""
 
@@ -293,13 +296,39 @@ def test_statement_without_the_asked_code_counts_half() -> None:
 
 def test_closed_fact_counts_half_for_the_present() -> None:
     old, new = said(("Nora", "Nora lives in York.", 0.9), ("Nora", "Nora likes Leeds.", 0.5))
-    head = [replace(old, closed=True), new]
+    head = [replace(old, closed_by=()), new]
 
-    now = judge("Where does Nora live now?", head, model=Model(NEVER, NEVER))
-    then = judge("Where did Nora live before?", head, model=Model(NEVER, NEVER))
+    now, *then = (
+        judge(question, head, model=Model(NEVER, NEVER))
+        for question in ("Where does Nora live now?", *NOT_OF_THE_PRESENT)
+    )
 
     assert [term.reason for term in now.verdicts[0]] == [CurrencyReason.CLOSED]
-    assert then.verdicts[0] == []
+    assert [each.verdicts[0] for each in then] == [[], []]
+
+
+def test_evidence_of_closed_fact_follows_the_newer() -> None:
+    york, leeds = said(("Nora", "Nora lives in York.", 0.9), ("Nora", "Her flat is in Leeds.", 0.5))
+    head = [replace(york, closed_by=(1,)), leeds]
+
+    now, *then = (
+        judge(question, head, model=Model(NEVER, NEVER))
+        for question in ("Where does Nora live now?", *NOT_OF_THE_PRESENT)
+    )
+
+    assert order_of(head, now) == [1, 0]
+    assert now.outdated_by == {0: 1}
+    assert [order_of(head, each) for each in then] == [[0, 1], [0, 1]]
+    assert [each.outdated_by for each in then] == [{}, {}]
+
+
+def test_question_for_the_past_puts_closed_evidence_first() -> None:
+    leeds, york = said(("Nora", "Her flat is in Leeds.", 0.9), ("Nora", "It is in York.", 0.5))
+    head = [leeds, replace(york, closed_by=(0,))]
+
+    judged = judge("Where did Nora live before?", head, model=Model(NEVER, NEVER))
+
+    assert order_of(head, judged) == [1, 0]
 
 
 def test_question_for_the_past_puts_the_older_first() -> None:
@@ -335,6 +364,20 @@ def test_newest_is_first_of_several_that_outdate() -> None:
 
     assert order_of(head, judged) == [2, 1, 0]
     assert judged.verdicts[2][0].by == 0
+
+
+def test_statement_stored_later_is_newer_at_one_time() -> None:
+    texts = ("We open at eight.", "We open at nine.")
+    head = [
+        Statement(
+            text=text, said=NOON, stored=NOON + timedelta(microseconds=at), score=0.9 - at / 10
+        )
+        for at, text in enumerate(texts)
+    ]
+
+    judged = judge("When do we open?", head, model=Model(ALWAYS, ALWAYS))
+
+    assert order_of(head, judged) == [1, 0]
 
 
 def test_probability_is_zero_unless_one_is_newer() -> None:

@@ -413,6 +413,48 @@ def test_number_words_of_other_languages_are_read(language: str, said: str, numb
     assert number in words(f"... {said}.", language)
 
 
+@pytest.mark.parametrize(
+    ("language", "said", "clock"),
+    [
+        ("german", "um halb sechs", "05:30"),
+        ("german", "um dreiviertel sechs", "05:45"),
+        ("german", "viertel nach fünf", "05:15"),
+        ("german", "zehn vor acht", "07:50"),  # codespell:ignore vor
+        ("german", "acht uhr dreißig", "08:30"),
+        ("german", "halb sechs uhr abends", "17:30"),
+        ("german", "um sieben uhr", "07:00"),
+        ("spanish", "a las seis y media", "06:30"),
+        ("spanish", "a las ocho menos cuarto", "07:45"),
+        ("spanish", "a las seis y veinte de la tarde", "18:20"),
+        ("spanish", "diez para las ocho", "07:50"),
+        ("french", "à six heures et demie", "06:30"),
+        ("french", "à huit heures moins le quart", "07:45"),
+        ("french", "à six heures vingt", "06:20"),
+        ("french", "à 6h30", "06:30"),
+        ("italian", "sono le sei e mezza", "06:30"),
+        ("italian", "sono le otto meno un quarto", "07:45"),
+        ("portuguese", "às seis e meia", "06:30"),
+        ("portuguese", "quinze para as oito", "07:45"),
+        ("dutch", "om half zes", "05:30"),
+        ("dutch", "kwart over vijf", "05:15"),
+    ],
+)
+def test_clock_words_of_other_languages_are_read(language: str, said: str, clock: str) -> None:
+    assert clock in words(said, language)
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("german", "halb so viele wie sechs"),
+        ("spanish", "tres y cuatro personas"),
+        ("french", "six et trois personnes"),
+    ],
+)
+def test_numbers_without_clock_words_are_no_time(language: str, said: str) -> None:
+    assert not any(":" in word for word in words(said, language))
+
+
 def test_words_of_a_long_number_are_not_asked_for() -> None:
     asked = {word for word, _ in tokens("who has one four two oh", ENGLISH, asked=True)}
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,16 +8,27 @@ import pytest
 
 from serving.config.profiles import ProfileBook
 from serving.domain.items.records import Item, segment_id
+from serving.domain.items.validity import Closing
 from serving.domain.questions.query import Filter, Scope, TimeRange
 from serving.domain.ranking.ledger import CurrencyReason, FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.priors import Decay
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, SignalSpec, Sort
 from serving.domain.ranking.ranked_list import RankStyle
+from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError
 from serving.pipeline.retrieval.order.hit import Stage
+from serving.pipeline.retrieval.steps import Retrieval
+from tests.fakes.meaning import (
+    EngineIndex,
+    FakeEmbedder,
+    InMemoryIndex,
+    fact_row,
+    segment_row,
+    unit,
+)
 from tests.fakes.pipeline import (
     BrokenLeg,
     FixedLeg,
@@ -293,6 +304,39 @@ async def test_newer_statement_is_a_hit_before_the_older() -> None:
     ]
     assert older == ()
     assert answer.hits[0].score > answer.hits[1].score
+
+
+async def test_evidence_of_closed_fact_follows_the_present_one() -> None:
+    moved_at = NOON + days(1)
+    york = fact("f", "Nora", "lives in", "York", evidence=("york",), valid_from=NOON)
+    leeds = fact("g", "Nora", "lives in", "Leeds", evidence=("leeds",), valid_from=moved_at)
+    turns = [segment("york", "Nora lives in York."), segment("leeds", "Leeds is home to her.")]
+    engine = InMemoryIndex()
+    closing = Closing("g", moved_at, NOON)
+    engine.apply(
+        [
+            *(segment_row(turn, unit(1)) for turn in turns),
+            fact_row(replace(york, closings=(closing,)), unit(1)),
+            fact_row(leeds, unit(1)),
+        ],
+        [],
+    )
+
+    def asked(as_of: datetime) -> Awaitable[Retrieval]:
+        return answered(
+            turns,
+            {"dense": FixedLeg("york leeds")},
+            replace(PLAIN, current_first=True),
+            query("Where does Nora live now?", scope=scope(as_of=as_of)),
+            space=VectorSpace.here(FakeEmbedder(), EngineIndex(engine)),
+        )
+
+    after, before = await asked(moved_at + days(1)), await asked(moved_at - timedelta(hours=1))
+
+    assert hit_ids(after) == ["leeds", "york"]
+    assert after.hits[1].outdated_by == segment_id("leeds")
+    assert hit_ids(before) == ["york", "leeds"]
+    assert before.hits[0].outdated_by is None
 
 
 async def test_another_sort_than_relevance_rearranges_nothing() -> None:

@@ -73,7 +73,7 @@ CREATE INDEX segment_event_time ON segment (tenant_id, event_time) WHERE NOT sen
 CREATE INDEX segment_mentions ON segment (tenant_id, mentions_from)
   WHERE mentions_from IS NOT NULL;
 -- Finds the turns before and after another.
-CREATE INDEX segment_turn ON segment (tenant_id, session, event_time, id)
+CREATE INDEX segment_turn ON segment (tenant_id, session, event_time, created_at, id)
   WHERE session <> '' AND NOT sensitive;
 
 -- pg_stats.most_common_elems of `tsv` holds the document frequencies. No statistics of columns that
