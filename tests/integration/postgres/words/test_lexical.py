@@ -17,7 +17,6 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.words import lexical, word_statistics
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
-from serving.adapters.postgres.words.query_plan import Budget
 from serving.adapters.postgres.words.word_statistics import (
     UNKNOWN_SHARE,
     WordStatisticsCache,
@@ -29,6 +28,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
+from serving.domain.words.query_plan import Budget
 from serving.ports.memory_store import Batch, Selector
 from tests.contract.test_lexical import MODES, SearchCase
 from tests.integration.postgres.log.following import run, write
