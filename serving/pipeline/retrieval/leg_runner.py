@@ -38,6 +38,7 @@ from serving.pipeline.retrieval.legs.leg import (
     asks_postgres,
 )
 from serving.ports.change_log import Consistency, Projection
+from serving.ports.resident_view import ResidentView
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class LegReport:
     reason: str = ""
     candidates: int = 0
     below_floor: int = 0
+    in_memory: bool = False
+    """Whether it was answered from memory, and no store was asked."""
     elapsed_s: float = 0.0
     dead_letter_count: int = 0
     pending: int = 0
@@ -116,6 +119,7 @@ class LegRunner:
         has_facts: HasFacts,
         deadline: Deadline,
         shed: frozenset[str] = NOTHING,
+        view: ResidentView | None = None,
     ) -> list[LegResult]:
         """Runs every leg of the profile concurrently until the deadline; returns results in order.
 
@@ -138,6 +142,7 @@ class LegRunner:
                 has_facts=has_facts,
                 found_by={name: partial(_upstream_answer, tasks[name]) for name in spec.leans_on},
                 breakers=self._breakers,
+                view=view,
             )
             is_shed = spec.name in shed
             if spec.weight and not is_shed and self._is_over_facts(request):
@@ -174,8 +179,14 @@ class LegRunner:
         spec = request.spec
         started = time.perf_counter()
         answer: LegAnswer | None = None
+        in_memory = False
         try:
-            answer = await self._find(request, shed=shed)
+            leg = await self._leg_to_ask(request, shed=shed)
+            answer = leg.find_in_memory(request)
+            in_memory = answer is not None
+            if answer is None:
+                async with asyncio.timeout(request.deadline.remaining()):
+                    answer = await leg.find(request)
             state, reason = _state_of(answer)
         except LegSkippedError as error:
             state, reason = LegState.SKIPPED, str(error)
@@ -197,11 +208,14 @@ class LegRunner:
             return LegResult(report)
         depth = spec.depth_for(profile.limit)
         found = within_depth(answer.candidates, depth, profile.rank_style)
-        report = replace(report, candidates=len(found), below_floor=answer.below_floor)
+        report = replace(
+            report, candidates=len(found), below_floor=answer.below_floor, in_memory=in_memory
+        )
         ranked = RankedList(spec.name, tuple(found))
         return LegResult(report, ranked, answer.candidates, answer.index_epoch)
 
-    async def _find(self, request: LegRequest, *, shed: bool) -> LegAnswer:
+    async def _leg_to_ask(self, request: LegRequest, *, shed: bool) -> Leg:
+        """Returns the leg, unless it is skipped or late."""
         leg = self._legs.get(request.spec.name)
         if leg is None:
             raise LegSkippedError("this service has no such leg")
@@ -211,8 +225,9 @@ class LegRunner:
             raise LegSkippedError(SHED_REASON)
         if self._is_over_facts(request) and not await request.has_facts():
             raise LegSkippedError(NOTHING_TO_LOOK_UP)
-        async with asyncio.timeout(request.deadline.remaining()):
-            return await leg.find(request)
+        if request.deadline.passed:
+            raise TimeoutError
+        return leg
 
     def _is_over_facts(self, request: LegRequest) -> bool:
         """Whether the leg is skipped in a memory without facts."""
