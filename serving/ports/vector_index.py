@@ -174,6 +174,9 @@ class CandidateIndex(WholeIndex, Protocol):
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those items that it has; none before it is filled."""
 
+    def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
+        """Returns whether a search without a token answers at once, in the calling thread."""
+
 
 class TextSearch(NeighbourSearch[str], Protocol):
     """Searches by text: embeds a question, and finds the neighbours of its vector."""

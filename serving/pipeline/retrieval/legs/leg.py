@@ -70,7 +70,7 @@ class UpstreamAnswer:
 Times = Callable[[], NamedTimes]
 """Reads the times that a question names."""
 
-HasFacts = Callable[[], Awaitable[bool]]
+HasFacts = Callable[[], asyncio.Future[bool]]
 """Whether the tenant has facts, as `MemoryStore.has_facts`."""
 
 POSTGRES = frozenset({"words", "store"})
@@ -177,6 +177,14 @@ class Leg(ABC):
             LegSkippedError: There is no input to search with.
             TimeoutError: The deadline passed.
         """
+
+    def is_at_hand(self, request: LegRequest) -> bool:
+        """Whether `find` waits for nothing: all that it asks is in this process.
+
+        It is then awaited in turn, without a task, a time limit or a breaker of its own.
+        """
+        del request
+        return False
 
     def find_in_memory(self, request: LegRequest) -> LegAnswer | None:
         """Finds the same at once, if `request.view` has all of it; raises as `find`."""

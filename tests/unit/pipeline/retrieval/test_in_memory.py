@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+
+import pytest
 
 from serving.adapters.resident import TenantsInMemory
 from serving.domain.budget import Deadline
@@ -10,16 +13,19 @@ from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsSearch
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval import legs
 from serving.pipeline.retrieval.leg_runner import LegState
+from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval
 from tests.fakes.graph import InMemoryGraph
+from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import FixedConsistency, RecordingAccess
 from tests.fakes.resident_feed import InMemoryFeed
 from tests.fakes.words import InMemoryWords
 from tests.support.builders import TENANT, batch_of, fact, query, segment
-from tests.unit.pipeline.retrieval.retrieving import ReadStore, hit_ids, soon, steps
+from tests.unit.pipeline.retrieval.retrieving import ReadStore, hit_ids, soon, states, steps
 
 ITEMS = (
     segment("a", "We sailed to Goa.", entities=("Mara",)),
@@ -108,3 +114,30 @@ async def test_late_leg_in_memory_times_out() -> None:
     results = await answering.run_legs(ASKED, WORDS_AND_GRAPH, Deadline.after(0))
 
     assert [each.report.state for each in results] == [LegState.TIMED_OUT] * 2
+
+
+class NotedDense(legs.DenseLeg):
+    """Notes the task in which it searches."""
+
+    task: asyncio.Task[object] | None = None
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        self.task = asyncio.current_task()
+        return await super().find(request)
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+async def test_leg_at_hand_needs_no_task(*, is_here: bool) -> None:
+    engine = InMemoryIndex()
+    engine.apply([segment_row(segment("a"), unit(1))], [])
+    make = VectorSpace.here if is_here else VectorSpace.of
+    leg = NotedDense(RecordingAccess())
+    world = World()
+    await world.load()
+    answering = steps(world.store, {"dense": leg}, space=make(FakeEmbedder(), EngineIndex(engine)))
+    profile = Profile(name="p", legs=(LegSpec(name="dense", least_score=-1.0),))
+
+    found = (await answering.run(ASKED, profile, soon())).retrieval
+
+    assert states(found) == {"dense": LegState.OK}
+    assert (leg.task is asyncio.current_task()) == is_here
