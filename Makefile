@@ -165,6 +165,10 @@ faults: $(VENV)/.dev ## Let PostgreSQL and Neo4j fail in each way under load; DA
 bench-cpu: $(VENV)/.dev ## Measure where the CPU time of an answer goes; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.cpu $(if $(DATA),--data $(DATA))
 
+.PHONY: bench-resident
+bench-resident: $(VENV)/.dev ## Compare answers from memory with those of the stores, and their CPU time; DATA=FOLDER names a set
+	@$(BIN)/python -m bench.speed.resident $(if $(DATA),--data $(DATA))
+
 .PHONY: bench-recall
 bench-recall: $(VENV)/.dev ## Measure how long a bot waits for its memory in simulated calls; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.recall $(if $(DATA),--data $(DATA))

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.resident import TenantsInMemory
 from serving.composition.authentication import open_authenticator
 from serving.composition.extras import missing_modules
 from serving.composition.index import SpaceParts, complete_space
@@ -44,6 +45,7 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.reranking import Reranker
+from serving.ports.resident_view import ResidentView
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.service import TriviumService, UseCases, now_utc
@@ -96,8 +98,12 @@ async def running_service(
         if reranker is None:
             reranker = await stack.enter_async_context(open_reranker(settings))
         breakers = _breakers(recorder)
-        steps = _steps(postgres, graph, vectors, reranker, breakers)
-        use_cases = _use_cases(settings, postgres, graph, vectors, steps, breakers)
+        view = None
+        if settings.memory.view_bytes:
+            view = TenantsInMemory(postgres.resident_feed, settings.memory.view_bytes)
+            await stack.enter_async_context(view)
+        steps = _steps(postgres, graph, vectors, reranker, breakers, view)
+        use_cases = _use_cases(settings, postgres, graph, vectors, steps, breakers, view)
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
         await _warm_up(steps, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
@@ -167,6 +173,7 @@ def _steps(
     space: VectorSpace,
     reranker: Reranker | None,
     breakers: Mapping[str, Breaker],
+    view: ResidentView | None,
 ) -> RetrievalSteps:
     return RetrievalSteps(
         legs=_legs(postgres, graph, breakers),
@@ -179,6 +186,7 @@ def _steps(
         store_breaker=breakers[STORE],
         index_breaker=breakers["index"],
         reranker_breaker=breakers[RERANKER],
+        view=view,
     )
 
 
@@ -189,6 +197,7 @@ def _use_cases(
     space: VectorSpace,
     steps: RetrievalSteps,
     breakers: Mapping[str, Breaker],
+    view: ResidentView | None,
 ) -> UseCases:
     about = About(
         version=importlib.metadata.version("trivium-server"),
@@ -199,7 +208,7 @@ def _use_cases(
     retriever = Retriever(steps, postgres.access, admission_of(settings))
     return UseCases(
         retriever=retriever,
-        warmer=Warmer(retriever, postgres.names),
+        warmer=Warmer(retriever, postgres.names, view),
         explainer=AbsenceExplainer(steps, postgres.store, space, graph),
         ingestor=Ingestor(
             postgres.store,
@@ -208,7 +217,7 @@ def _use_cases(
             EnglishDates(),
             Backpressure(postgres.change_log),
         ),
-        eraser=Eraser(postgres.store, postgres.lexical, space, graph, postgres.consistency),
+        eraser=Eraser(postgres.store, postgres.lexical, space, graph, postgres.consistency, view),
         observer=Observer(
             about=about,
             catalog=postgres.catalog,

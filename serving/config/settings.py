@@ -156,6 +156,15 @@ class IndexSettings(_Section):
     all are searched in parallel. Not in the placement `single`."""
 
 
+class MemorySettings(_Section):
+    """The tenants that each replica which answers questions holds in memory."""
+
+    view_bytes: int = Field(default=512 * 2**20, ge=0)
+    """The most bytes of all of them, as planned: about 4 kB a turn with its facts. The tenants that
+    were asked for least recently give way. PostgreSQL and Neo4j answer for the others, and with 0
+    for all."""
+
+
 class RerankApiSettings(_ApiSettings):
     """Another service that reranks, by `POST {url}/rerank`."""
 
@@ -357,6 +366,7 @@ class Settings(BaseSettings):
     neo4j: Neo4jSettings = Neo4jSettings()
     embedder: EmbedderSettings = EmbedderSettings()
     index: IndexSettings = IndexSettings()
+    memory: MemorySettings = MemorySettings()
     reranker: RerankerSettings = RerankerSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     retrieval: RetrievalSettings = RetrievalSettings()

@@ -154,13 +154,8 @@ class MemoryStore(Protocol):
     ) -> dict[ItemId, Item]:
         """Reads the rows of the items that exist."""
 
-    async def has_facts(
-        self, tenant: TenantName, token: ConsistencyToken | None, deadline: Deadline
-    ) -> bool:
-        """Returns whether the tenant has facts; with the write behind the token, if there is one.
-
-        True may be of a time before all of them were erased.
-        """
+    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
+        """Returns whether the tenant has facts."""
 
     def known_time_zone(self, tenant: TenantName) -> tzinfo | None:
         """Returns what `read_time_zone` returned in the last half minute; None if nothing."""

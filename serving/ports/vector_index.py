@@ -183,6 +183,9 @@ class CandidateIndex(WholeIndex, Protocol):
         count by the clocks of the scope. None before it is filled.
         """
 
+    def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
+        """Returns whether a search without a token answers at once, in the calling thread."""
+
 
 class TextSearch(NeighbourSearch[str], Protocol):
     """Searches by text: embeds a question, and finds the neighbours of its vector."""

@@ -1,4 +1,4 @@
-"""What every graph does, the one in memory and Neo4j."""
+"""What every graph does: the fake, Neo4j, and what is in memory in its place."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from serving.domain.ranking.ranked_list import Candidate, RankedList
 from serving.ports.graph import Graph, GraphChanges
 from tests.contract.known_times import KNOWN_TIMES, LATER
 from tests.fakes.graph import InMemoryGraph
+from tests.fakes.resident_feed import ViewedGraph
 from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 
 OTHER = TenantName("other")
@@ -35,12 +36,15 @@ OTHER = TenantName("other")
 @pytest.fixture(
     params=[
         pytest.param("memory", id="memory"),
+        pytest.param("view", id="view"),
         pytest.param("neo4j", id="neo4j", marks=pytest.mark.neo4j),
     ]
 )
 def graph(request: pytest.FixtureRequest) -> Graph:
     if request.param == "memory":
         return InMemoryGraph()
+    if request.param == "view":
+        return ViewedGraph()
     neo4j: Graph = request.getfixturevalue("neo4j_graph")
     return neo4j
 

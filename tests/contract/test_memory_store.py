@@ -218,15 +218,13 @@ async def test_first_write_gives_a_tenant_its_time_zone(stored: Stored) -> None:
 
 async def test_first_fact_makes_tenant_have_facts(stored: Stored) -> None:
     await stored.write(segment("a"))
-    before = await stored.store.has_facts(TENANT, None, Deadline.after(5))
+    before = await stored.store.has_facts(TENANT, Deadline.after(5))
 
-    receipt = await stored.write(fact("f", "Ann", "sails", "Goa"))
+    await stored.write(fact("f", "Ann", "sails", "Goa"))
 
     assert not before
-    # First without the token, with which the store is asked in any case.
-    assert await stored.store.has_facts(TENANT, None, Deadline.after(5))
-    assert await stored.store.has_facts(TENANT, receipt.token, Deadline.after(5))
-    assert not await stored.store.has_facts(OTHER, None, Deadline.after(5))
+    assert await stored.store.has_facts(TENANT, Deadline.after(5))
+    assert not await stored.store.has_facts(OTHER, Deadline.after(5))
 
 
 async def test_an_unknown_tenant_has_nothing(stored: Stored) -> None:

@@ -32,6 +32,7 @@ from serving.ports.vector_index import (
     Adjacency,
     IndexAnswer,
     IndexStatus,
+    VectorKind,
     WantedNeighbours,
 )
 from tests.support.builders import TENANT
@@ -218,6 +219,9 @@ class EngineIndex:
         self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
     ) -> Mapping[ItemId, Adjacency]:
         return self._engine.adjacent(scope, items)
+
+    def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
+        return True
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         return self._engine.traits(tenant, items)

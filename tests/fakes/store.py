@@ -123,9 +123,7 @@ class InMemoryStore:
         rows = self._rows(tenant)
         return {item: rows[item].item for item in items if item in rows}
 
-    async def has_facts(
-        self, tenant: TenantName, token: ConsistencyToken | None, deadline: Deadline
-    ) -> bool:
+    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
         self._check_available()
         return any(item.kind is ItemKind.FACT for item in self._rows(tenant))
 

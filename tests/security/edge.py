@@ -10,11 +10,12 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from serving.adapters.neo4j.names import near_names_query, question_spans
+from serving.adapters.neo4j.names import near_names_query
 from serving.adapters.postgres.tables.filters import conditions_of
 from serving.config.profiles import ProfileBook
 from serving.domain.english.dates import EnglishDates
 from serving.domain.errors import TriviumError
+from serving.domain.questions.named_entities import question_spans
 from serving.domain.questions.query import Query
 from serving.ports.embedding import EmbeddingModel
 from serving.rpc import (

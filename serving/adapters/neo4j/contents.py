@@ -12,9 +12,10 @@ import neo4j
 
 from serving.adapters.neo4j.errors import driver_errors
 from serving.adapters.neo4j.graph import Neo4jSettings
-from serving.adapters.neo4j.names import entity_key, entity_words, tenant_token
+from serving.adapters.neo4j.names import tenant_token
 from serving.adapters.neo4j.rows import fact_row, segment_row
 from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
+from serving.domain.questions.named_entities import entity_key, entity_words
 from serving.ports.graph import GraphChanges
 from serving.ports.verification import Difference
 

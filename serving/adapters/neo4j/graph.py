@@ -14,13 +14,14 @@ import neo4j
 
 from serving.adapters.neo4j import statements, walks
 from serving.adapters.neo4j.errors import driver_errors, rejected_rows, retry_once_if_lost
-from serving.adapters.neo4j.names import NamedSpan, near_names_query, near_spans, question_spans
+from serving.adapters.neo4j.names import near_names_query
 from serving.adapters.neo4j.planning import BackgroundPlanning
 from serving.adapters.neo4j.rows import Row, write_changes
 from serving.adapters.neo4j.search import Search, candidates, related_candidates, related_parameters
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.domain.items.records import ItemId, ItemKind, TenantName
+from serving.domain.questions.named_entities import NamedSpan, near_spans, question_spans
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.leg_options import Walk
 from serving.domain.ranking.profile import Yields

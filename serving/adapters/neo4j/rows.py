@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import LiteralString, cast
 
 import neo4j
 
 from serving.adapters.neo4j import statements
-from serving.adapters.neo4j.names import entity_key, entity_words, tenant_token
+from serving.adapters.neo4j.names import tenant_token
+from serving.domain.items.instants import AFTER_ALL, microseconds
 from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.items.validity import Closing
+from serving.domain.questions.named_entities import entity_key, entity_words
 from serving.domain.questions.query import segment_terms
 from serving.ports.graph import GraphChanges
 
@@ -22,16 +24,6 @@ Value = object
 Row = dict[str, Value]
 
 ROWS_PER_STATEMENT = 500
-
-EARLIEST, LATEST = -(2**63), 2**63 - 1
-"""Bounds of all instants, in microseconds."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def microseconds(instant: datetime) -> int:
-    """Converts an aware instant to whole microseconds since 1970."""
-    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def _optional_microseconds(instant: datetime | None) -> int | None:
@@ -101,7 +93,7 @@ def _closings(closings: Sequence[Closing]) -> Row:
         "closing_recorded_at": [microseconds(closing.recorded_at) for closing in closings],
         # Neo4j lists cannot contain null.
         "closing_retracted_at": [
-            LATEST if closing.retracted_at is None else microseconds(closing.retracted_at)
+            AFTER_ALL if closing.retracted_at is None else microseconds(closing.retracted_at)
             for closing in closings
         ],
     }

@@ -4,44 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, LiteralString, NamedTuple, cast
+from typing import Any, LiteralString, cast
 
 from serving.adapters.neo4j import walks
-from serving.adapters.neo4j.names import NamedSpan
-from serving.adapters.neo4j.rows import EARLIEST, LATEST, Row, microseconds
+from serving.adapters.neo4j.rows import Row
+from serving.domain.items.instants import AFTER_ALL, BEFORE_ALL, microseconds
 from serving.domain.items.records import ItemId, ItemKind, segment_id
 from serving.domain.items.text import MAX_MENTIONS, MAX_NAMES_SHOWN, NAMED_SHARE, words_to_name_by
+from serving.domain.questions.named_entities import NamedSpan
 from serving.domain.questions.query import Query, Scope, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, best_first
-
-HOP_DECAY = 0.5
-"""The weight of a second hop, or of a mention of a reached entity, relative to a first hop."""
-
-MAX_SEEDS = 32
-"""The entities that a walk starts from: the question's names, longest first, or those of the seed
-segments."""
-
-MIN_FAN_OUT = 64
-"""The least mentions that are read per entity; `depth` if that is more. On LoCoMo's dev questions
-recall@10 is the same with 50 as with 400."""
-
-FACTS_PER_SEED = 200
-FACTS_PER_SEED_FILTERED = 2000
-"""With a filter more facts are read, since fewer pass."""
-
-FACTS_PER_ENTITY = 50
-"""The facts followed from an entity one hop away."""
-
-REACHED_MENTIONS = 50
-"""The mentions of an entity one hop away are ignored if it has more."""
-
-MAX_ROWS = 2000
-"""The maximum of contributions to all scores."""
-
-MAX_TRAILS = 16
-"""The contributions per item from which its path and facts are read."""
+from serving.domain.ranking.walk import (
+    FACTS_PER_ENTITY,
+    FACTS_PER_SEED,
+    FACTS_PER_SEED_FILTERED,
+    HOP_DECAY,
+    MAX_ROWS,
+    MAX_SEEDS,
+    MAX_TRAILS,
+    MIN_FAN_OUT,
+    REACHED_MENTIONS,
+    Step,
+    Trail,
+    citing,
+    path_of,
+    reached,
+)
 
 LINKS = {
     WalkDirection.BOTH: ["SUBJECT", "OBJECT"],
@@ -112,8 +102,8 @@ def search_parameters(scope: Scope, spans: Sequence[NamedSpan], depth: int) -> R
     return {
         **scope_parameters(scope),
         "as_known": scope.known_at is not None,
-        "recorded_by": LATEST if scope.known_at is None else microseconds(scope.known_at),
-        "retracted_by": LATEST - 1 if scope.known_at is None else microseconds(scope.known_at),
+        "recorded_by": AFTER_ALL if scope.known_at is None else microseconds(scope.known_at),
+        "retracted_by": AFTER_ALL - 1 if scope.known_at is None else microseconds(scope.known_at),
         "spans": [[span.words, span.weight, span.start, span.end] for span in spans],
         "depth": depth,
         "seeds": MAX_SEEDS,
@@ -137,8 +127,8 @@ def scope_parameters(scope: Scope) -> Row:
     return {
         "tenant": scope.tenant,
         "as_of": microseconds(scope.as_of),
-        "earliest": EARLIEST,
-        "latest": LATEST,
+        "earliest": BEFORE_ALL,
+        "latest": AFTER_ALL,
         "filtered": filter_.restricts,
         "timed": filter_.event_time != TimeRange(),
         "term_groups": filter_.term_groups(),
@@ -154,8 +144,8 @@ def scope_parameters(scope: Scope) -> Row:
 def _range_parameters(name: str, range_: TimeRange) -> Row:
     """Both ends of a range; an open end is beyond all instants."""
     return {
-        f"{name}_from": EARLIEST if range_.start is None else microseconds(range_.start),
-        f"{name}_to": LATEST if range_.end is None else microseconds(range_.end),
+        f"{name}_from": BEFORE_ALL if range_.start is None else microseconds(range_.start),
+        f"{name}_to": AFTER_ALL if range_.end is None else microseconds(range_.end),
     }
 
 
@@ -170,46 +160,6 @@ def related_parameters(query: Query, seeds: Sequence[str], depth: int) -> Row:
         "most_mentions": MAX_MENTIONS,
         "names": MAX_NAMES_SHOWN,
     }
-
-
-class Step(NamedTuple):
-    """A fact on a path, and the entity that it leads to."""
-
-    fact_id: str
-    relation: str
-    forward: bool
-    """From its subject to its object."""
-    reached: str
-
-    def __str__(self) -> str:
-        arrow = f"-[{self.relation}]->" if self.forward else f"<-[{self.relation}]-"
-        return f"{arrow} {self.reached}"
-
-
-class Trail(NamedTuple):
-    """The path of one contribution to a score: a seed entity and the steps from it.
-
-    `cited`: the item is evidence of the last step's fact.
-    """
-
-    gain: float
-    seed: str
-    steps: tuple[Step, ...]
-    cited: bool
-
-    @classmethod
-    def read(cls, values: Sequence[Any]) -> Trail:
-        """Reads gain, seed, two steps of (fact, relation, type of its link, end), and cited."""
-        gain, seed, first, relation, link, end, second, relation_2, link_2, end_2, cited = values
-        steps: tuple[Step, ...] = ()
-        if first is not None:
-            steps = (Step(first, relation, link == "SUBJECT", end),)
-        if second is not None:
-            steps += (Step(second, relation_2, link_2 == "SUBJECT", end_2),)
-        return cls(gain, seed, steps, cited)
-
-    def __str__(self) -> str:
-        return " ".join([self.seed, *map(str, self.steps)])
 
 
 def candidates(
@@ -227,27 +177,26 @@ def candidates(
 def _candidate(
     kind: ItemKind, order: WalkOrder, id_: object, billionths: object, written: object
 ) -> Candidate:
-    trails = [Trail.read(values) for values in cast(list[list[Any]], written)]
+    item = ItemId(kind, str(id_))
+    trails = [_trail(values) for values in cast(list[list[Any]], written)]
     if order is WalkOrder.ACTIVATION:
-        # A path to a fact that cites the item is more informative than a mention of its ends.
-        trails.sort(key=lambda trail: (not trail.cited, -trail.gain, len(trail.steps), trail.seed))
-        score = cast(int, billionths) / 1e9
+        found = reached(item, cast(int, billionths) / 1e9, trails)
     else:
         # Trails come in the order of seeds; of equally near ones the first seed's stays first.
         trails.sort(key=lambda trail: -trail.gain)
-        score = trails[0].gain
-    cited = dict.fromkeys(trail.steps[-1].fact_id for trail in trails if trail.cited)
-    facts = () if kind is ItemKind.FACT else tuple(cited)
-    return Candidate(ItemId(kind, str(id_)), score, _path_of(trails), facts)
+        found = Candidate(item, trails[0].gain, path_of(trails), citing(trails))
+    return found._replace(facts=()) if kind is ItemKind.FACT else found
 
 
-def _path_of(trails: Sequence[Trail]) -> str:
-    """The first trail in words; if it is a mention, the names of all mentioned entities."""
-    if not trails:
-        return ""
-    if trails[0].steps:
-        return str(trails[0])
-    return ", ".join(dict.fromkeys([trail.seed for trail in trails if not trail.steps]))
+def _trail(values: Sequence[Any]) -> Trail:
+    """Reads gain, seed, two steps of (fact, relation, type of its link, end), and cited."""
+    gain, seed, first, relation, link, end, second, relation_2, link_2, end_2, cited = values
+    steps: tuple[Step, ...] = ()
+    if first is not None:
+        steps = (Step(first, relation, link == "SUBJECT", end),)
+    if second is not None:
+        steps += (Step(second, relation_2, link_2 == "SUBJECT", end_2),)
+    return Trail(gain, seed, steps, cited)
 
 
 def related_candidates(found: Sequence[Sequence[object]]) -> list[Candidate]:

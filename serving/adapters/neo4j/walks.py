@@ -13,6 +13,7 @@ first plan (`replan=skip`), since they start at indexes whatever the graph conta
 from __future__ import annotations
 
 from serving.adapters.neo4j.filters import OF_TENANT, VISIBLE, fact_passes, followed, held
+from serving.domain.ranking.walk import NESTED_NAME
 
 NEAR_NAMES = """
 CALL db.index.fulltext.queryNodes('words_of_entities', $given.lucene, {limit: 50})
@@ -32,7 +33,7 @@ WITH [name IN named | [
     name[0], name[4],
     CASE WHEN any(other IN named WHERE other[2] <= name[2] AND name[3] <= other[3]
                                    AND other[3] - other[2] > name[3] - name[2])
-         THEN 0.25 * name[1] ELSE name[1] END{more}]] AS seeds
+         THEN {NESTED_NAME} * name[1] ELSE name[1] END{more}]] AS seeds
 """
 
 
@@ -126,7 +127,7 @@ def _best(item: str, tie: str = "0") -> str:
     bits and would break ties at random. Equal scores are ordered by `tie`, then by id.
     """
     return f"""
-    WITH {item}, toInteger(1e9 * score) AS score, trails, {tie} AS tie
+    WITH {item}, toInteger(round(1e9 * score)) AS score, trails, {tie} AS tie
     ORDER BY score DESC, tie, {item}.id LIMIT $given.depth
     RETURN collect([{item}.id, score, {_WRITTEN_TRAILS}]) AS found
 }}

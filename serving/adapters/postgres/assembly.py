@@ -10,6 +10,7 @@ from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.change_log import PostgresChangeLog
 from serving.adapters.postgres.log.consistency import PostgresConsistency
 from serving.adapters.postgres.log.index_feed import PostgresIndexFeed
+from serving.adapters.postgres.log.resident_feed import PostgresResidentFeed
 from serving.adapters.postgres.reads.access_log import PostgresAccessLog
 from serving.adapters.postgres.reads.catalog import PostgresCatalog
 from serving.adapters.postgres.reads.timeline import PostgresTimeline
@@ -43,6 +44,7 @@ class Postgres:
         self.names = PostgresNameResolver(self.database, self._known_names, self.lexical.statistics)
         self.change_log = PostgresChangeLog(self.database, self.notifications)
         self.feed = self.feed_of(WHOLE)
+        self.resident_feed = PostgresResidentFeed(self.database, self.notifications)
         self.consistency = PostgresConsistency(self.database, self.notifications)
         self.access = PostgresAccessLog(self.database)
         self.timeline = PostgresTimeline(self.database)

@@ -193,6 +193,8 @@ class Profile:
     """The share of their scores that the first hits give to the turns next to them."""
     current_first: bool = False
     """Puts statements before stored questions, and what holds before what once held."""
+    in_memory: bool = True
+    """Whether what a replica has in memory answers in place of PostgreSQL and Neo4j."""
 
     def __post_init__(self) -> None:
         names = [*(leg.name for leg in self.legs), *(signal.name for signal in self.signals)]

@@ -42,6 +42,7 @@ from serving.ports.vector_index import (
     IndexAnswer,
     IndexStatus,
     IndexTier,
+    VectorKind,
     WantedNeighbours,
 )
 
@@ -192,6 +193,13 @@ class LogFollowingIndex:
     def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
         """Returns which of the segments rest on closed facts alone; none before it is filled."""
         return {} if self._filled is None else self._filled.engine.closed(scope, items)
+
+    def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
+        """Returns whether a search is short; false before it is filled."""
+        if self._filled is None or not self._filled.complete:
+            return False
+        engine = self._filled.engine
+        return not engine.searches_together and engine.scan_size(tenant, kind) <= INLINE_ROWS
 
     async def _is_stale(self, token: ConsistencyToken | None, deadline: Deadline) -> bool:
         """Waits for the token until shortly before the deadline; True if it was not seen."""

@@ -22,6 +22,7 @@ from serving.ports.vector_index import (
     IndexAnswer,
     TextSearch,
     VectorIndex,
+    VectorKind,
     WantedNeighbours,
     WholeIndex,
 )
@@ -72,6 +73,10 @@ class EmbeddedSearch:
         embedding_s = time.perf_counter() - started
         answer = await self._index.search(vector, wanted, deadline)
         return replace(answer, embedding_s=embedding_s)
+
+    def keeps(self, tenant: TenantName, text: str) -> bool:
+        """Whether the vector of a tenant's question is kept."""
+        return _Question(tenant, text) in self._vectors
 
     async def vector_of(self, tenant: TenantName, text: str, deadline: Deadline) -> VectorLike:
         """Returns the vector of a tenant's question.
@@ -162,6 +167,8 @@ class VectorLookup:
 
     def __init__(self, query: Query, space: VectorSpace, parts: Sequence[str] = ()) -> None:
         self._space = space
+        self._tenant = query.scope.tenant
+        self._waits = query.token is not None
         self._vector: Vector | None = None
         if query.vector is not None:
             self._vector = np.asarray(query.vector, dtype=np.float32)
@@ -169,6 +176,38 @@ class VectorLookup:
         self.whole_index = space.whole_index
         self.embedding_s = 0.0
         """The longest that a search waited for a vector."""
+
+    @property
+    def _embedded(self) -> EmbeddedSearch | None:
+        """What embeds the question here; None if it has a vector, or the index is elsewhere."""
+        search = self._space.text_search
+        if self._space.candidates is None or self._vector is not None:
+            return None
+        return search if isinstance(search, EmbeddedSearch) else None
+
+    @property
+    def is_to_embed(self) -> bool:
+        """Whether `embed` would make searches of this question answer without a wait."""
+        search = self._embedded
+        return search is not None and not all(search.keeps(self._tenant, x) for x in self._parts)
+
+    async def embed(self, deadline: Deadline) -> None:
+        """Embeds the question, for the searches that follow; raises as they do."""
+        search = self._embedded
+        assert search is not None, "ask `is_to_embed` first; this is a bug"
+        started = time.perf_counter()
+        parts = (search.vector_of(self._tenant, part, deadline) for part in self._parts)
+        await asyncio.gather(*parts)
+        self.embedding_s = time.perf_counter() - started
+
+    def is_at_hand(self, kind: VectorKind) -> bool:
+        """Whether searches for the question wait for nothing."""
+        return self.is_index_at_hand(kind) and not self.is_to_embed
+
+    def is_index_at_hand(self, kind: VectorKind) -> bool:
+        """Whether the index answers at once, and need not wait for a write."""
+        index = self._space.candidates
+        return index is not None and not self._waits and index.is_at_hand(self._tenant, kind)
 
     async def nearest(self, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
         if self._vector is not None:

@@ -38,6 +38,7 @@ from serving.pipeline.retrieval.legs.leg import (
     asks_postgres,
 )
 from serving.ports.change_log import Consistency, Projection
+from serving.ports.resident_view import ResidentView
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class LegReport:
     reason: str = ""
     candidates: int = 0
     below_floor: int = 0
+    in_memory: bool = False
+    """Whether it was answered from memory, and no store was asked."""
     elapsed_s: float = 0.0
     dead_letter_count: int = 0
     pending: int = 0
@@ -94,6 +97,10 @@ class LegResult:
         return () if self.ranked is None else self.ranked.candidates
 
 
+class _MustWaitError(Exception):
+    """The leg needs something from outside."""
+
+
 class LegRunner:
     """Runs the legs of a profile."""
 
@@ -116,16 +123,23 @@ class LegRunner:
         has_facts: HasFacts,
         deadline: Deadline,
         shed: frozenset[str] = NOTHING,
+        view: ResidentView | None = None,
     ) -> list[LegResult]:
-        """Runs every leg of the profile concurrently until the deadline; returns results in order.
+        """Runs the legs of the profile until the deadline; returns results in order.
 
-        Legs that are shed are skipped.
+        Legs that need nothing from outside are awaited in turn, those by meaning last, as soon as
+        the question is embedded. The others run concurrently. Legs that are shed are skipped.
 
         Raises:
             StoreUnavailableError: A leg could not reach PostgreSQL.
             AllLegsFailedError: Every leg that ran failed.
         """
-        tasks: dict[str, asyncio.Task[LegResult]] = {}
+        loop = asyncio.get_running_loop()
+        runs: dict[str, asyncio.Future[LegResult]] = {
+            spec.name: loop.create_future() for spec in profile.legs
+        }
+        first: list[LegRequest] = []
+        by_vector: dict[str, LegRequest] = {}
         for spec in profile.legs:
             request = LegRequest(
                 query=_with_lookback(query, spec),
@@ -136,16 +150,29 @@ class LegRunner:
                 limit=profile.limit,
                 times=times,
                 has_facts=has_facts,
-                found_by={name: partial(_upstream_answer, tasks[name]) for name in spec.leans_on},
+                found_by={name: partial(_upstream_answer, runs[name]) for name in spec.leans_on},
                 breakers=self._breakers,
+                view=view,
             )
-            is_shed = spec.name in shed
-            if spec.weight and not is_shed and self._is_over_facts(request):
-                # Mostly known at once: then this leg begins together with the others.
-                has_facts()
-            tasks[spec.name] = asyncio.create_task(self._run(request, profile, shed=is_shed))
-        counting = self._pending_counts(query, deadline)
-        pending, results = await asyncio.gather(counting, asyncio.gather(*tasks.values()))
+            if self._asks_index(request, shed) or not by_vector.keys().isdisjoint(spec.leans_on):
+                by_vector[spec.name] = request
+            else:
+                first.append(request)
+        async with asyncio.TaskGroup() as group:
+            counting = group.create_task(self._pending_counts(query, deadline))
+            begin = partial(self._begin, profile, shed, runs, group)
+            embedding = None
+            if by_vector and lookup.is_to_embed:
+                embedding = group.create_task(_embed(next(iter(by_vector.values()))))
+                await asyncio.sleep(0)  # the encoder begins
+            for request in first:
+                await begin(request)
+            if embedding is not None:
+                await embedding
+            for request in by_vector.values():
+                await begin(request)
+        pending = counting.result()
+        results = [run.result() for run in runs.values()]
         for result in results:
             if result.store_error is not None:
                 # An empty answer would look like an empty memory.
@@ -169,14 +196,64 @@ class LegRunner:
             return {}
         return await self._consistency.pending_counts(query.scope.tenant, deadline)
 
-    async def _run(self, request: LegRequest, profile: Profile, *, shed: bool) -> LegResult:
-        """Runs one leg; any outcome, errors included, becomes its report."""
+    @staticmethod
+    def _asks_index(request: LegRequest, shed: frozenset[str]) -> bool:
+        """Whether the leg asks the index, for which the question is embedded."""
+        leg = LEGS.get(request.spec.name)
+        is_asked = request.spec.weight and request.spec.name not in shed
+        return bool(is_asked) and leg is not None and leg.dependency == "index"
+
+    async def _begin(
+        self,
+        profile: Profile,
+        shed: frozenset[str],
+        runs: Mapping[str, asyncio.Future[LegResult]],
+        group: asyncio.TaskGroup,
+        request: LegRequest,
+    ) -> None:
+        """Runs a leg if it needs nothing from outside, and else begins to run it."""
+        spec = request.spec
+        run, is_shed = runs[spec.name], spec.name in shed
+        if spec.weight and not is_shed and self._is_over_facts(request):
+            # Mostly known at once: then this leg begins together with the others.
+            request.has_facts()
+
+        async def finish() -> None:
+            run.set_result(await self._run(request, profile, shed=is_shed))
+
+        if not all(runs[name].done() for name in spec.leans_on):
+            group.create_task(finish())
+            return
+        try:
+            run.set_result(await self._run(request, profile, shed=is_shed, at_once=True))
+        except _MustWaitError:
+            group.create_task(finish())
+
+    async def _run(
+        self, request: LegRequest, profile: Profile, *, shed: bool, at_once: bool = False
+    ) -> LegResult:
+        """Runs one leg; any outcome, errors included, becomes its report.
+
+        If that is to be `at_once`, raises `_MustWaitError` where it would wait.
+        """
         spec = request.spec
         started = time.perf_counter()
         answer: LegAnswer | None = None
+        in_memory = False
         try:
-            answer = await self._find(request, shed=shed)
+            leg = await self._leg_to_ask(request, shed=shed, at_once=at_once)
+            answer = leg.find_in_memory(request)
+            in_memory = answer is not None
+            if answer is None and at_once:
+                if not leg.is_at_hand(request):
+                    raise _MustWaitError
+                answer = await leg.find(replace(request, breakers={}))
+            elif answer is None:
+                async with asyncio.timeout(request.deadline.remaining()):
+                    answer = await leg.find(request)
             state, reason = _state_of(answer)
+        except _MustWaitError:
+            raise
         except LegSkippedError as error:
             state, reason = LegState.SKIPPED, str(error)
         except NotReadyError as error:
@@ -197,11 +274,14 @@ class LegRunner:
             return LegResult(report)
         depth = spec.depth_for(profile.limit)
         found = within_depth(answer.candidates, depth, profile.rank_style)
-        report = replace(report, candidates=len(found), below_floor=answer.below_floor)
+        report = replace(
+            report, candidates=len(found), below_floor=answer.below_floor, in_memory=in_memory
+        )
         ranked = RankedList(spec.name, tuple(found))
         return LegResult(report, ranked, answer.candidates, answer.index_epoch)
 
-    async def _find(self, request: LegRequest, *, shed: bool) -> LegAnswer:
+    async def _leg_to_ask(self, request: LegRequest, *, shed: bool, at_once: bool) -> Leg:
+        """Returns the leg, unless it is skipped, late, or has to wait."""
         leg = self._legs.get(request.spec.name)
         if leg is None:
             raise LegSkippedError("this service has no such leg")
@@ -209,15 +289,26 @@ class LegRunner:
             raise LegSkippedError("the weight of the leg is 0")
         if shed:
             raise LegSkippedError(SHED_REASON)
-        if self._is_over_facts(request) and not await request.has_facts():
-            raise LegSkippedError(NOTHING_TO_LOOK_UP)
-        async with asyncio.timeout(request.deadline.remaining()):
-            return await leg.find(request)
+        if self._is_over_facts(request):
+            has_facts = request.has_facts()
+            if at_once and not has_facts.done():
+                raise _MustWaitError
+            if not await has_facts:
+                raise LegSkippedError(NOTHING_TO_LOOK_UP)
+        if request.deadline.passed:
+            raise TimeoutError
+        return leg
 
     def _is_over_facts(self, request: LegRequest) -> bool:
         """Whether the leg is skipped in a memory without facts."""
         leg = self._legs.get(request.spec.name)
         return leg is not None and leg.needs_facts and _may_be_skipped(request)
+
+
+async def _embed(request: LegRequest) -> None:
+    """Embeds the question behind the breaker of the index; the legs meet what fails."""
+    with contextlib.suppress(TriviumError, TimeoutError):
+        await request.ask("index", request.lookup.embed)
 
 
 def _may_be_skipped(request: LegRequest) -> bool:
@@ -253,7 +344,7 @@ def _with_lookback(query: Query, spec: LegSpec) -> Query:
     return replace(query, scope=query.scope.within(TimeRange(start)))
 
 
-async def _upstream_answer(leg: asyncio.Task[LegResult]) -> UpstreamAnswer:
+async def _upstream_answer(leg: asyncio.Future[LegResult]) -> UpstreamAnswer:
     # A leg that gives up waiting must not cancel it for the others.
     result = await asyncio.shield(leg)
     report = result.report

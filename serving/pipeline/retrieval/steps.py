@@ -51,6 +51,7 @@ from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
 from serving.ports.access_log import AccessLog
 from serving.ports.memory_store import MemoryStore
 from serving.ports.reranking import Reranker
+from serving.ports.resident_view import ResidentView
 from serving.ports.text_analysis import DateReader
 from serving.ports.vector_index import Adjacency
 from serving.ports.words import NameResolver
@@ -125,6 +126,7 @@ class RetrievalSteps:
         store_breaker: Breaker | None = None,
         index_breaker: Breaker | None = None,
         reranker_breaker: Breaker | None = None,
+        view: ResidentView | None = None,
     ) -> None:
         self._legs = legs
         self._space = space
@@ -133,6 +135,7 @@ class RetrievalSteps:
         self._dates = dates
         self._names = names
         self._reranking = RerankStage(reranker, reranker_breaker or Breaker("reranker"))
+        self._view = view
         self._store_breaker = store_breaker or Breaker("store")
         self._index_breaker = index_breaker or Breaker("index")
 
@@ -158,7 +161,7 @@ class RetrievalSteps:
         times = self._times_of(query)
         results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
         _check_required(query, results)
-        loading = self._loading(query, deadline)
+        loading = self._loading(query, deadline, self._view_of(profile))
 
         async def ordering_of(newest: Mapping[ItemId, ItemId]) -> Ordering:
             found = by_time_alone(profile, _lists(profile, results, newest), times)
@@ -249,8 +252,13 @@ class RetrievalSteps:
             return query, ()
         return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
 
-    def _loading(self, query: Query, deadline: Deadline) -> _Loading:
-        return _Loading(self._store, self._store_breaker, query, deadline)
+    def _loading(
+        self, query: Query, deadline: Deadline, view: ResidentView | None = None
+    ) -> _Loading:
+        return _Loading(self._store, self._store_breaker, query, deadline, view)
+
+    def _view_of(self, profile: Profile) -> ResidentView | None:
+        return self._view if profile.in_memory else None
 
     def _times_of(self, query: Query) -> Times:
         """Reads the times of a question when first asked for, once."""
@@ -268,17 +276,28 @@ class RetrievalSteps:
         parts = questions_of(query.text) if profile.split_questions else ()
         lookup = VectorLookup(query, self._space, parts)
         until = RANKING.before(deadline)
-        has_facts = cache(lambda: asyncio.create_task(self._has_facts(query, until)))
-        results = await self._legs.run(query, profile, lookup, times, has_facts, until, shed)
+        view = self._view_of(profile)
+        has_facts = cache(partial(self._has_facts, query, view, until))
+        results = await self._legs.run(query, profile, lookup, times, has_facts, until, shed, view)
         return results, lookup.embedding_s
 
-    async def _has_facts(self, query: Query, deadline: Deadline) -> bool:
+    def _has_facts(
+        self, query: Query, view: ResidentView | None, deadline: Deadline
+    ) -> asyncio.Future[bool]:
         """Whether the tenant has facts, as far as is known: then legs search among them."""
+        known = None if view is None else view.has_facts(query.scope.tenant, query.token)
+        if known is None:
+            return asyncio.create_task(self._read_has_facts(query, deadline))
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        answer.set_result(known)
+        return answer
+
+    async def _read_has_facts(self, query: Query, deadline: Deadline) -> bool:
         try:
-            # Its answer is no sign that the store answers: it mostly comes from memory.
+            # Without its answer nothing is lost, so it is no sign of whether the store answers.
             self._store_breaker.require_closed()
             async with asyncio.timeout(deadline.remaining()):
-                return await self._store.has_facts(query.scope.tenant, query.token, deadline)
+                return await self._store.has_facts(query.scope.tenant, deadline)
         except (TriviumError, TimeoutError):
             return True
 
@@ -354,11 +373,18 @@ class _Loading:
     """Reads the candidates' rows, each once, and measures the time that takes."""
 
     def __init__(
-        self, store: MemoryStore, breaker: Breaker, query: Query, deadline: Deadline
+        self,
+        store: MemoryStore,
+        breaker: Breaker,
+        query: Query,
+        deadline: Deadline,
+        view: ResidentView | None = None,
     ) -> None:
         self._store = store
         self._breaker = breaker
+        self._view = view
         self._tenant = query.scope.tenant
+        self._token = query.token
         self._deadline = deadline
         self.known: dict[ItemId, Item] = {}
         self._read: set[ItemId] = set()
@@ -374,10 +400,19 @@ class _Loading:
         unread = [item for item in dict.fromkeys(items) if item not in self._read]
         if unread:
             started = time.perf_counter()
-            self.known |= await self._in_time(partial(self._store.load, self._tenant, unread))
+            if left := self._not_in_memory(unread):
+                self.known |= await self._in_time(partial(self._store.load, self._tenant, left))
             self._read.update(unread)
             self.elapsed_s += time.perf_counter() - started
         return self.known
+
+    def _not_in_memory(self, items: Sequence[ItemId]) -> Sequence[ItemId]:
+        """Takes rows from memory; returns the items that may have rows in the store alone."""
+        found = None if self._view is None else self._view.rows(self._tenant, items, self._token)
+        if found is None:
+            return items
+        self.known |= found.rows
+        return [] if found.complete else [item for item in items if item not in found.rows]
 
     async def shown(self, access: AccessLog, items: Sequence[ItemId]) -> Mapping[ItemId, int]:
         """Returns how often each was shown; raises as `rows`."""

@@ -13,9 +13,10 @@ from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP
 from serving.pipeline.retrieval.retrieve import Retriever
+from serving.ports.resident_view import ResidentView
 from serving.ports.words import NameResolver
 
-NAMES = "names"
+NAMES, MEMORY = "names", "memory"
 OUT_OF_TIME = "the budget ran out"
 SKIPPED = "the leg was not searched"
 QUESTION = "Who said hello to whom, and when?"
@@ -40,19 +41,35 @@ class Warmer:
     """Runs the legs once, so that the next question waits for nothing that one had to load.
 
     The legs open connections, and load the tenant's word statistics and vectors. The names are read
-    in addition: a question gives them a part of its time only.
+    in addition, since a question gives them a part of its time only; and the tenant is loaded into
+    memory, for which no question waits.
     """
 
-    def __init__(self, retriever: Retriever, names: NameResolver) -> None:
+    def __init__(
+        self, retriever: Retriever, names: NameResolver, view: ResidentView | None = None
+    ) -> None:
         self._retriever = retriever
         self._names = names
+        self._view = view
 
     async def warm(self, query: Query, profile: Profile, deadline: Deadline) -> list[Warmed]:
         """Returns what was loaded, and why something was not; raises as `Retriever.warm`."""
-        names, legs = await asyncio.gather(
-            self._read_names(query, deadline), self._run_legs(query, profile, deadline)
+        names, legs, memory = await asyncio.gather(
+            self._read_names(query, deadline),
+            self._run_legs(query, profile, deadline),
+            self._load(query, deadline),
         )
-        return [names, *legs]
+        return [names, *memory, *legs]
+
+    async def _load(self, query: Query, deadline: Deadline) -> list[Warmed]:
+        """Loads the tenant into memory; one that cannot be there waits for nothing else."""
+        if self._view is None:
+            return []
+        started = time.perf_counter()
+        is_held = await self._view.load(query.scope.tenant, deadline)
+        if not is_held and not deadline.passed:
+            return []
+        return [Warmed(MEMORY, time.perf_counter() - started, "" if is_held else OUT_OF_TIME)]
 
     async def _read_names(self, query: Query, deadline: Deadline) -> Warmed:
         started = time.perf_counter()

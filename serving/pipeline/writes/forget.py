@@ -26,6 +26,7 @@ from serving.pipeline.index.vector_space import VectorSpace
 from serving.ports.change_log import Consistency
 from serving.ports.graph import Graph
 from serving.ports.memory_store import EraseReceipt, MemoryStore, Selector
+from serving.ports.resident_view import ResidentView
 from serving.ports.vector_index import WantedNeighbours
 from serving.ports.words import LexicalSearch
 
@@ -161,12 +162,14 @@ class Eraser:
         space: VectorSpace,
         graph: Graph,
         consistency: Consistency,
+        view: ResidentView | None = None,
     ) -> None:
         self._store = store
         self._words = words
         self._space = space
         self._graph = graph
         self._consistency = consistency
+        self._view = view
 
     async def forget(self, tenant: TenantName, selector: Selector, deadline: Deadline) -> Forgotten:
         """Erases what is selected; a store that does not follow in time is not verified.
@@ -185,6 +188,8 @@ class Eraser:
             await _receipt("vector_index", self._in_indexes(done)),
             await _receipt("graph", self._in_graph(done)),
         ]
+        if self._view is not None:
+            receipts.append(await _receipt("memory", self._in_memory(self._view, done)))
         return Forgotten(kinds[ItemKind.SEGMENT], kinds[ItemKind.FACT], receipts, erased.token)
 
     async def _in_rows(self, done: Lookups) -> StoreReceipt:
@@ -222,6 +227,12 @@ class Eraser:
         left = await self._graph.count(done.tenant, done.items)
         lookups = [_by_id(done.items, left), *await done.by_names(self._graph)]
         return StoreReceipt.of("graph", lookups)
+
+    async def _in_memory(self, view: ResidentView, done: Lookups) -> StoreReceipt | None:
+        if not await view.caught_up(done.erased.token, done.deadline):
+            return None
+        left = view.count(done.tenant, done.items)
+        return StoreReceipt.of("memory", [_by_id(done.items, left)])
 
 
 def _by_id(asked: Sized, left: int) -> Lookup:

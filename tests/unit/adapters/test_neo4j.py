@@ -15,20 +15,7 @@ from neo4j.exceptions import SessionExpired
 
 from serving.adapters.neo4j import Neo4jGraph, statements, walks
 from serving.adapters.neo4j.graph import Neo4jSettings
-from serving.adapters.neo4j.names import (
-    MAX_KEY_CHARACTERS,
-    MAX_NAME_WORDS,
-    MAX_QUESTION_WORDS,
-    MAX_UNSPACED_LETTERS,
-    NamedSpan,
-    entity_key,
-    entity_words,
-    near_names_query,
-    near_spans,
-    one_letter_apart,
-    question_spans,
-    tenant_token,
-)
+from serving.adapters.neo4j.names import near_names_query, tenant_token
 from serving.adapters.neo4j.planning import BackgroundPlanning
 from serving.adapters.neo4j.rows import Row
 from serving.adapters.neo4j.search import Search, candidates, relation_places, search_parameters
@@ -37,6 +24,18 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import fact_id, segment_id
 from serving.domain.items.text import WORD, name_key, name_words
+from serving.domain.questions.named_entities import (
+    MAX_KEY_CHARACTERS,
+    MAX_NAME_WORDS,
+    MAX_QUESTION_WORDS,
+    MAX_UNSPACED_LETTERS,
+    NamedSpan,
+    entity_key,
+    entity_words,
+    near_spans,
+    one_letter_apart,
+    question_spans,
+)
 from serving.domain.ranking.leg_options import Walk, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate

@@ -102,10 +102,12 @@ class Notifications:
     async def _listen(self) -> None:
         back_off_s = FIRST_BACK_OFF_S
         while True:
+            is_listening = False
             try:
                 async with await self._database.connect() as connection:
                     for channel in Channel:
                         await connection.execute(f"LISTEN {channel}")
+                    is_listening = True
                     await self._count(Channel)  # covers events missed while disconnected
                     back_off_s = FIRST_BACK_OFF_S
                     async for notification in connection.notifies():
@@ -114,6 +116,8 @@ class Notifications:
                 logger.info(
                     "change notifications unavailable", extra={"reason": type(error).__name__}
                 )
+            if is_listening:
+                await self._count(Channel)  # what is announced from now on is missed
             await asyncio.sleep(back_off_s)
             back_off_s = min(2 * back_off_s, LAST_BACK_OFF_S)
 

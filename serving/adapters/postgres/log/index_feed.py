@@ -82,7 +82,7 @@ class PostgresIndexFeed:
                 raise FeedLostError("the log has another epoch")
             if not covers(position.log, await read_compacted(connection)):
                 raise FeedLostError("the log is compacted beyond the position")
-            names = await _changed_names(connection, position.log)
+            names = await changed_names(connection, position.log)
             if self._shard != WHOLE:
                 names = await _with_evidence(connection, names)
             rows = await _current_rows(connection, names, self._row_values(model_id))
@@ -142,10 +142,15 @@ async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
     )
 
 
-async def _changed_names(connection: Connection, position: Snapshot) -> list[Name]:
-    rows = await connection.fetch_all(
-        _CHANGED, {"position": str(position), "most": MAX_CHANGES + 1}
-    )
+async def changed_names(
+    connection: Connection, position: Snapshot, where: str = "true"
+) -> list[Name]:
+    """The items of the rows of the log beyond a position that meet a condition.
+
+    Raises `FeedLostError` if they are more than `MAX_CHANGES`.
+    """
+    values = {"position": str(position), "most": MAX_CHANGES + 1}
+    rows = await connection.fetch_all(_changed(where), values)
     if len(rows) > MAX_CHANGES:
         raise FeedLostError(f"more than {MAX_CHANGES} changes are pending")
     return [(TenantName(tenant), ItemId(ItemKind(kind), id_)) for tenant, kind, id_ in rows]
@@ -326,13 +331,15 @@ SELECT greatest(0, coalesce(extract(epoch FROM now() - min(logged_at)), 0))::flo
   FROM ({first_beyond(_POSITION, "logged_at", "1 ROW ONLY", where="true")}) AS beyond
 """
 
-_CHANGED = f"""
-SELECT DISTINCT coalesce(log.erased_tenant, tenant.name), log.kind,
-       coalesce(log.erased_id, segment.id, fact.id)
-  FROM ({all_beyond(_POSITION, "*", where="true")}) AS log
-  LEFT JOIN tenant ON tenant.id = log.tenant_id
-  LEFT JOIN segment ON segment.key = log.key
-  LEFT JOIN fact ON fact.key = log.key
- WHERE coalesce(log.erased_id, segment.id, fact.id) IS NOT NULL
- LIMIT %(most)s::int8
-"""
+
+def _changed(where: str) -> str:
+    return f"""
+    SELECT DISTINCT coalesce(log.erased_tenant, tenant.name), log.kind,
+           coalesce(log.erased_id, segment.id, fact.id)
+      FROM ({all_beyond(_POSITION, "*", where=where)}) AS log
+      LEFT JOIN tenant ON tenant.id = log.tenant_id
+      LEFT JOIN segment ON segment.key = log.key
+      LEFT JOIN fact ON fact.key = log.key
+     WHERE coalesce(log.erased_id, segment.id, fact.id) IS NOT NULL
+     LIMIT %(most)s::int8
+    """

@@ -20,7 +20,6 @@ from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import Conditions, conditions_of
 from serving.adapters.postgres.tables.tenants import find_tenant
-from serving.adapters.postgres.words import query_plan
 from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
 from serving.domain.budget import Deadline
 from serving.domain.items.records import segment_id
@@ -28,12 +27,10 @@ from serving.domain.languages import language_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.ranking.ranked_list import Candidate
+from serving.domain.words import query_plan
 from serving.domain.words.lexemes import alternatives, asked_lexemes, languages_of
 
 BUDGET = query_plan.Budget()
-
-MAX_SCORED = 2000
-"""A limit on the rows scored by BM25; words that always occur together can exceed any estimate."""
 
 COVER_DENSITY_OF_TEXT = 0.1
 """PostgreSQL's default for words without a label."""
@@ -138,7 +135,7 @@ async def _find_by_bm25(
             "slope": plan.slope,
         }
         for place, (word, weight) in enumerate(zip(plan.words, plan.weights, strict=True)):
-            values[f"word_{place}"] = word
+            values[f"word_{place}"] = query_plan.quoted(word)
             values[f"weight_{place}"] = question.scale * weight
         found = await _find(connection, _bm25_of(len(plan.words)), question, values)
         if len(found) >= question.depth or plan.complete:
@@ -210,7 +207,7 @@ SELECT id, ({score}) / (%(base)s::float4 + %(slope)s::float4 * dl) AS score
   FROM (SELECT id, event_time, tsv, dl FROM segment
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
            AND tsv @@ %(candidates)s::tsquery{{conditions}}
-         LIMIT {MAX_SCORED}) AS candidate
+         LIMIT {query_plan.MAX_SCORED}) AS candidate
  ORDER BY score DESC, event_time, id LIMIT %(depth)s::int4
 """
 

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Sequence
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.words.known_names import KnownNames, TenantNames
-from serving.adapters.postgres.words.query_plan import WordStatistics, quoted
 from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.languages import ENGLISH, Language
 from serving.domain.words.compounds import parts_of
 from serving.domain.words.lexemes import asked_lexemes, is_function_word, languages_of
+from serving.domain.words.query_plan import WordStatistics, quoted
 
 
 class PostgresNameResolver:

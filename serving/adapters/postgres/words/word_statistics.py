@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import Connection
-from serving.adapters.postgres.words.query_plan import WordStatistics
 from serving.domain.errors import TriviumError
+from serving.domain.words.query_plan import WordStatistics
 
 LARGEST_COUNTED = 20_000
 """A tenant with more segments is estimated. Counting takes about 6 us per segment."""

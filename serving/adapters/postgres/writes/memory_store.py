@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import NamedTuple
 
 from serving.adapters.postgres.connection.migrations import LATEST_VERSION
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
@@ -18,29 +17,16 @@ from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
 from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, count_selected, erase_selected
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.questions.time_zones import parse_time_zone
 from serving.ports.memory_store import Batch, EraseReceipt, Selected, Selector, WriteReceipt
 
 MAX_TENANTS_KNOWN = 100_000
-"""The tenants of whom it is remembered whether they have facts, and their zones; beyond it, all are
-forgotten."""
+"""The tenants whose zones are remembered; beyond it, all are forgotten."""
 
 PROBE_S = 2.0
 """The time limit of `ready`."""
-
-
-class _FactsKnown(NamedTuple):
-    """Whether a tenant had facts, and after how many announced changes it was read, and when."""
-
-    found: bool
-    heard: int
-    read_at: float
-
-    def is_current(self, heard: int) -> bool:
-        return heard == self.heard and time.monotonic() - self.read_at <= UNCHECKED_S
 
 
 class PostgresMemoryStore:
@@ -50,7 +36,6 @@ class PostgresMemoryStore:
         self._database = database
         self._notifications = notifications
         self._names = names
-        self._facts_known: dict[TenantName, _FactsKnown] = {}
         self._time_zones: dict[TenantName, tuple[tzinfo, float]] = {}
 
     async def write(self, batch: Batch) -> WriteReceipt:
@@ -90,28 +75,11 @@ class PostgresMemoryStore:
                     loaded += [TO_ITEM[kind](row) for row in rows]
         return {item.item: item for item in loaded}
 
-    async def has_facts(
-        self, tenant: TenantName, token: ConsistencyToken | None, deadline: Deadline
-    ) -> bool:
-        """Whether the tenant has facts.
-
-        PostgreSQL is not asked about a tenant that had some; nor, without a token, about one that
-        had none while no write has been announced since.
-        """
-        known = self._facts_known.get(tenant)
-        heard = self._notifications.heard(Channel.CHANGES)
-        if known is not None and (known.found or (token is None and known.is_current(heard))):
-            return known.found
-        asked_at = time.monotonic()
+    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
         async with self._database.search(deadline, tenant) as connection:
             cursor = await connection.execute(_HAS_FACTS, {"tenant": tenant}, prepare=True)
             row = await cursor.fetchone()
-        if row is None:
-            return False  # anybody can ask about tenants that do not exist
-        if len(self._facts_known) >= MAX_TENANTS_KNOWN:
-            self._facts_known.clear()
-        self._facts_known[tenant] = _FactsKnown(row[0], heard, asked_at)
-        return bool(row[0])
+        return row is not None and bool(row[0])
 
     def known_time_zone(self, tenant: TenantName) -> tzinfo | None:
         zone, read_at = self._time_zones.get(tenant, (None, 0.0))
@@ -122,7 +90,7 @@ class PostgresMemoryStore:
         async with self._database.search(deadline, tenant) as connection:
             found = await find_tenant(connection, tenant)
         if found is None:
-            return UTC  # as above
+            return UTC  # anybody can ask about tenants that do not exist
         zone = parse_time_zone(found.time_zone)
         if len(self._time_zones) >= MAX_TENANTS_KNOWN:
             self._time_zones.clear()

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index import arrays
-from serving.adapters.vector_index.rows.instants import (
+from serving.domain.items.instants import (
     AFTER_ALL,
     BEFORE_ALL,
     microseconds,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from serving.adapters.vector_index.arrays import is_on_host
-from serving.adapters.vector_index.rows.instants import BEFORE_ALL, instant_of, microseconds
 from serving.adapters.vector_index.rows.tenant_view import TenantView
+from serving.domain.items.instants import BEFORE_ALL, instant_of, microseconds
 from serving.domain.items.records import ItemId, ItemKind, segment_id
 from serving.domain.items.text import MAX_NAMES_SHOWN, names_entity, words_to_name_by
 from serving.domain.questions.query import Query, Scope

@@ -11,8 +11,8 @@ import numpy as np
 
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask, among
-from serving.adapters.vector_index.rows.instants import ClockTimes, Span, microseconds
 from serving.adapters.vector_index.rows.view import ANY_TIME, PartitionView
+from serving.domain.items.instants import ClockTimes, Span, microseconds
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.questions.query import Filter, Scope
 from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours

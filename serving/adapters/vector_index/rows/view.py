@@ -23,7 +23,7 @@ from serving.adapters.vector_index.rows.columns import (
     as_table,
     only_stands_for,
 )
-from serving.adapters.vector_index.rows.instants import (
+from serving.domain.items.instants import (
     AFTER_ALL,
     BEFORE_ALL,
     ClockTimes,

@@ -21,6 +21,9 @@ class ContextLeg(Leg):
     by_meaning = True
     ranks_by_text = False
 
+    def is_at_hand(self, request: LegRequest) -> bool:
+        return request.lookup.is_at_hand(CONTEXT)
+
     async def find(self, request: LegRequest) -> LegAnswer:
         """Finds the turns that are nearest to the question, each with the turn before it."""
         query = request.query

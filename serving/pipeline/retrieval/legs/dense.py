@@ -26,6 +26,9 @@ class DenseLeg(Leg):
     def __init__(self, access: AccessLog) -> None:
         self._access = access
 
+    def is_at_hand(self, request: LegRequest) -> bool:
+        return request.spec.pool is None and request.lookup.is_at_hand(ItemKind.SEGMENT)
+
     async def find(self, request: LegRequest) -> LegAnswer:
         """Finds the segments nearest to the question, of all or of a pool."""
         pool, only, lacking = request.spec.pool, None, ""

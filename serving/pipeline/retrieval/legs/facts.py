@@ -25,6 +25,9 @@ class FactsLeg(Leg):
     ranks_by_text = False
     needs_facts = True
 
+    def is_at_hand(self, request: LegRequest) -> bool:
+        return request.lookup.is_at_hand(ItemKind.FACT)
+
     async def find(self, request: LegRequest) -> LegAnswer:
         """Finds the facts nearest to the question, or their evidence in the facts' order."""
         query = request.query

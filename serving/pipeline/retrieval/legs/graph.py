@@ -42,6 +42,14 @@ class GraphLeg(Leg):
         self._graph = graph
         self._consistency = consistency
 
+    def find_in_memory(self, request: LegRequest) -> LegAnswer | None:
+        query, spec = request.query, request.spec
+        if request.view is None or query.seeds or spec.walk.seeds_from:
+            return None
+        require_text(query)
+        found = request.view.walk(query, spec.walk, request.depth, spec.yields)
+        return None if found is None else LegAnswer(*above_floor(found, spec.floor))
+
     async def find(self, request: LegRequest) -> LegAnswer:
         """Walks the graph once it has seen the caller's write, or half of the time has passed."""
         query, spec = request.query, request.spec

@@ -19,6 +19,7 @@ from serving.domain.ranking.profile import LegSpec
 from serving.domain.ranking.ranked_list import Candidate, RankedList
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.ports.change_log import Projection
+from serving.ports.resident_view import ResidentView
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 
 SEED_RANK_CONSTANT = PUBLISHED_RANK_CONSTANT
@@ -69,7 +70,7 @@ class UpstreamAnswer:
 Times = Callable[[], NamedTimes]
 """Reads the times that a question names."""
 
-HasFacts = Callable[[], Awaitable[bool]]
+HasFacts = Callable[[], asyncio.Future[bool]]
 """Whether the tenant has facts, as `MemoryStore.has_facts`."""
 
 POSTGRES = frozenset({"words", "store"})
@@ -84,7 +85,8 @@ class LegRequest:
 
     `query.scope` has the lookback of its `spec`; `limit` is that of the answer. `times` and
     `has_facts` read once for all legs. `found_by` awaits the answers of its upstream legs. Each
-    call of a dependency goes through `ask`, behind the breaker of that dependency.
+    call of a dependency goes through `ask`, behind the breaker of that dependency. `view` is what
+    may be answered from memory, if the profile has it so.
     """
 
     query: Query
@@ -97,6 +99,7 @@ class LegRequest:
     has_facts: HasFacts
     found_by: Mapping[str, Callable[[], Awaitable[UpstreamAnswer]]] = field(default_factory=dict)
     breakers: Mapping[str, Breaker] = field(default_factory=dict)
+    view: ResidentView | None = None
 
     async def ask(
         self,
@@ -174,6 +177,19 @@ class Leg(ABC):
             LegSkippedError: There is no input to search with.
             TimeoutError: The deadline passed.
         """
+
+    def is_at_hand(self, request: LegRequest) -> bool:
+        """Whether `find` waits for nothing: all that it asks is in this process.
+
+        It is then awaited in turn, without a task, a time limit or a breaker of its own.
+        """
+        del request
+        return False
+
+    def find_in_memory(self, request: LegRequest) -> LegAnswer | None:
+        """Finds the same at once, if `request.view` has all of it; raises as `find`."""
+        del request
+        return None
 
 
 def by_name(*legs: type[Leg]) -> dict[str, type[Leg]]:

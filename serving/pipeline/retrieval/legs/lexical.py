@@ -10,7 +10,11 @@ from serving.ports.words import LexicalSearch
 
 
 class LexicalLeg(Leg):
-    """Finds segments by their words. It reads PostgreSQL itself, so it is never stale."""
+    """Finds segments by their words.
+
+    It reads PostgreSQL itself, or what memory has of all that is known to be written, so it is
+    never stale.
+    """
 
     name = "lexical"
     options = frozenset({"floor", "words"})
@@ -22,6 +26,14 @@ class LexicalLeg(Leg):
 
     def __init__(self, lexical: LexicalSearch) -> None:
         self._lexical = lexical
+
+    def find_in_memory(self, request: LegRequest) -> LegAnswer | None:
+        query, spec = request.query, request.spec
+        require_text(query)
+        if request.view is None:
+            return None
+        found = request.view.find_by_words(query, spec.words, request.depth)
+        return None if found is None else LegAnswer(*above_floor(found, spec.floor))
 
     async def find(self, request: LegRequest) -> LegAnswer:
         query, spec = request.query, request.spec

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 
 from serving.domain.budget import Deadline
-from serving.domain.items.records import ItemId
+from serving.domain.items.records import ItemId, ItemKind
 from serving.domain.ranking.ranked_list import Candidate, above_floor
 from serving.pipeline.retrieval.legs.graph import graph_is_stale
 from serving.pipeline.retrieval.legs.leg import (
@@ -44,6 +44,9 @@ class RelatedLeg(Leg):
     def __init__(self, graph: Graph, consistency: Consistency) -> None:
         self._graph = graph
         self._consistency = consistency
+
+    def is_at_hand(self, request: LegRequest) -> bool:
+        return request.lookup.is_index_at_hand(ItemKind.SEGMENT)
 
     async def find(self, request: LegRequest) -> LegAnswer:
         """Finds segments that share rare entities with the other legs' first candidates.

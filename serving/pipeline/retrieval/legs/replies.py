@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from serving.domain.items.records import ItemKind
 from serving.domain.ranking.ranked_list import Candidate, above_floor, best_first
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 
@@ -21,6 +22,9 @@ class RepliesLeg(Leg):
     dependency = ""
     by_meaning = False
     ranks_by_text = False
+
+    def is_at_hand(self, request: LegRequest) -> bool:
+        return request.lookup.is_index_at_hand(ItemKind.SEGMENT)
 
     async def find(self, request: LegRequest) -> LegAnswer:
         """Finds what follows the questions among the other legs' first candidates."""

@@ -42,14 +42,23 @@ class TemporalLeg(Leg):
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
 
+    def is_at_hand(self, request: LegRequest) -> bool:
+        return self._names_no_time(request)
+
     async def find(self, request: LegRequest) -> LegAnswer:
         depth = request.depth
+        if self._names_no_time(request):
+            return LegAnswer([])
         if not request.spec.named_times:
             latest = partial(self._timeline.latest, request.query.scope, depth)
             return LegAnswer(await request.ask("words", latest))
         times = request.times()
         said, about = await asyncio.gather(self._said(times, request), self._about(times, request))
         return replace(said, candidates=_merged(said.candidates, about)[:depth])
+
+    @staticmethod
+    def _names_no_time(request: LegRequest) -> bool:
+        return request.spec.named_times and not request.times().periods
 
     async def _said(self, times: NamedTimes, request: LegRequest) -> LegAnswer:
         nearest = None if times.alone else await _nearest(times, request)

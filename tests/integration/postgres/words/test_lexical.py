@@ -17,23 +17,22 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.words import lexical, word_statistics
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
-from serving.adapters.postgres.words.query_plan import Budget
 from serving.adapters.postgres.words.word_statistics import (
     UNKNOWN_SHARE,
     WordStatisticsCache,
     count_words,
     estimate_words,
 )
-from serving.adapters.postgres.writes.memory_store import PostgresMemoryStore
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
+from serving.domain.words.query_plan import Budget
 from serving.ports.memory_store import Batch, Selector
 from tests.contract.test_lexical import MODES, SearchCase
 from tests.integration.postgres.log.following import run, write
 from tests.integration.postgres.words.searching import ids_of, search
-from tests.support.builders import NOON, TENANT, days, fact, ids, segment
+from tests.support.builders import NOON, TENANT, days, ids, segment
 from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
@@ -460,20 +459,6 @@ async def test_announced_name_of_another_process_is_matched(
         await other.notifications.wait_beyond(before, [Channel.CHANGES], 10)
 
         assert await meant(other, "Melony") == {"Melony": "Melanie"}
-
-
-async def test_token_finds_facts_before_their_announcement(postgres: Postgres) -> None:
-    silence = Notifications(postgres.database)  # it is not opened, so it hears nothing
-    names = KnownNames(postgres.database, silence)
-    elsewhere = PostgresMemoryStore(postgres.database, silence, names)
-    await write(postgres, segment("a"))
-    before = await elsewhere.has_facts(TENANT, None, Deadline.after(5))
-
-    receipt = await write(postgres, fact("f", "Ann", "sails", "Goa"))
-
-    unheard = await elsewhere.has_facts(TENANT, None, Deadline.after(5))
-    assert (before, unheard) == (False, False)
-    assert await elsewhere.has_facts(TENANT, receipt.token, Deadline.after(5))
 
 
 async def test_names_are_reread_without_announcements(postgres: Postgres) -> None:

@@ -19,6 +19,7 @@ from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
 from serving.ports.memory_store import Batch
 from serving.ports.reranking import Reranker
+from serving.ports.resident_view import ResidentView
 from serving.ports.text_analysis import DateReader
 from serving.ports.words import NameResolver
 from tests.fakes.meaning import FakeEmbedder
@@ -62,6 +63,7 @@ def steps(
     reranker: Reranker | None = None,
     breakers: Mapping[str, Breaker] = MappingProxyType({}),
     space: VectorSpace | None = None,
+    view: ResidentView | None = None,
 ) -> RetrievalSteps:
     return RetrievalSteps(
         legs=LegRunner(legs, consistency or FixedConsistency(), breakers),
@@ -72,6 +74,7 @@ def steps(
         names=names,
         reranker=reranker,
         store_breaker=breakers.get("store"),
+        view=view,
     )
 
 

@@ -432,9 +432,7 @@ async def test_the_first_fact_ends_the_skipping() -> None:
 class StoreThatCannotTell(InMemoryStore):
     """Fails to say whether there are facts."""
 
-    async def has_facts(
-        self, tenant: TenantName, token: ConsistencyToken | None, deadline: Deadline
-    ) -> bool:
+    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
         raise TimeoutError
 
 

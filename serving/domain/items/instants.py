@@ -1,18 +1,16 @@
-"""Instants as int64 microseconds, the unit of the columns."""
+"""Instants as whole microseconds since 1970, which compare faster than datetimes."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-import numpy as np
-
 from serving.domain.items.validity import Clocks, Closing
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-BEFORE_ALL = np.iinfo(np.int64).min
-AFTER_ALL = np.iinfo(np.int64).max
+BEFORE_ALL, AFTER_ALL = -(2**63), 2**63 - 1
+"""Bounds of all instants, those of int64."""
 
 
 def microseconds(instant: datetime) -> int:
@@ -32,6 +30,7 @@ class Span(NamedTuple):
     until: int
 
     def has(self, instant: int) -> bool:
+        """Whether it includes the instant."""
         return self.since <= instant < self.until
 
 
@@ -48,6 +47,7 @@ class ClockTimes(NamedTuple):
 
     @classmethod
     def of(cls, clocks: Clocks) -> ClockTimes:
+        """Converts the clocks of a query."""
         as_of = microseconds(clocks.as_of)
         if clocks.known_at is None:
             return cls(as_of, None, AFTER_ALL - 1)

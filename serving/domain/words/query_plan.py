@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SATURATION = 0.9
 """BM25's k1."""
@@ -26,6 +27,8 @@ MAX_WORDS = 32
 """The rarest words of a question that are used; each costs about 0.35 us per candidate."""
 COLLOCATION = 1.5
 """How much more often than by chance two words of a question occur in the same row."""
+MAX_SCORED = 2000
+"""A limit on the rows scored; words that always occur together can exceed any estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +71,38 @@ class Budget:
     postings: int = 20_000
 
 
+class Clause(NamedTuple):
+    """Rows with a word, and with any of its partners if it has some."""
+
+    word: str
+    partners: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        """The clause as a tsquery."""
+        if not self.partners:
+            return quoted(self.word)
+        return f"({quoted(self.word)} & ({any_of(self.partners)}))"
+
+
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """The candidates as a tsquery, and each word with its weight.
+    """The candidates are the rows of any clause; each word has a weight.
 
     score = sum(weight * ts_rank) / (base + slope * length). `complete`: every row with any of the
     words is a candidate.
     """
 
-    candidates: str
+    clauses: Sequence[Clause]
     complete: bool
-    words: list[str]
+    words: Sequence[str]
     weights: list[float]
     base: float
     slope: float
+
+    @property
+    def candidates(self) -> str:
+        """The candidates as a tsquery."""
+        return " | ".join(map(str, self.clauses))
 
 
 def plan_query(
@@ -94,11 +115,11 @@ def plan_query(
     """
     rarest = sorted(words, key=lambda word: (statistics.frequency(word), word))[:MAX_WORDS]
     complete = complete or sum(map(statistics.frequency, rarest)) <= budget.all_rows
-    candidates = any_of(rarest) if complete else _within_budget(rarest, statistics, budget)
+    all_alone = [Clause(word) for word in rarest]
     return QueryPlan(
-        candidates=candidates,
+        clauses=all_alone if complete else _within_budget(rarest, statistics, budget),
         complete=complete,
-        words=[quoted(word) for word in rarest],
+        words=rarest,
         weights=[
             RANK_SCALE * words[word] * weight
             for word, weight in zip(rarest, statistics.weights(rarest), strict=True)
@@ -123,14 +144,16 @@ def all_of(words: Iterable[Iterable[str]]) -> str:
     return " & ".join(f"({any_of(lexemes)})" for lexemes in words)
 
 
-def _within_budget(rarest: Sequence[str], statistics: WordStatistics, budget: Budget) -> str:
+def _within_budget(
+    rarest: Sequence[str], statistics: WordStatistics, budget: Budget
+) -> Sequence[Clause]:
     """Single words while they fit, then pairs of an anchor with any of its partners.
 
     The index reads the postings of the anchor and only probes those of its partners.
     """
     single = _prefix_within(rarest, statistics, min(budget.candidates, budget.postings))
     expected = postings = sum(map(statistics.frequency, single))
-    clauses = [quoted(word) for word in single]
+    clauses = [Clause(word) for word in single]
     rest = rarest[len(single) :]
     for place, anchor in enumerate(rest):
         postings += statistics.frequency(anchor)
@@ -144,8 +167,8 @@ def _within_budget(rarest: Sequence[str], statistics: WordStatistics, budget: Bu
             expected += joint
             partners.append(partner)
         if partners:
-            clauses.append(f"({quoted(anchor)} & ({any_of(partners)}))")
-    return " | ".join(clauses) if clauses else quoted(rarest[0])
+            clauses.append(Clause(anchor, partners))
+    return clauses or [Clause(rarest[0])]
 
 
 def _prefix_within(rarest: Sequence[str], statistics: WordStatistics, rows: float) -> Sequence[str]:

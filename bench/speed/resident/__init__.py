@@ -1,0 +1,1 @@
+"""Answers from memory compared with those of the stores."""

@@ -1,0 +1,232 @@
+"""The tenants in memory: loaded when they are asked for, and kept up to date by the change log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from serving.adapters.resident.tenant import ResidentTenant
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import TriviumError
+from serving.domain.items.records import ItemId, TenantName
+from serving.ports.index_engine import FeedLostError
+from serving.ports.resident_feed import (
+    LogPosition,
+    ResidentFeed,
+    TenantChanges,
+    TenantTooLargeError,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_SEGMENTS = 20_000
+"""A tenant with more is not loaded: PostgreSQL and Neo4j read a part of its rows for a question."""
+
+MAX_CHANGES = 128
+"""After more changes of a tenant at once it is loaded again, in a thread."""
+
+MAX_LOADING = 64
+"""The tenants that may wait to be loaded; others are asked for again."""
+
+REFUSED_S = 60.0
+"""How long a tenant that is too large is not loaded again."""
+
+UNCHECKED_S = 5.0
+"""How long tenants answer without a look at the log: a process may end between a write and its
+announcement, and a network may lose both."""
+
+POLL_S = 1.0
+"""Writers announce their changes; this finds those whose announcement was lost."""
+
+FIRST_BACK_OFF_S = 0.1
+LAST_BACK_OFF_S = 2.0
+
+
+class Residents:
+    """The tenants in memory, of at most `max_bytes` together.
+
+    It is an async context manager, and follows the log while it is open. The tenants that were
+    asked for least recently give way. A tenant answers while all that this process knows to be
+    written is applied to it, and the caller's write too.
+    """
+
+    def __init__(
+        self,
+        feed: ResidentFeed,
+        max_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._feed = feed
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._tenants: OrderedDict[TenantName, ResidentTenant] = OrderedDict()
+        self._position: LogPosition | None = None
+        self._applied = -1
+        self._checked_at = 0.0
+        self._reading = asyncio.Lock()
+        self._moved = asyncio.Condition()
+        self._loading: dict[TenantName, asyncio.Task[None]] = {}
+        self._refused: dict[TenantName, float] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._following = asyncio.create_task(self._follow(), name="residents-follow")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [*self._loading.values(), *([self._following] if self._following else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._forget_all()
+
+    # ------------------------------------------------------------ answering
+
+    def current(
+        self, tenant: TenantName, token: ConsistencyToken | None = None
+    ) -> ResidentTenant | None:
+        """Returns a tenant that may answer; else None, and it is loaded if it is not here."""
+        found = self._tenants.get(tenant)
+        if found is None:
+            self._load(tenant)
+            return None
+        self._tenants.move_to_end(tenant)
+        if self._applied != self._feed.heard() or self._clock() - self._checked_at > UNCHECKED_S:
+            return None
+        return found if token is None or self._has_seen(token) else None
+
+    async def load(self, tenant: TenantName, deadline: Deadline) -> bool:
+        """Loads a tenant; False if it cannot be, or the deadline passes first."""
+        if tenant not in self._tenants and (task := self._load(tenant)) is not None:
+            await asyncio.wait((task,), timeout=deadline.remaining())
+        return tenant in self._tenants
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        """Waits until no tenant lacks the write; False if the deadline passes first."""
+        try:
+            async with asyncio.timeout(deadline.remaining()), self._moved:
+                await self._moved.wait_for(lambda: self._has_seen(token))
+        except TimeoutError:
+            return self._has_seen(token)
+        return True
+
+    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """Returns how many of the items are in memory."""
+        found = self._tenants.get(tenant)
+        return 0 if found is None else sum(found.get(item) is not None for item in set(items))
+
+    @property
+    def bytes(self) -> int:
+        """What all tenants take, planned, not measured."""
+        return sum(each.bytes for each in self._tenants.values())
+
+    def _has_seen(self, token: ConsistencyToken) -> bool:
+        if self._position is None:
+            return not self._loading
+        return self._position.epoch == token.epoch and token.seen_by(self._position.log)
+
+    # ------------------------------------------------------------ loading
+
+    def _load(self, tenant: TenantName) -> asyncio.Task[None] | None:
+        """Begins to load a tenant, unless it is being loaded, or was too large."""
+        task = self._loading.get(tenant)
+        if task is not None:
+            return task
+        is_refused = self._clock() < self._refused.get(tenant, 0.0)
+        if not tenant or is_refused or len(self._loading) >= MAX_LOADING:
+            return None
+        task = asyncio.create_task(self._read(tenant), name="residents-load")
+        self._loading[tenant] = task
+        task.add_done_callback(lambda _: self._loading.pop(tenant, None))
+        return task
+
+    async def _read(self, tenant: TenantName) -> None:
+        try:
+            async with self._reading:
+                # What is committed from here on is among the changes that follow.
+                if self._position is None:
+                    self._applied, checked_at = self._feed.heard(), self._clock()
+                    self._position, self._checked_at = await self._feed.position(), checked_at
+                content = await self._feed.content(tenant, MAX_SEGMENTS)
+                if content is None:
+                    return
+                made = await asyncio.to_thread(ResidentTenant, content)
+                if made.bytes > self._max_bytes:
+                    raise TenantTooLargeError
+                self._tenants[tenant] = made
+                self._evict()
+        except TenantTooLargeError:
+            self._refuse(tenant)
+        except (TriviumError, TimeoutError) as error:
+            logger.info("tenant not loaded", extra={"reason": type(error).__name__})
+        except Exception:
+            logger.exception("tenant not loaded")
+
+    def _refuse(self, tenant: TenantName) -> None:
+        now = self._clock()
+        self._refused = {name: until for name, until in self._refused.items() if until > now}
+        if len(self._refused) < MAX_LOADING:
+            self._refused[tenant] = now + REFUSED_S
+
+    def _evict(self) -> None:
+        left = self.bytes
+        while left > self._max_bytes:
+            _, evicted = self._tenants.popitem(last=False)
+            left -= evicted.bytes
+
+    # ------------------------------------------------------------ following
+
+    async def _follow(self) -> None:
+        back_off_s = FIRST_BACK_OFF_S
+        while True:
+            try:
+                await self.advance()
+                await self._feed.wait(POLL_S)
+                back_off_s = FIRST_BACK_OFF_S
+                continue
+            except FeedLostError as error:
+                logger.info("tenants dropped from memory", extra={"reason": str(error)})
+                self._forget_all()
+            except (TriviumError, TimeoutError) as error:
+                logger.info("tenants not up to date", extra={"reason": type(error).__name__})
+            except Exception:
+                # A tenant may have half of a change.
+                logger.exception("tenants dropped from memory")
+                self._forget_all()
+            await asyncio.sleep(back_off_s)
+            back_off_s = min(2 * back_off_s, LAST_BACK_OFF_S)
+
+    async def advance(self) -> None:
+        """Applies what was written since; done whenever something was announced."""
+        async with self._reading:
+            if not self._tenants:
+                self._position = None
+            if self._position is not None:
+                heard, checked_at = self._feed.heard(), self._clock()
+                delta = await self._feed.changes_since(self._position, self._tenants.keys())
+                for tenant, changes in delta.changes.items():
+                    self._change(tenant, changes)
+                self._position = delta.position
+                self._applied, self._checked_at = heard, checked_at
+                self._evict()
+        async with self._moved:
+            self._moved.notify_all()
+
+    def _change(self, tenant: TenantName, changes: TenantChanges) -> None:
+        found = self._tenants[tenant]
+        is_large = len(changes.rows) + len(changes.gone) > MAX_CHANGES
+        if is_large or changes.text_search_config != found.text_search_config:
+            del self._tenants[tenant]
+            return
+        found.apply(changes)
+        if found.words.mostly_dead:
+            del self._tenants[tenant]
+
+    def _forget_all(self) -> None:
+        self._tenants.clear()
+        self._position = None

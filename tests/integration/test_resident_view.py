@@ -1,0 +1,196 @@
+"""What is in memory answers as PostgreSQL and Neo4j do, whatever was written, by any scope."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from serving.adapters.neo4j import Neo4jGraph
+from serving.adapters.postgres.assembly import Postgres
+from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
+from serving.adapters.resident import TenantsInMemory
+from serving.domain.budget import Deadline
+from serving.domain.items.records import Fact, Item, ItemId, Segment, TenantName, fact_id
+from serving.domain.items.records import segment_id as named_segment
+from serving.domain.questions.query import Exclusion, Filter, Query, TimeRange
+from serving.domain.ranking.leg_options import Walk, WordsSearch
+from serving.domain.ranking.profile import Yields
+from serving.domain.ranking.ranked_list import Candidate
+from serving.ports.memory_store import Batch, Selector
+from tests.integration.postgres.log.following import project_graph
+from tests.support.builders import NOON, days, fact, query, scope, segment
+from tests.support.examples import examples
+from tests.support.viewed import brought_up
+
+pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
+
+NAMES = st.sampled_from(["Ann", "Bén", "Ann Lee", "Lee", "Old Goa", "O'Hara", "Straße 7", "東京"])
+TEXTS = st.lists(
+    st.sampled_from(
+        [
+            *("We sailed", "sailing", "to Goa", "Rome and Goa", "it's", "O'Hara's boat", "东京"),
+            *("back\\slash", "'quoted'", "東京", "K-9", "0014", "häuser", "Häuser", "läkare"),
+            *("tandläkare", "Who is it", "Will", "will he", "IT", "the the boat"),
+        ]
+    ),
+    max_size=8,
+).map(" ".join)
+INSTANTS = st.integers(-3, 3).map(lambda count: NOON + days(count))
+TIMES = st.none() | INSTANTS
+NUMBERS = st.integers(0, 5)
+SEGMENTS = st.builds(
+    lambda number, **fields: segment(f"s{number}", **fields),
+    NUMBERS,
+    text=TEXTS.map(lambda text: text or "Goa"),
+    title=TEXTS | st.just(""),
+    keywords=st.lists(NAMES, max_size=2).map(tuple),
+    entities=st.lists(NAMES, max_size=3).map(tuple),
+    speaker=NAMES | st.just(""),
+    entity=NAMES | st.just(""),
+    kind=st.sampled_from(["turn", "note"]),
+    session=st.sampled_from(["", "monday"]),
+    importance=st.sampled_from([0.2, 0.5, 0.9]),
+    labels=st.sampled_from([{}, {"project": "goa"}]),
+    sensitive=st.integers(0, 20).map(lambda chance: chance == 0),
+    event_time=INSTANTS,
+)
+FACTS = st.builds(
+    lambda number, *said, **fields: fact(f"f{number}", *said, **fields),
+    NUMBERS,
+    NAMES,
+    st.sampled_from(["knows", "lives in", "likes"]),
+    NAMES,
+    evidence=st.lists(NUMBERS.map("s{}".format), max_size=3, unique=True).map(tuple),
+    weight=st.sampled_from([0.25, 0.5, 1.0]),
+    valid_from=TIMES,
+    valid_to=TIMES,
+    recorded_at=INSTANTS,
+    retracted_at=TIMES,
+    closes=st.lists(NUMBERS.map("f{}".format), max_size=1).map(tuple),
+    single_valued=st.booleans(),
+)
+ERASED = NUMBERS.map("s{}".format).map(named_segment) | NUMBERS.map("f{}".format).map(fact_id)
+CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | ERASED, min_size=1, max_size=5)
+FILTERS = st.sampled_from(
+    [
+        Filter(),
+        Filter(kinds=("note",)),
+        Filter(speakers=("bén", "LEE")),
+        Filter(entities=("old goa",)),
+        Filter(labels={"project": ("goa",)}, min_importance=0.5),
+        Filter(event_time=TimeRange(NOON - days(1), NOON + days(1))),
+        Filter(none_of=Exclusion(kinds=("note",), sessions=("monday",), ids=("s1",))),
+    ]
+)
+QUESTIONS = st.lists(NAMES | TEXTS, min_size=1, max_size=3).map(" ".join)
+WORDS = st.builds(
+    WordsSearch,
+    title=st.sampled_from([1.0, 2.0, 0.3]),
+    keywords=st.sampled_from([1.0, 2.0, 0.0]),
+    speaker=st.sampled_from([0.0, 1.0]),
+)
+LANGUAGES = st.sampled_from(["english", "german", "swedish", "simple"])
+SOON = 60.0
+
+
+async def changed(postgres: Postgres, tenant: TenantName, change: object, language: str) -> None:
+    """Writes items, or erases one."""
+    if isinstance(change, ItemId):
+        await postgres.store.erase(tenant, Selector(items=(change,)))
+    elif isinstance(change, list) and change:
+        items: dict[ItemId, Item] = {item.item: item for item in change}
+        await postgres.store.write(Batch(tenant, [*items.values()], language))
+
+
+async def projected(postgres: Postgres, graph: Neo4jGraph) -> None:
+    """Brings the graph up to date."""
+    await graph.apply(await project_graph(postgres))
+
+
+def scores(found: list[Candidate]) -> list[tuple[ItemId, float]]:
+    return [(each.item, each.score) for each in found]
+
+
+@settings(
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    changes=CHANGES,
+    later=CHANGES,
+    question=QUESTIONS,
+    words=WORDS,
+    language=LANGUAGES,
+    filter_=FILTERS,
+    as_of=INSTANTS,
+    known_at=TIMES,
+    depth=st.sampled_from([1, 3, 40]),
+)
+async def test_memory_answers_as_the_stores(
+    postgres: Postgres,
+    neo4j_graph: Neo4jGraph,
+    changes: list[list[Segment | Fact] | ItemId],
+    later: list[list[Segment | Fact] | ItemId],
+    question: str,
+    words: WordsSearch,
+    language: str,
+    filter_: Filter,
+    as_of: datetime,
+    known_at: datetime | None,
+    depth: int,
+) -> None:
+    tenant = TenantName(uuid.uuid4().hex)
+    view = TenantsInMemory(postgres.resident_feed, 2**30)
+    asked = query(question, scope=scope(tenant, as_of=as_of, known_at=known_at, filter_=filter_))
+    for change in changes:
+        await changed(postgres, tenant, change, language)
+    await brought_up(view, tenant)
+    for change in later:
+        await changed(postgres, tenant, change, language)
+        await projected(postgres, neo4j_graph)
+        if await brought_up(view, tenant):
+            await assert_same(view, postgres, neo4j_graph, asked, words, depth)
+
+
+async def assert_same(
+    view: TenantsInMemory,
+    postgres: Postgres,
+    graph: Neo4jGraph,
+    asked: Query,
+    words: WordsSearch,
+    depth: int,
+) -> None:
+    """Asserts that memory has the rows, finds and scores of the stores."""
+    tenant, deadline = asked.scope.tenant, Deadline.after(SOON)
+    items = [make(f"{kind}{n}") for n in range(6) for kind, make in ITEMS]
+    # No announcement can come between these.
+    rows = view.rows(tenant, items, None)
+    has_facts = view.has_facts(tenant, None)
+    by_words = view.find_by_words(asked, words, depth)
+    walked = view.walk(asked, Walk(), depth, Yields.EVIDENCE)
+
+    stored = await postgres.store.load(tenant, items, deadline)
+    assert rows is not None
+    assert rows.rows == {item: row for item, row in stored.items() if item in rows.rows}
+    assert not rows.complete or rows.rows.keys() == stored.keys()
+    assert has_facts in (None, await postgres.store.has_facts(tenant, deadline))
+
+    assert (by_words is None) == any(row.sensitive for row in stored.values())
+    if by_words is not None:
+        # A search of its own, since counts of words are kept for a while.
+        counted = PostgresLexicalSearch(postgres.database, postgres.notifications)
+        expected = await counted.search(asked, words, depth, depth, deadline)
+        assert scores(by_words) == scores(expected)
+
+    assert walked is not None
+    expected = await graph.search(asked, Walk(), None, depth, Yields.EVIDENCE, deadline)
+    assert scores(walked) == scores(expected)
+    assert [set(each.facts) for each in walked] == [set(each.facts) for each in expected]
+
+
+ITEMS = (("s", named_segment), ("f", fact_id))

@@ -1,0 +1,241 @@
+"""Which tenants are in memory, and when they may answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.adapters.resident import TenantsInMemory, residents
+from serving.adapters.resident.tenant import ITEM_BYTES
+from serving.domain.budget import Deadline
+from serving.domain.items.records import ItemId, TenantName
+from serving.domain.items.text import text_of
+from serving.domain.ranking.leg_options import Walk, WordsMode, WordsSearch
+from serving.domain.ranking.profile import Yields
+from tests.fakes.resident_feed import InMemoryFeed
+from tests.support.builders import TENANT, fact, ids, query, scope, segment
+from tests.support.waiting import until_async
+
+OTHER = TenantName("other")
+SOON = 60.0
+
+
+class Clock:
+    """Stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def loaded(
+    feed: InMemoryFeed, *tenants: TenantName, max_bytes: int = 2**30
+) -> TenantsInMemory:
+    """A view with these tenants."""
+    view = TenantsInMemory(feed, max_bytes)
+    for tenant in tenants:
+        await view.load(tenant, Deadline.after(SOON))
+    return view
+
+
+def words(
+    view: TenantsInMemory, text: str = "Goa", tenant: TenantName = TENANT
+) -> list[str] | None:
+    """The ids that a view finds by words; None if it does not answer."""
+    found = view.find_by_words(query(text, scope=scope(tenant)), WordsSearch(), 10)
+    return None if found is None else [each.item.id for each in found]
+
+
+def walked(view: TenantsInMemory, text: str, tenant: TenantName = TENANT) -> list[str] | None:
+    """The ids that a walk in a view finds; None if it does not answer."""
+    found = view.walk(query(text, scope=scope(tenant)), Walk(), 10, Yields.EVIDENCE)
+    return None if found is None else [each.item.id for each in found]
+
+
+async def test_first_question_loads_its_tenant_unanswered() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    view = TenantsInMemory(feed, 2**30)
+
+    first = words(view)
+    await view.load(TENANT, Deadline.after(SOON))
+
+    assert (first, words(view)) == (None, ["a"])
+    assert feed.reads == 1
+
+
+async def test_announced_write_is_applied_before_an_answer() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    view = await loaded(feed, TENANT)
+
+    feed.put(segment("b"))
+    before = words(view)
+    await view.advance()
+
+    assert (before, words(view)) == (None, ["a", "b"])
+
+
+async def test_unseen_write_of_the_caller_has_no_answer() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    view = await loaded(feed, TENANT)
+    token = feed.put(segment("b"))
+    feed.announced -= 1  # it was lost
+
+    assert view.rows(TENANT, ids("a"), None) is not None
+    assert view.rows(TENANT, ids("a"), token) is None
+    await view.advance()
+    rows = view.rows(TENANT, ids("b"), token)
+    assert rows is not None
+    assert rows.rows.keys() == {*ids("b")}
+
+
+async def test_unchecked_log_ends_answers() -> None:
+    feed, clock = InMemoryFeed(), Clock()
+    feed.put(segment("a"))
+    view = TenantsInMemory(feed, 2**30, clock)
+    await view.load(TENANT, Deadline.after(SOON))
+
+    clock.now = residents.UNCHECKED_S + 1
+    late = words(view)
+    await view.advance()
+
+    assert (late, words(view)) == (None, ["a"])
+
+
+async def test_erased_item_is_gone_once_caught_up() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"), fact("f", "Mara", "likes", "Goa"))
+    view = await loaded(feed, TENANT)
+    erased: list[ItemId] = [segment("a").item, fact("f", "Mara", "likes", "Goa").item]
+    token = feed.remove(*erased)
+
+    assert not await view.caught_up(token, Deadline.after(0))
+    assert view.count(TENANT, erased) == 2
+    await view.advance()
+
+    assert await view.caught_up(token, Deadline.after(0))
+    assert view.count(TENANT, erased) == 0
+    assert words(view) == []
+    assert view.has_facts(TENANT, None) is False
+
+
+async def test_view_without_tenants_has_seen_every_write() -> None:
+    feed = InMemoryFeed()
+    view = TenantsInMemory(feed, 2**30)
+
+    assert await view.caught_up(feed.put(segment("a")), Deadline.after(0))
+
+
+async def test_tenants_never_see_each_other() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a", "We sailed to Goa.", entities=("Mara",)))
+    feed.put(segment("a", "A canary in Goa.", entities=("Mara",)), tenant=OTHER)
+    feed.put(segment("b", "Another in Goa.", entities=("Mara",)), tenant=OTHER)
+    view = await loaded(feed, TENANT, OTHER)
+    feed.put(segment("c", "Canaries of Goa.", entities=("Mara",)), tenant=OTHER)
+    await view.advance()
+
+    assert (words(view), walked(view, "Mara")) == (["a"], ["a"])
+    assert words(view, "canary") == []
+    rows = view.rows(TENANT, ids("a", "b", "c"), None)
+    assert rows is not None
+    assert [text_of(row) for row in rows.rows.values()] == ["We sailed to Goa."]
+    assert sorted(words(view, tenant=OTHER) or ()) == ["a", "b", "c"]
+
+
+async def test_least_recently_asked_tenant_gives_way() -> None:
+    feed = InMemoryFeed()
+    names = [TenantName(f"tenant {number}") for number in range(3)]
+    for name in names:
+        feed.put(segment("a"), tenant=name)
+    view = await loaded(feed, *names[:2], max_bytes=5 * ITEM_BYTES // 2)
+
+    words(view, tenant=names[0])
+    await view.load(names[2], Deadline.after(SOON))
+
+    assert [words(view, tenant=name) for name in names] == [["a"], None, ["a"]]
+
+
+async def test_too_large_tenant_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residents, "MAX_SEGMENTS", 1)
+    feed = InMemoryFeed()
+    feed.put(segment("a"), segment("b"))
+    view = await loaded(feed, TENANT, TENANT)
+
+    assert words(view) is None
+    assert feed.reads == 1
+
+
+async def emptied(view: TenantsInMemory) -> bool:
+    return view.bytes == 0
+
+
+async def test_lost_log_empties_the_memory() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    view = TenantsInMemory(feed, 2**30)
+
+    async with view:
+        await view.load(TENANT, Deadline.after(SOON))
+        before = view.count(TENANT, ids("a"))
+        feed.is_lost = True
+        feed.put(segment("b"))
+        await until_async(lambda: emptied(view))
+
+    assert before == 1
+
+
+async def test_many_changes_have_a_tenant_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residents, "MAX_CHANGES", 1)
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    view = await loaded(feed, TENANT)
+    feed.put(segment("b"), segment("c"))
+    await view.advance()
+
+    assert view.count(TENANT, ids("a")) == 0
+    await view.load(TENANT, Deadline.after(SOON))
+    assert words(view) == ["a", "b", "c"]
+
+
+async def test_tenant_with_hidden_rows_leaves_words_to_postgres() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a", entities=("Mara",)))
+    feed.hiding.add(TENANT)
+    view = await loaded(feed, TENANT)
+
+    rows = view.rows(TENANT, ids("a", "b"), None)
+
+    assert (words(view), walked(view, "Mara")) == (None, ["a"])
+    assert rows is not None
+    assert rows.rows.keys() == {*ids("a")}
+    assert not rows.complete
+    assert view.has_facts(TENANT, None) is None
+
+
+async def test_custom_searches_are_left_to_the_stores() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a", entities=("Mara",)))
+    view = await loaded(feed, TENANT)
+    asked = query("Mara", scope=scope(TENANT))
+
+    assert view.find_by_words(asked, WordsSearch(mode=WordsMode.ANY), 10) is None
+    assert view.walk(asked, Walk(hops=1), 10, Yields.EVIDENCE) is None
+    assert view.walk(asked, Walk(), 10, Yields.FACTS) is None
+
+
+async def test_bytes_follow_what_is_written_and_erased() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"), segment("b", "longer " * 100))
+    view = await loaded(feed, TENANT)
+    before = view.bytes
+    feed.put(segment("c"))
+    await view.advance()
+    more = view.bytes
+    feed.remove(*ids("b", "c"))
+    await view.advance()
+
+    assert more > before > view.bytes > 0
