@@ -81,7 +81,9 @@ class ApiReranker:
 
     def _scores(self, answer: Any, count: int) -> list[float]:
         try:
-            listed = answer.get("results", answer.get("data")) if type(answer) is dict else answer
+            listed: Any = (
+                answer.get("results", answer.get("data")) if type(answer) is dict else answer
+            )
             by_place = {
                 int(one["index"]): float(one["score"] if "score" in one else one["relevance_score"])
                 for one in listed

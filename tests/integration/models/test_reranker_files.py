@@ -17,6 +17,7 @@ from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError
 from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder
+from serving.pipeline.inference.reranker import QueuedReranker
 from serving.ports.reranking import CrossEncoder
 from tests.fakes.reranker import settled
 from tests.fixtures.reranker import LONGEST, LONGEST_WITH_PROMPT
@@ -222,7 +223,7 @@ async def test_the_model_that_is_named_is_the_one_that_reranks(tiny_bert_reranke
     alone = TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)))
 
     async with open_reranker(load_settings({"reranker": named})) as reranker:
-        assert reranker is not None
+        assert isinstance(reranker, QueuedReranker)
         await settled(reranker)
         logits = await reranker.rerank("who sailed?", ["we sailed", "home"], Deadline.after(30))
 
@@ -233,7 +234,7 @@ async def test_missing_reranker_does_not_fail_the_start(tmp_path: Path) -> None:
     named = {"model": str(tmp_path)}
 
     async with open_reranker(load_settings({"reranker": named})) as reranker:
-        assert reranker is not None
+        assert isinstance(reranker, QueuedReranker)
         await settled(reranker)
         with pytest.raises(NotReadyError, match="the checkpoint has no safetensors"):
             await reranker.rerank("who?", ["nobody"], Deadline.after(30))

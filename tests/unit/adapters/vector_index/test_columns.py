@@ -61,8 +61,9 @@ def test_small_partitions_beside_a_device_stay_on_the_host() -> None:
         assert [each.item for each in found] == [each.item for each in expected]
         return arrays.is_on_host(partition.view.vectors)
 
-    for changed in ((rows[:-1], []), (rows[-1:], []), ([], rows[100:])):
-        given, gone = changed
+    changes: list[tuple[list[IndexRow], list[IndexRow]]]
+    changes = [(rows[:-1], []), (rows[-1:], []), ([], rows[100:])]
+    for given, gone in changes:
         for each in (engine, plain):
             each.apply(given, [(TENANT, row.item) for row in gone])
         assert is_on_host() == (len(given) != 1)

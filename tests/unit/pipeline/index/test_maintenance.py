@@ -24,7 +24,7 @@ class WatchedEngine(InMemoryIndex):
     def __init__(self) -> None:
         super().__init__()
         self.rounds = threading.Semaphore(0)
-        self.closed = threading.Event()
+        self.is_ended = threading.Event()
         self.errors: list[Exception] = []
 
     def maintain(self) -> None:
@@ -33,7 +33,7 @@ class WatchedEngine(InMemoryIndex):
             raise self.errors.pop()
 
     def close(self) -> None:
-        self.closed.set()
+        self.is_ended.set()
 
 
 def maintain(engine: WatchedEngine, rounds: int) -> None:
@@ -51,7 +51,7 @@ def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
 
     maintain(engine, rounds=3)
 
-    assert engine.closed.is_set()
+    assert engine.is_ended.is_set()
 
 
 def test_a_round_that_fails_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
