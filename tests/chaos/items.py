@@ -21,8 +21,14 @@ WORDS = re.findall(
 WORDS_OF_AN_ITEM = 6
 BEGIN = datetime(2020, 1, 1, tzinfo=UTC)
 LABEL = "group"
-AS_WRITTEN = {"resolve_names": False}
-"""Asks for the very text of an item: else words that resemble names would be replaced."""
+AS_WRITTEN = {
+    "resolve_names": False,
+    "split_questions": False,
+    "adjacent": 0,
+    "current_first": False,
+}
+"""Asks for the very text of an item, in the order of the index: texts are alike, so a newer one of
+another item would take the place of the one that is asked for."""
 
 _VERSION = re.compile(r"version (\d+)")
 
