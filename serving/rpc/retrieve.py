@@ -427,6 +427,7 @@ def _report(report: LegReport) -> retrieval_pb.LegReport:
         elapsed=duration(report.elapsed_s),
         dead_letter_count=report.dead_letter_count,
         pending_count=report.pending,
+        in_memory=report.in_memory,
     )
 
 

@@ -2097,7 +2097,9 @@ type LegReport struct {
 	// Changed rows of the tenant that the leg's projection does not have yet, as
 	// of about a second ago: the leg cannot find them, or finds them as they
 	// were.
-	PendingCount  int64 `protobuf:"varint,9,opt,name=pending_count,json=pendingCount,proto3" json:"pending_count,omitempty"`
+	PendingCount int64 `protobuf:"varint,9,opt,name=pending_count,json=pendingCount,proto3" json:"pending_count,omitempty"`
+	// It was answered from the memory of the replica, and no store was asked.
+	InMemory      bool `protobuf:"varint,10,opt,name=in_memory,json=inMemory,proto3" json:"in_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2186,6 +2188,13 @@ func (x *LegReport) GetPendingCount() int64 {
 		return x.PendingCount
 	}
 	return 0
+}
+
+func (x *LegReport) GetInMemory() bool {
+	if x != nil {
+		return x.InMemory
+	}
+	return false
 }
 
 // Timings and counts of a call.
@@ -3444,7 +3453,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\trelevance\x18\x02 \x01(\x01R\trelevance\x12%\n" +
 	"\x0emax_similarity\x18\x03 \x01(\x01R\rmaxSimilarity\x12\x14\n" +
 	"\x05value\x18\x04 \x01(\x01R\x05value\x12-\n" +
-	"\aclosest\x18\x05 \x01(\v2\x13.trivium.v1.ItemRefR\aclosest\"\xcc\x02\n" +
+	"\aclosest\x18\x05 \x01(\v2\x13.trivium.v1.ItemRefR\aclosest\"\xe9\x02\n" +
 	"\tLegReport\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.trivium.v1.LegStateR\x05state\x12\x16\n" +
@@ -3453,7 +3462,9 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x11below_floor_count\x18\x05 \x01(\x05R\x0fbelowFloorCount\x123\n" +
 	"\aelapsed\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12*\n" +
 	"\x11dead_letter_count\x18\a \x01(\x05R\x0fdeadLetterCount\x12#\n" +
-	"\rpending_count\x18\t \x01(\x03R\fpendingCountJ\x04\b\b\x10\tR\bstandbys\"\xad\x03\n" +
+	"\rpending_count\x18\t \x01(\x03R\fpendingCount\x12\x1b\n" +
+	"\tin_memory\x18\n" +
+	" \x01(\bR\binMemoryJ\x04\b\b\x10\tR\bstandbys\"\xad\x03\n" +
 	"\n" +
 	"Statistics\x12/\n" +
 	"\x05total\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05total\x127\n" +

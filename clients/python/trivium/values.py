@@ -471,7 +471,8 @@ class LegState(StrEnum):
 class LegReport:
     """The outcome of one leg; `reason` says why it is not OK.
 
-    `pending_count` is how many changed rows of the tenant the leg cannot find yet.
+    `pending_count` is how many changed rows of the tenant the leg cannot find yet. `in_memory` is
+    whether it was answered from the memory of the replica, and no store was asked.
     """
 
     leg: str
@@ -482,6 +483,7 @@ class LegReport:
     elapsed: timedelta
     dead_letter_count: int
     pending_count: int = 0
+    in_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from tests.support.waiting import until_async
 from trivium import Fact, Segment
 from trivium.aio import AsyncClient
 from trivium.errors import DeadlineError, UnavailableError
-from trivium.values import LegState
+from trivium.values import LegState, Retrieval
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j]
 
@@ -32,14 +32,22 @@ async def graph_is_ok(memory: AsyncClient) -> bool:
     return states(await memory.retrieve(QUESTION, timeout=5))["graph"] is LegState.OK
 
 
+def legs_in_memory(answer: Retrieval) -> set[str]:
+    """The legs that say that no store was asked."""
+    return {report.leg for report in answer.leg_reports if report.in_memory}
+
+
 @leaves_sockets
 async def test_unreachable_neo4j_fails_no_leg_in_memory(postgres_dsn: str) -> None:
     async with local_service(postgres_dsn, NO_NEO4J, view_bytes=ENOUGH) as memory:
         await memory.ingest([SAID, KNOWN])
         await until_async(lambda: graph_is_ok(memory))
+        of_memory = await memory.retrieve(QUESTION, timeout=5)
         of_stores = await memory.retrieve(QUESTION, profile_overrides={"in_memory": False})
 
+    assert legs_in_memory(of_memory) == {"graph", "lexical"}
     assert states(of_stores)["graph"] is LegState.FAILED
+    assert not legs_in_memory(of_stores)
 
 
 @leaves_sockets

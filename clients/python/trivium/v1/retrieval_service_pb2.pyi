@@ -380,7 +380,7 @@ class DiversityTerm(_message.Message):
     def __init__(self, trade_off: _Optional[float] = ..., relevance: _Optional[float] = ..., max_similarity: _Optional[float] = ..., value: _Optional[float] = ..., closest: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ...) -> None: ...
 
 class LegReport(_message.Message):
-    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "dead_letter_count", "pending_count")
+    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "dead_letter_count", "pending_count", "in_memory")
     LEG_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -389,6 +389,7 @@ class LegReport(_message.Message):
     ELAPSED_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_COUNT_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    IN_MEMORY_FIELD_NUMBER: _ClassVar[int]
     leg: str
     state: LegState
     reason: str
@@ -397,7 +398,8 @@ class LegReport(_message.Message):
     elapsed: _duration_pb2.Duration
     dead_letter_count: int
     pending_count: int
-    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dead_letter_count: _Optional[int] = ..., pending_count: _Optional[int] = ...) -> None: ...
+    in_memory: bool
+    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dead_letter_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., in_memory: bool = ...) -> None: ...
 
 class Statistics(_message.Message):
     __slots__ = ("total", "embedding", "loading", "ranking", "candidate_count", "folded_count", "vanished_count", "index_epoch", "reranking")

@@ -450,6 +450,7 @@ def _leg_report(report: retrieval_service_pb2.LegReport) -> values.LegReport:
         elapsed=report.elapsed.ToTimedelta(),
         dead_letter_count=report.dead_letter_count,
         pending_count=report.pending_count,
+        in_memory=report.in_memory,
     )
 
 
