@@ -61,6 +61,9 @@ def judge(
     pairs = Pairs(asked, head)
     verdicts = _worth(asked, pairs, rules)
     probabilities = (model or shipped_model()).probabilities(pairs)
+    # What lacks the code in question outdates nothing that has it, however alike the two are.
+    lacks = np.array([_lacks_code(own) for own in verdicts])
+    probabilities[~lacks[:, None] & lacks] = 0.0
     for place, statement in enumerate(head):
         if statement.closed_by:
             probabilities[place, statement.closed_by] = 1.0
@@ -100,6 +103,10 @@ def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[Verdict]]:
         if statement.closed_by == () and not (asked.asks_for_past or asked.may_be_any):
             verdicts[place].append(Verdict(rules.closed, CurrencyReason.CLOSED))
     return verdicts
+
+
+def _lacks_code(verdicts: Sequence[Verdict]) -> bool:
+    return any(verdict.reason is CurrencyReason.LACKS_CODE for verdict in verdicts)
 
 
 def _superseding(taken: Vector, scores: Vector) -> list[tuple[int, int]]:

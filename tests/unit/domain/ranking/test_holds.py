@@ -284,6 +284,21 @@ def test_part_that_others_share_is_not_the_number(asked: str) -> None:
     assert order_of(head, judge(f"Whose number is {asked}?", head)) == [1, 0]
 
 
+def test_newer_number_takes_no_place_of_the_asked_one() -> None:
+    head = said(
+        ("Marit", "Ana's number is 0171 5550142.", 0.6),
+        ("Marit", "Jon's number is 0171 5551024.", 0.7),
+    )
+
+    judged = judge("Whose number is 0171 5550142?", head, model=Model(ALWAYS, ALWAYS))
+
+    assert [[term.reason for term in own] for own in judged.verdicts] == [
+        [],
+        [CurrencyReason.LACKS_CODE],
+    ]
+    assert judged.outdated_by == {}
+
+
 def test_statement_without_the_asked_code_counts_half() -> None:
     head = said(
         ("Ana", "The part is on order.", 0.9), ("Ana", "Part 400-2142 is for the gate.", 0.8)
