@@ -128,9 +128,10 @@ def _say_defaults(schema: dict[str, Any]) -> None:
 
 def _design(design: type[DesignRequest], schemas: dict[str, Any]) -> dict[str, Any]:
     schema = design.model_json_schema(ref_template=SCHEMAS + "{model}")
-    schemas.update(schema.pop("$defs", {}))
-    for each in (schema, *schemas.values()):
+    inner = schema.pop("$defs", {})
+    for each in (schema, *inner.values()):
         _say_defaults(each)
+    schemas.update(inner)
     name = design.__name__
     in_path = [part[1:-1] for part in design.path.split("/") if part.startswith("{")]
     parameters: list[dict[str, Any]] = [

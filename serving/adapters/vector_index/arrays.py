@@ -52,16 +52,11 @@ def on_device(values: NDArray[Any], device: Any) -> Array:
     return torch.from_numpy(values).to(device)
 
 
-def on_device_of(values: NDArray[Any], other: Array) -> Array:
-    """Values of the host on the device of another array."""
-    return values if is_on_host(other) else on_device(values, other.device)
-
-
-def moved_to(values: Array, other: Array) -> Array:
-    """Vectors, wherever they are, on the device of another array."""
-    if not is_on_host(values) and is_on_host(other):
-        return values.cpu().numpy()
-    return on_device_of(values, other) if is_on_host(values) else values
+def on_device_of(values: Array, other: Array) -> Array:
+    """Values of the host or of the one device, on the side of another array."""
+    if is_on_host(values) == is_on_host(other):
+        return values
+    return values.cpu().numpy() if is_on_host(other) else on_device(values, other.device)
 
 
 def is_on_device(vector: VectorLike) -> bool:

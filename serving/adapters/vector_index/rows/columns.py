@@ -209,7 +209,7 @@ class Columns:
         """The same rows with a larger capacity; columns without a fixed width are shared."""
         grown, count = copy.copy(self), len(self)
         vectors = arrays.empty(capacity, self.vectors.shape[1], self.place.of(capacity))
-        vectors[:count] = arrays.moved_to(self.vectors[:count], vectors)
+        vectors[:count] = arrays.on_device_of(self.vectors[:count], vectors)
         grown.vectors = vectors
         grown.importance = _with_room(self.importance[:count], capacity)
         grown.numbers = _with_room(self.numbers[:count], capacity)
@@ -230,7 +230,7 @@ class Columns:
         count = len(kept)
         for start in range(0, count, VECTORS_AT_ONCE):
             slots = arrays.on_device_of(kept[start : start + VECTORS_AT_ONCE], self.vectors)
-            rows = arrays.moved_to(self.vectors[slots], result.vectors)
+            rows = arrays.on_device_of(self.vectors[slots], result.vectors)
             result.vectors[start : start + len(rows)] = rows
             pause()
         result.importance[:count] = self.importance[kept]
