@@ -218,7 +218,6 @@ docs: $(VENV)/.dev ## Write the pages of settings, languages, RPCs and commands,
 	@$(BIN)/python -m tests.support.rpc_page
 	@$(BIN)/python -m tests.support.http_page
 	@$(BIN)/python -m tests.support.commands_page
-	@$(BIN)/python -m tests.unit.repository.retrieval_walk
 	@$(BIN)/python -m bench.quality.blocks
 	@$(BIN)/python -m bench.docs
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,7 +250,6 @@ WRITERS = (
     (http_page, http_page.PAGE),
 )
 OLDER_STEMMERS = {"dutch_porter", "porter", "simple"}
-WALK = "tests.unit.repository.retrieval_walk"
 
 
 def written_files() -> Iterator[str]:
@@ -259,11 +257,6 @@ def written_files() -> Iterator[str]:
     for writer, file in WRITERS:
         if file.read_text(encoding="utf-8") != writer.text():
             yield f"{file.relative_to(ROOT)} is outdated: run `python -m {writer.__name__}`"
-    # In a process of its own: what others have cached is not called again, and not counted.
-    script = f"import {WALK} as w; print(w.text(), end='')"
-    walk = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    if walk.stdout.decode() != (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"):
-        yield f"ARCHITECTURE.md is outdated: run `python -m {WALK}`"
     named = languages_page.PAGE.read_text(encoding="utf-8").replace(",", " ").split()
     for language in sorted(LANGUAGE_NAMES - OLDER_STEMMERS - set(named)):
         yield f"docs/languages.md does not name {language}"
