@@ -376,7 +376,7 @@ release: $(VENV)/.dev ## Set VERSION=0.1.0 everywhere, date the changelog, commi
 
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY="ID ID" names some
-	@$(BIN)/python -m tests.mutations --jobs 2 $(ONLY)
+	@$(BIN)/python -m tests.mutations $(ONLY)
 
 .PHONY: chaos
 chaos: $(VENV)/.dev ## Kill parts of a desk under load and compare all stores; ROUNDS=100, SEED=0
