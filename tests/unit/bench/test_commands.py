@@ -144,13 +144,6 @@ def test_scale_measures_each_size_and_a_restart(
     assert "| 20 | " in (folder / "summary.md").read_text()
 
 
-def test_speed_rejects_an_unknown_scenario() -> None:
-    done = CliRunner().invoke(speed.main, ["--only", "ingest,nothing"])
-
-    assert done.exit_code == 2
-    assert "no scenario 'nothing'" in done.output
-
-
 def test_overload_offers_every_share_with_every_budget(
     address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,15 +194,6 @@ def test_cpu_asks_with_legs_of_the_default_profile() -> None:
 
     for changes in VARIANTS.values():
         assert profiles.changed("default", changes).legs
-
-
-def test_ghz_calls_are_counted_by_status() -> None:
-    calls = [{"latency": 3_000_000, "status": status} for status in ("OK", "ResourceExhausted")]
-
-    written = ghz.ghz_table([ghz.result_of(calls, rate=100, budget=50).as_record({})])
-
-    assert ghz.settings_of(100, 50, 2)["total"] == 200
-    assert written.splitlines()[-1] == "| 50 | 100 | 50.0% | 3 | 3 | 50.0% | 3 | 0.0% |"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bench.harness.collection import read_collection
 from bench.holds.sources import read_memory, write_set
 
@@ -51,8 +49,3 @@ def test_raw_speech_has_no_punctuation_but_the_bot_has() -> None:
         "Okay, I'll remember that.",
         "from next week it's half past seven",
     ]
-
-
-def test_line_of_no_kind_is_an_error() -> None:
-    with pytest.raises(ValueError, match="neither a heading, a time nor a turn"):
-        read_memory("scope: shop\nnothing\n---\n")

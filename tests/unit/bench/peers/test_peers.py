@@ -120,13 +120,6 @@ async def test_hit_on_a_fact_counts_for_its_evidence() -> None:
     assert peer.asked == [(6, RANK_CONSTANTS[0])]
 
 
-async def test_texts_alone_are_searched_without_spare_hits() -> None:
-    peer, (_, system) = await systems_over(("a", ["a"]), ("b", ["b"]))
-
-    assert await system.search(Query(id="q", tenant=OHARA, text="?"), 1) == ["a"]
-    assert peer.asked == [(1, RANK_CONSTANTS[1])]
-
-
 async def test_system_is_judged_in_ten_and_twenty_segments() -> None:
     passages = [(str(place), [str(place)]) for place in range(30)]
     _, (system, _) = await systems_over(*passages)

@@ -84,18 +84,6 @@ def test_results_hold_no_text(memory: FakeMemory, folder: Path, tmp_path: Path) 
         assert str(tmp_path) not in published, name
 
 
-def test_misheard_names_reach_the_service(memory: FakeMemory, folder: Path, tmp_path: Path) -> None:
-    names = ("--names", "misheard", "--seed", "3")
-
-    result = run(memory, folder, "--out", tmp_path / "out", "--profile", "default", *names)
-
-    assert result.exit_code == 0, result.output
-    found = written(tmp_path / "out")
-    assert found.name.startswith("quality-home-misheard-")
-    assert "bench.quality home --names misheard --seed 3 " in (found / "summary.md").read_text()
-    assert {request.query for request in memory.requests}.isdisjoint({"Has Melanie the drill?"})
-
-
 def test_configs_are_compared_with_the_baseline(
     memory: FakeMemory, folder: Path, tmp_path: Path
 ) -> None:
@@ -134,30 +122,6 @@ def test_impossible_run_is_refused(
     assert why in result.output
 
 
-def test_unreadable_line_stops_the_run(memory: FakeMemory, folder: Path, tmp_path: Path) -> None:
-    with (folder / "qrels.tsv").open("a") as judgments:
-        judgments.write("q0 d0 1\n")
-    arguments = (folder, "--out", tmp_path / "out", "--profile", "default")
-
-    refused = run(memory, *arguments)
-    skipped = run(memory, *arguments, "--skip-unreadable")
-
-    assert refused.exit_code == 1
-    assert "qrels.tsv:21: is not a question, a segment and a grade" in refused.output
-    assert skipped.exit_code == 0
-
-
-def test_unchanged_set_is_written_once(memory: FakeMemory, folder: Path, tmp_path: Path) -> None:
-    run(memory, folder, "--out", tmp_path / "a", "--profile", "default")
-    run(memory, folder, "--out", tmp_path / "b", "--profile", "default")
-    with (folder / "corpus.jsonl").open("a") as corpus:
-        corpus.write(lines({"id": "d3", "text": "Another."}))
-    run(memory, folder, "--out", tmp_path / "c", "--profile", "default")
-
-    first, again, changed = (tenant for tenant, _ in memory.written)
-    assert first == again != changed
-
-
 # ---------------------------------------------------------------- the gate
 
 
@@ -189,17 +153,6 @@ def test_loss_fails_the_gate(
     assert result.exit_code == 1
     assert "fell significantly" in result.output
     assert "home: default" in result.output
-
-
-def test_other_questions_fail_the_gate(
-    memory: FakeMemory, folder: Path, expected: Path, tmp_path: Path
-) -> None:
-    limited = ("--limit-queries", "8")
-
-    result = run(memory, folder, "--out", tmp_path / "out", "--gate", expected, *limited)
-
-    assert result.exit_code == 1
-    assert "other questions are stored than were measured: 20 and 8" in result.output
 
 
 def test_faulty_answers_are_neither_stored_nor_passed(
