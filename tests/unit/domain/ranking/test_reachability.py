@@ -14,7 +14,7 @@ from serving.domain.ranking.fusion import fuse
 from serving.domain.ranking.ledger import FusionMethod
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.domain.ranking.ranked_list import Candidate, RankedList
-from serving.domain.ranking.reachability import Reach, faults, notes, reaches
+from serving.domain.ranking.reachability import faults, notes
 
 LIMIT = 10
 
@@ -42,17 +42,6 @@ def place_of(item: str, lists: list[RankedList], of: Profile) -> int:
     """The place of an item among what the lists are fused to."""
     fused = fuse(lists, weights=of.weights, rank_constant=of.rank_constant)
     return next(place for place, one in enumerate(fused, 1) if one.item.id == item)
-
-
-def reach(of: Profile, leg: str) -> Reach:
-    return next(each for each in reaches(of) if each.leg.name == leg)
-
-
-def test_against_two_others_the_bounds_are_those_of_the_formula() -> None:
-    of_c = reach(profile(1, 1, 1), "c")
-
-    assert of_c.needed == pytest.approx(1.74, abs=0.005)
-    assert of_c.fills_from == pytest.approx(2.30, abs=0.006)
 
 
 @pytest.mark.parametrize(("weight", "reaches_"), [(61 / 65 + 1e-9, True), (61 / 65 - 1e-9, False)])
@@ -96,58 +85,50 @@ def test_a_single_leg_crowds_out_no_other() -> None:
 
 
 def test_fusion_by_score_has_no_rank_bounds() -> None:
-    assert not reaches(replace(profile(1, 0.01), fusion=FusionMethod.SCORE))
+    scored = replace(profile(1, 0.01), fusion=FusionMethod.SCORE)
 
-
-several = st.lists(st.floats(0.1, 5), min_size=2, max_size=4)
-limits = st.integers(1, 20)
+    assert not [*faults(scored), *notes(scored)]
 
 
 @given(
     drawn=st.lists(st.tuples(st.floats(0.01, 20), st.integers(1, 40)), min_size=2, max_size=4),
-    limit=limits,
+    limit=st.integers(1, 20),
 )
-def test_the_bound_for_disjoint_lists_matches_fusion(
-    drawn: list[tuple[float, int]], limit: int
-) -> None:
+def test_faults_and_notes_match_the_fusion(drawn: list[tuple[float, int]], limit: int) -> None:
     of = profile(*(weight for weight, _ in drawn), limit=limit)
     legs = [replace(leg, depth=depth) for leg, (_, depth) in zip(of.legs, drawn, strict=True)]
     of = replace(of, legs=tuple(legs))
+    agreed = [f"b{place:02}" for place in range(limit)]
 
-    for each in reaches(of):
-        # Lists without a common item, with ids that lose every tie against the expected one.
-        lists = [
-            listed(leg.name, ["A"] if leg.name == each.leg.name else names_of(leg)) for leg in legs
+    def place(leg: LegSpec, its: list[str], item: str, **of_others: list[str]) -> int:
+        """That of an item which this leg or only the others have."""
+        lists = [listed(leg.name, its)]
+        lists += [
+            listed(each.name, of_others.get("all") or names_of(each))
+            for each in legs
+            if each != leg
         ]
-        place = place_of("A", lists, of)
-        assert sum(each.ahead.values()) == place - 1
+        return place_of(item, lists, of)
+
+    rejected = [(leg, "alone: its weight" in why) for leg, why in faults(of)]
+    noted = dict(notes(of))
+    for leg in legs:
+        # Lists without a common item, with ids that lose every tie against the expected one.
+        assert ((leg.name, False) in rejected) == (place(leg, ["A"], "A") > limit)
+        full = min(each.depth for each in legs) >= limit
+        if full and not is_tie(leg, legs, of):
+            assert (leg.name in noted) == (place(leg, ["z"], "z", all=agreed) > limit)
+            fills = place(leg, [f"a{each:02}" for each in range(limit)], "z", all=["z"]) > limit
+            assert ((leg.name, True) in rejected) == fills
 
 
 def names_of(leg: LegSpec) -> list[str]:
     return [f"{leg.name}{place}" for place in range(leg.depth)]
 
 
-@given(weights=several, limit=limits)
-def test_the_bound_for_agreeing_lists_matches_fusion(weights: list[float], limit: int) -> None:
-    of = profile(*weights, depth=30, limit=limit)
-    agreed = [f"b{place:02}" for place in range(limit)]
-
-    for each in reaches(of):
-        if math.isclose(each.leg.weight, each.needed, rel_tol=1e-9):
-            continue
-        lists = [
-            listed(leg.name, ["z"] if leg.name == each.leg.name else agreed) for leg in of.legs
-        ]
-        assert (each.leg.weight > each.needed) == (place_of("z", lists, of) <= limit)
-
-
-@given(weights=several, limit=limits)
-def test_crowding_leg_leaves_no_place_for_others(weights: list[float], limit: int) -> None:
-    of = profile(*weights, depth=30, limit=limit)
-
-    for each in reaches(of):
-        if math.isclose(each.leg.weight, each.fills_from, rel_tol=1e-9):
-            continue
-        alone = [f"a{place:02}" for place in range(limit)]
-        lists = [listed(leg.name, alone if leg.name == each.leg.name else ["z"]) for leg in of.legs]
-        assert (each.leg.weight > each.fills_from) == (place_of("z", lists, of) > limit)
+def is_tie(leg: LegSpec, legs: list[LegSpec], of: Profile) -> bool:
+    """Whether the last digit of a sum decides."""
+    others = sum(each.weight for each in legs if each != leg)
+    ratio = (of.rank_constant + of.limit) / (of.rank_constant + 1)
+    bounds = (others / ratio, others * ratio)
+    return any(math.isclose(leg.weight, bound, rel_tol=1e-9) for bound in bounds)
