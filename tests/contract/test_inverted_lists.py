@@ -1,4 +1,4 @@
-"""The contract of libraries of inverted lists, on the CPU and on a GPU."""
+"""The contract of libraries of inverted lists: on the CPU, on a GPU, and a toy."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from serving.adapters.vector_index.lists.inverted_lists import (
     ListFilter,
     ListsLibrary,
 )
+from tests.fakes.lists.toy_lists import ToyLibrary
 
 DIMENSION, N_LISTS = 16, 8
 
@@ -74,10 +75,10 @@ needs_cuvs = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuvs", marks=[pytest.mark.gpu, needs_cuvs])])
+@pytest.fixture(params=["cpu", "toy", pytest.param("cuvs", marks=[pytest.mark.gpu, needs_cuvs])])
 def library(request: pytest.FixtureRequest) -> HostLibrary:
-    if request.param == "cpu":
-        return HostLibrary(CpuLibrary(), "cpu")
+    if request.param != "cuvs":
+        return HostLibrary(CpuLibrary() if request.param == "cpu" else ToyLibrary(), "cpu")
     from serving.gpu.cuvs_lists import CuvsLibrary
 
     return HostLibrary(CuvsLibrary(torch.device("cuda")), "cuda")
