@@ -81,7 +81,7 @@ class Pairs:
         )
         corrects = self.number("corrects") > 0
         self.corrections = self.later & self.session & self.same_speaker & corrects
-        self.asks = np.array([asked.is_asked_by(each) for each in self.traits])
+        self.asks = np.array([asked.repeats_question(each) for each in self.traits])
         self._add_words()
         self._add_names()
 

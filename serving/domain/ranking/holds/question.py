@@ -60,7 +60,7 @@ class Question:
         name = found[found.lastindex or 0] if found else ""
         return name[:1].isupper() and name.casefold() not in self.language.calendar
 
-    def is_asked_by(self, stored: Traits) -> bool:
+    def repeats_question(self, stored: Traits) -> bool:
         """Whether a stored text only asks something, or repeats this question."""
         return stored.asks or (
             # Longer texts have other words; to split them takes time.
