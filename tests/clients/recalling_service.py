@@ -77,12 +77,10 @@ class RecallingService(FakeService):
                 yield _streamed(answer, number, final=False)
 
     def recalled(self, request: RetrieveRequest, context: grpc.ServicerContext) -> RetrieveResponse:
-        """The answer to a turn."""
         answer: RetrieveResponse = self._answer("Retrieve", request, context, RetrieveResponse())
         return answer
 
     def asked(self) -> list[str]:
-        """The questions of turns."""
         return [each.query for each in self.requests if isinstance(each, RetrieveRequest)]
 
     async def until_searched(self, text: str) -> None:
@@ -94,7 +92,6 @@ class RecallingService(FakeService):
         await until_async(is_searched)
 
     def recalls(self) -> list[RetrieveRequest]:
-        """The requests of turns."""
         return [each for each in self.requests if isinstance(each, RetrieveRequest) and each.query]
 
     def written(self) -> list[tuple[str, str, str]]:

@@ -109,14 +109,12 @@ def run(*command: str | Path, folder: Path, **variables: str) -> subprocess.Comp
 
 
 def succeed(*command: str | Path, folder: Path, **variables: str) -> str:
-    """The output of a command that must succeed."""
     done = run(*command, folder=folder, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def empty_environment(folder: Path, python: str = sys.executable) -> Path:
-    """The interpreter of an environment without packages."""
     succeed(python, "-m", "venv", "--without-pip", folder, folder=folder.parent)
     return folder / "bin" / "python"
 
@@ -136,7 +134,6 @@ def ours_in(python: Path) -> set[str]:
 
 
 def left_after_removal(python: Path) -> set[str]:
-    """Uninstalls all of ours."""
     listed = succeed(release.UV, "pip", "list", "--format", "json", "--python", python, folder=ROOT)
     ours = [each["name"] for each in json.loads(listed) if each["name"].startswith("trivium")]
     succeed(release.UV, "pip", "uninstall", "--quiet", "--python", python, *ours, folder=ROOT)
@@ -180,7 +177,6 @@ release_only = pytest.mark.release
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a release."""
     out = tmp_path_factory.mktemp("dist")
     release.build(out)
     return out

@@ -24,7 +24,6 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def copied(folder: Path, *files: str) -> Path:
-    """A repository with a copy of these files."""
     for name in files:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -24,26 +24,22 @@ TODAY = datetime.now(UTC)
 
 
 async def show(stored: Stored, *items: ItemId, tenant: TenantName = TENANT) -> None:
-    """Records that the items were shown together."""
     stored.access.record(tenant, items)
     if isinstance(stored.access, PostgresAccessLog):
         await stored.access.flush()
 
 
 async def counts(stored: Stored, items: Sequence[ItemId], tenant: TenantName = TENANT) -> list[int]:
-    """How often each was shown."""
     shown = await stored.access.shown_counts(tenant, items, Deadline.after(60))
     return [shown.get(item, 0) for item in items]
 
 
 async def recent(stored: Stored, of: Scope, limit: int = 100) -> str:
-    """The ids of what was accessed last, in order."""
     found = await stored.access.recently_accessed(of, limit, Deadline.after(60))
     return " ".join(item.id for item in found)
 
 
 def now(**fields: object) -> Scope:
-    """All of the test tenant, as of a week ahead."""
     return scope(**{"as_of": TODAY + days(7), **fields})  # type: ignore[arg-type]
 
 

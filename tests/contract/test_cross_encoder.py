@@ -34,7 +34,6 @@ Score = Callable[[str, str], float]
 
 
 def classifier_forward(checkpoint: RerankerCheckpoint) -> Score:
-    """The output of the library's classifier for one pair."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)

@@ -92,12 +92,10 @@ def lists(library: HostLibrary) -> HostLists:
 
 
 def among(slots: NDArray[np.int64], length: int = END) -> NDArray[np.bool_]:
-    """A mask that allows these slots."""
     return np.isin(np.arange(length), slots)
 
 
 def found(slots: torch.Tensor) -> list[set[int]]:
-    """The slots found for each query."""
     return [{slot for slot in each if slot >= 0} for each in slots.tolist()]
 
 

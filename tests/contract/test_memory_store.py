@@ -60,7 +60,6 @@ RICH_FACT = fact(
 
 
 async def load(stored: Stored, *items: ItemId) -> list[Item]:
-    """The stored items, without what the server sets."""
     return [replace(each, created_at=None, updated_at=None) for each in await stored.load(*items)]
 
 

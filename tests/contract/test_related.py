@@ -21,8 +21,6 @@ OTHER = TenantName("other")
 
 
 class Memory(Protocol):
-    """What relates segments."""
-
     async def keep(self, *segments: Segment, tenant: TenantName = TENANT) -> None: ...
 
     async def remove(self, id_: str) -> None: ...

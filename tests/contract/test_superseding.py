@@ -27,13 +27,11 @@ OTHER = TenantName("other")
 
 
 async def facts(stored: Stored, tenant: TenantName = TENANT) -> dict[str, Fact]:
-    """All facts of the tenant, as the catalog lists them."""
     listed = await stored.catalog.list_facts(tenant, (), None, "", 100)
     return {found.id: found for found in listed}
 
 
 async def closers(stored: Stored, tenant: TenantName = TENANT) -> dict[str, str]:
-    """The ids of what ended each fact."""
     return {
         id_: " ".join(closing.by for closing in found.closings)
         for id_, found in (await facts(stored, tenant)).items()
@@ -41,7 +39,6 @@ async def closers(stored: Stored, tenant: TenantName = TENANT) -> dict[str, str]
 
 
 def home(id_: str, place: str, day: int, **fields: Any) -> Fact:
-    """Where Ann lives from a day on, and nowhere else."""
     begins = {"valid_from": NOON + days(day), "single_valued": True}
     return fact(id_, "Ann", "lives in", place, **{**begins, **fields})
 

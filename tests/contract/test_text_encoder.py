@@ -75,7 +75,6 @@ def checkpoint(case: tuple[TextEncoder, EncoderCheckpoint]) -> EncoderCheckpoint
 
 
 def rows(encoder: TextEncoder, *texts: str) -> Vectors:
-    """The vectors of the first windows, from one call."""
     return encoder.encode([encoder.tokenize_document(text)[0] for text in texts])
 
 

@@ -22,7 +22,6 @@ OTHER = TenantName("other")
 
 
 async def latest(stored: Stored, of: Scope, depth: int = 100) -> str:
-    """The ids of the latest, in order."""
     found = await stored.timeline.latest(of, depth, Deadline.after(60))
     return " ".join(candidate.item.id for candidate in found)
 
@@ -121,7 +120,6 @@ async def test_most_important_come_first_then_the_latest(stored: Stored) -> None
 
 
 def lives_in(place: str, **fields: Any) -> Fact:
-    """Where Ola lives, and nowhere else."""
     return fact(place.lower(), "Ola", "lives in", place, single_valued=True, **fields)
 
 

@@ -59,7 +59,6 @@ def tiered(*, maintained: bool) -> MakeEngine:
 
 
 def tiered_in_torch() -> IndexEngine:
-    """As on a GPU, but for the lists."""
     return MaintainedIndex(DIMENSION, WatchedLibrary(), LISTS_AT_ONCE, device="cpu:0")
 
 
@@ -96,7 +95,6 @@ def engine(make_engine: MakeEngine) -> IndexEngine:
 
 
 def near(seed: int, others: Iterable[int] = ()) -> np.ndarray:
-    """The direction `seed`, shifted slightly towards others."""
     vector = unit(seed) + 0.1 * sum((unit(other) for other in others), np.zeros(DIMENSION))
     return np.asarray(vector / np.linalg.norm(vector), np.float32)
 

@@ -44,7 +44,6 @@ def packed(wheel: Path) -> set[str]:
 
 
 def below(parent: Path, package: str) -> set[str]:
-    """The files of an import package, from its parent."""
     return {
         str(path.relative_to(parent))
         for path in (parent / package).rglob("*")

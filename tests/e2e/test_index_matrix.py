@@ -70,14 +70,12 @@ MEANING_ALONE = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All forms, on one cluster."""
     metafunc.parametrize("cluster", ["with ray.env"], indirect=True, scope="session")
     if "form" in metafunc.fixturenames:
         metafunc.parametrize("form", FORMS, ids=str)
 
 
 def sentence(number: int) -> str:
-    """A sentence of its own for each number."""
     did, thing = WORDS[number % 8], THINGS[number // 8 % 8]
     return f"On day {number} somebody {did} {thing}."
 
@@ -101,14 +99,12 @@ def report(answer: Retrieval) -> LegReport:
 
 
 def finds(memory: Client, number: int, token: str) -> bool:
-    """Whether the sentence is the first that its repetition brings."""
     answer = asked(memory, number, token)
     assert report(answer).state is LegState.OK, report(answer)
     return answer.hits[0].id == str(number)
 
 
 def kill_replica(cluster: Cluster, deployment: str) -> None:
-    """Ends the process of a deployment's one replica."""
     # A busy one adds what it does, and names of other deployments may begin with its own.
     title = re.compile(rf"ray::ServeReplica:trivium:{deployment}(?![\w-])")
     [replica] = [
@@ -193,7 +189,6 @@ def test_index_survives_writes_deletions_rebuild_and_lost_replica(
 
 
 def partitions_in_lists(memory: Client) -> int:
-    """How many partitions of segments are in lists."""
     tiers = memory.stats().index.tiers
     return sum(tier.approximate for tier in tiers if tier.kind == "segment")
 

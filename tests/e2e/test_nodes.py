@@ -36,13 +36,11 @@ def nodes(
 
 
 def replicas_of(node: psutil.Process) -> list[str]:
-    """The titles of the replicas that run on a node."""
     titles = (" ".join(each.cmdline()) for each in tree_of(node.pid) if is_alive(each))
     return [title.removeprefix(REPLICA) for title in titles if title.startswith(REPLICA)]
 
 
 def lose(node: psutil.Process) -> None:
-    """Kills all of a node at once."""
     for each in tree_of(node.pid):
         each.kill()
 

@@ -62,20 +62,16 @@ class Library:
         self._asked = {each: model.encode(each, prompt_name="query") for each in QUESTIONS}
 
     def cosine(self, question: str, id_: str, dimension: int) -> float:
-        """That of their vectors, cut to a dimension."""
         asked, row = self._asked[question][:dimension], self._rows[id_][:dimension]
         return float(asked @ row / np.linalg.norm(asked) / np.linalg.norm(row))
 
     def nearest(self, question: str, count: int, dimension: int) -> set[str]:
-        """The segments of the largest cosines."""
-
         def cosine(id_: str) -> float:
             return self.cosine(question, id_, dimension)
 
         return set(sorted(self._said, key=cosine, reverse=True)[:count])
 
     def logit(self, question: str, id_: str) -> float:
-        """That of the reranker."""
         return self._logit(question, self._said[id_])
 
 

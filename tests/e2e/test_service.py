@@ -52,7 +52,6 @@ FACTS = [
 
 @pytest.fixture
 def memory(service: Service) -> Client:
-    """A client whose tenant nobody else uses."""
     return service.client(tenant=f"t-{uuid.uuid4().hex[:12]}")
 
 

@@ -133,7 +133,6 @@ def test_neo4j_recovers_after_a_full_disk(short_directory: Path, jar_cache: Path
 
 
 def fill_transaction_log(uri: str) -> None:
-    """Writes until Neo4j refuses."""
     with neo4j.GraphDatabase.driver(uri) as driver:
         for _ in range(100):
             driver.execute_query("CREATE (:Ballast {bytes: $bytes})", bytes="x" * 1_000_000)

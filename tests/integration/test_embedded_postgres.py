@@ -43,7 +43,6 @@ def root(short_directory: Path, request: pytest.FixtureRequest) -> Iterator[Path
 
 
 def answers(dsn: str) -> bool:
-    """Whether a statement succeeds."""
     try:
         with psycopg.connect(dsn) as connection:
             return connection.execute("SELECT 1").fetchone() == (1,)
@@ -52,7 +51,6 @@ def answers(dsn: str) -> bool:
 
 
 def socket_directory_of(dsn: str) -> Path:
-    """The socket directory of the DSN."""
     return Path(str(conninfo_to_dict(dsn)["host"]))
 
 

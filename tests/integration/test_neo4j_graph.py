@@ -497,7 +497,6 @@ async def all_found(
 
 @pytest.fixture
 def own_neo4j(tmp_path: Path, jar_cache: Path) -> Iterator[EmbeddedNeo4j]:
-    """A server that the test may kill."""
     server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256)
     yield server
     server.stop()

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (
 
 @asynccontextmanager
 async def listening(service: Any) -> AsyncIterator[str]:
-    """Serves the page on loopback, and yields its address."""
     config = uvicorn.Config(
         asgi_application(service, ui=True),
         host="127.0.0.1",
@@ -47,7 +46,6 @@ async def listening(service: Any) -> AsyncIterator[str]:
 
 
 async def page(url: str) -> str:
-    """What a browser makes of a page."""
     assert CHROMIUM is not None
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
     process = await asyncio.create_subprocess_exec(

@@ -98,7 +98,6 @@ SOON = 60.0
 
 
 async def changed(postgres: Postgres, tenant: TenantName, change: object, language: str) -> None:
-    """Writes items, or erases one."""
     if isinstance(change, ItemId):
         await postgres.store.erase(tenant, Selector(items=(change,)))
     elif isinstance(change, list) and change:
@@ -107,7 +106,6 @@ async def changed(postgres: Postgres, tenant: TenantName, change: object, langua
 
 
 async def projected(postgres: Postgres, graph: Neo4jGraph) -> None:
-    """Brings the graph up to date."""
     await graph.apply(await project_graph(postgres))
 
 

@@ -49,7 +49,6 @@ class Imported:
 
 
 def imported(source: str, *paths: Path, text_key: str = "") -> Imported:
-    """What an import of files makes of them."""
     translation = Translation()
     names = [str(path) for path in paths]
     found = list(read_exported(source, names, translation, text_key=text_key))
@@ -73,7 +72,6 @@ def _fields_of(item: Item) -> dict[str, Any]:
 
 
 def _rest(problem: str) -> str:
-    """A problem without its file."""
     return problem[problem.index(":", problem.rfind("/")) :]
 
 

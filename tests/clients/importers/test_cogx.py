@@ -11,7 +11,6 @@ from tests.clients.importers.importing import EXPORTS, imported, written
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """A copy of the archive, to be changed."""
     return Path(shutil.copytree(EXPORTS / "cogx", tmp_path / "cogx"))
 
 

@@ -82,8 +82,6 @@ def passes(filter: Filter, segment: Segment) -> bool:
 
 
 class FakeAsyncClient(AsyncClient):
-    """The same for asyncio."""
-
     def __init__(self) -> None:
         self.blocking = FakeClient()
 

@@ -48,8 +48,6 @@ class _Answer(llm.LLMStream):  # type: ignore[misc]
 
 
 class ScriptedEars(stt.STT):  # type: ignore[misc]
-    """Hears what it is told to."""
-
     def __init__(self) -> None:
         capabilities = stt.STTCapabilities(streaming=True, interim_results=True)
         super().__init__(capabilities=capabilities)
@@ -141,8 +139,6 @@ def event(kind: stt.SpeechEventType, text: str = "") -> stt.SpeechEvent:
 
 @dataclass
 class Call:
-    """A running session."""
-
     session: AgentSession[None]
     model: ScriptedModel
     ears: ScriptedEars
@@ -153,7 +149,6 @@ class Call:
         self.ears.script.put_nowait(event(kind, text))
 
     async def given(self) -> Messages:
-        """What the model is given next."""
         return await asyncio.wait_for(self.model.given.get(), PATIENCE_S)
 
     async def answered(self) -> None:
@@ -169,11 +164,9 @@ class Call:
         self.hears(stt.SpeechEventType.PREFLIGHT_TRANSCRIPT, text)
 
     def says(self, so_far: str) -> None:
-        """The user goes on speaking."""
         self.hears(stt.SpeechEventType.INTERIM_TRANSCRIPT, so_far)
 
     async def ends(self, text: str) -> None:
-        """The user has said it."""
         self.hears(stt.SpeechEventType.FINAL_TRANSCRIPT, text)
         self.hears(stt.SpeechEventType.END_OF_SPEECH)
 

@@ -35,9 +35,7 @@ class Addressed(Protocol):
     """A service, or a fake of one."""
 
     @property
-    def address(self) -> str:
-        """Where it listens."""
-        ...
+    def address(self) -> str: ...
 
 
 def variables(service: Addressed, **more: str) -> dict[str, str]:

@@ -30,7 +30,6 @@ FOUND = RetrieveResponse(briefing=BLOCK)
 
 
 def clock() -> str:
-    """Says what time it is."""
     return "noon"
 
 

@@ -94,8 +94,6 @@ class ScriptedVoice(TTSService):  # type: ignore[misc]
 
 
 class MetricsKeeper(FrameProcessor):  # type: ignore[misc]
-    """Keeps the metrics of the memory."""
-
     def __init__(self) -> None:
         super().__init__()
         self.kept: list[MemoryMetricsData] = []
@@ -119,25 +117,20 @@ class Bot:
     answered: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
     async def begins_to_speak(self) -> None:
-        """The user interrupts whatever the bot does."""
         await self.worker.queue_frame(ProposedUserStartedSpeakingFrame())
 
     async def says(self, so_far: str) -> None:
-        """The user goes on speaking."""
         interim = InterimTranscriptionFrame(text=so_far, user_id="nora", timestamp="")
         await self.worker.queue_frame(interim)
 
     async def transcribed(self, text: str) -> None:
-        """A part of what the user says is final."""
         heard = TranscriptionFrame(text=text, user_id="nora", timestamp="")
         await self.worker.queue_frame(heard)
 
     async def stops(self) -> None:
-        """The user has said it all."""
         await self.worker.queue_frame(ProposedUserStoppedSpeakingFrame())
 
     async def ends(self, text: str) -> None:
-        """The user has said it."""
         await self.transcribed(text)
         await self.stops()
 
@@ -146,13 +139,11 @@ class Bot:
         await self.worker.queue_frame(LLMRunFrame())
 
     async def answers(self) -> Given:
-        """What the model was given, once it has answered."""
         given = await asyncio.wait_for(self.model.given.get(), PATIENCE_S)
         await asyncio.wait_for(self.answered.get(), PATIENCE_S)
         return given
 
     async def hears(self, text: str) -> Given:
-        """A whole turn of the user, and the answer."""
         await self.begins_to_speak()
         await self.ends(text)
         return await self.answers()

@@ -19,7 +19,6 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def run_example(example: str, *arguments: str, **variables: str) -> str:
-    """The output of an example."""
     environment = {**os.environ, **variables}  # noqa: TID251 - for a child
     command = [sys.executable, str(EXAMPLES / example), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -51,7 +51,6 @@ class GuardedDesk:
     dsn: str
 
     def keys(self, *arguments: str) -> str:
-        """What a command of the operator prints."""
         env = {"TRIVIUM_POSTGRES__DSN": self.dsn}
         done = CliRunner().invoke(main, ["keys", *arguments], env=env)
         assert done.exit_code == 0, done.output

@@ -39,7 +39,6 @@ def test_the_demonstration_ends_and_leaves_nothing(run_command: RunCommand) -> N
 
 
 def assert_all_answered(said: str) -> None:
-    """The questions of the sample were asked and answered."""
     lines = (SAMPLE / "questions.jsonl").read_text().splitlines()
     assert all(json.loads(line)["text"] in said for line in lines)
     assert f"{len(lines)} of {len(lines)}" in said
@@ -132,5 +131,4 @@ def test_doctor_says_what_will_be_used(run_command: RunCommand) -> None:
 
 
 def is_short(said: str) -> bool:
-    """Whether it is no traceback and fits on one screen."""
     return "Traceback" not in said and len(said.splitlines()) <= ONE_SCREEN

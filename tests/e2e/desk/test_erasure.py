@@ -71,7 +71,6 @@ def marked(mark: str) -> tuple[Segment, Fact]:
 
 @pytest.fixture
 def memory(service: Service, mark: str) -> Iterator[Client]:
-    """A tenant with the marked items in all projections."""
     with service.client(tenant=f"erasing-{uuid.uuid4().hex}") as memory:
         memory.ingest([Segment(id="other", text="The boat is blue.")])
         token = memory.ingest(marked(mark)).consistency_token

@@ -105,7 +105,6 @@ async def run(memories: Memories, tenant: str, *words: str) -> str:
 
 
 async def store_files(memories: Memories, tenant: str, folder: Path) -> list[dict[str, Any]]:
-    """The result of each file."""
     option = ("--text-search-config", "german")
     outputs = [
         await run(memories, tenant, "ingest", "--json", *option, str(folder / f"{name}.jsonl"))

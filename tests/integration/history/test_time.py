@@ -107,7 +107,6 @@ def documented_example() -> tuple[str, list[list[str]]]:
 
 
 def instant(date: str) -> datetime | None:
-    """A date as the command line takes it."""
     return datetime.fromisoformat(date).replace(tzinfo=UTC) if date else None
 
 

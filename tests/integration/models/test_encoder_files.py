@@ -13,7 +13,6 @@ from serving.domain.errors import DependencyError
 
 @pytest.fixture
 def folder(tiny_bert: EncoderCheckpoint, tmp_path: Path) -> Path:
-    """A copy of the tiny BERT, to spoil."""
     return Path(shutil.copytree(tiny_bert.folder, tmp_path / "bert"))
 
 

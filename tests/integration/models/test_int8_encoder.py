@@ -49,7 +49,6 @@ def float32(published: EncoderCheckpoint) -> Vectors:
 
 @pytest.fixture
 def cache(published: EncoderCheckpoint, tmp_path: Path) -> Path:
-    """A cache with the int8 graph, to spoil."""
     OnnxEncoder(published, default_cache_dir(), precision="int8")
     kept = quantized_folder(published, default_cache_dir())
     shutil.copytree(kept, quantized_folder(published, tmp_path))

@@ -53,7 +53,6 @@ def graphs(weights: Qwen3Weights, device: torch.device) -> CudaGraphs:
 
 @pytest.fixture(scope="module")
 def library(weights: Qwen3Weights, device: torch.device) -> Any:
-    """Transformers' own network with the same weights."""
     from transformers import Qwen3Config, Qwen3Model
 
     config = Qwen3Config(

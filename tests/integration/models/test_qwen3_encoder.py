@@ -63,7 +63,6 @@ def encoder(tiny_qwen3: EncoderCheckpoint) -> Qwen3Encoder:
 
 @pytest.fixture(scope="module")
 def library(tiny_qwen3: EncoderCheckpoint) -> Any:
-    """Transformers' own network."""
     from transformers import AutoModel
 
     return AutoModel.from_pretrained(tiny_qwen3.folder, local_files_only=True).eval()
@@ -71,7 +70,6 @@ def library(tiny_qwen3: EncoderCheckpoint) -> Any:
 
 @pytest.fixture
 def folder(tiny_qwen3: EncoderCheckpoint, tmp_path: Path) -> Path:
-    """A copy of the tiny Qwen3, to spoil."""
     return Path(shutil.copytree(tiny_qwen3.folder, tmp_path / "qwen3"))
 
 

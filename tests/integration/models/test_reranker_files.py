@@ -37,13 +37,11 @@ EMBEDDINGS = "model.embed_tokens.weight"
 
 @pytest.fixture
 def bert(tiny_bert_reranker: Path, tmp_path: Path) -> Path:
-    """A copy of the tiny BERT, to spoil."""
     return Path(shutil.copytree(tiny_bert_reranker, tmp_path / "bert"))
 
 
 @pytest.fixture
 def qwen3(tiny_qwen3_reranker: Path, tmp_path: Path) -> Path:
-    """A copy of the tiny Qwen3, to spoil."""
     return Path(shutil.copytree(tiny_qwen3_reranker, tmp_path / "qwen3"))
 
 

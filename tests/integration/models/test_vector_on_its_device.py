@@ -41,8 +41,6 @@ class Kept(DeviceVector):
 
 
 class RecordingEncoder(Qwen3Encoder):
-    """Makes such vectors of questions."""
-
     def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
         made = super().encode_queries(windows)
         return [None if vector is None else Kept(vector.tensor) for vector in made]

@@ -34,7 +34,6 @@ pytestmark = pytest.mark.postgres
 
 @pytest.fixture
 def server(short_directory: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedPostgres]:
-    """A private server, not started yet."""
     server = EmbeddedPostgres(short_directory / request.node.name[:40], settings=QUICK)
     yield server
     server.stop()

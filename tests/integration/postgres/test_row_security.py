@@ -30,7 +30,6 @@ WITH_TENANT = ("tenant", "segment", "fact", "entity", "access_count")
 
 @pytest.fixture
 async def both(postgres: Postgres) -> Postgres:
-    """Two tenants, the second with more of everything."""
     for tenant, names in ((TENANT, "a"), (OTHER, "abc")):
         items: list[Item] = [
             *(segment(name, "Goa", entities=(f"Goa {name}",)) for name in names),
@@ -43,7 +42,6 @@ async def both(postgres: Postgres) -> Postgres:
 
 
 async def rows_for(postgres: Postgres, tenant: TenantName | None, statement: str) -> list[Any]:
-    """What a statement for a caller of the tenant returns."""
     async with postgres.database.search(Deadline.after(60), tenant) as connection:
         return await (await connection.execute(statement.encode())).fetchall()
 

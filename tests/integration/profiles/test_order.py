@@ -144,7 +144,6 @@ async def answers(
 
 
 def with_other_ids(memory: Memory) -> list[Item]:
-    """In the opposite order of ids."""
     names = {each.id: f"x{99 - place}" for place, each in enumerate(memory.turns)}
     turns = [replace(each, id=names[each.id]) for each in memory.turns]
     facts = [

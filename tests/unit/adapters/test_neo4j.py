@@ -44,7 +44,6 @@ from tests.support.builders import TENANT, query, scope
 
 
 def nowhere(connect_timeout_s: float = 1) -> Neo4jSettings:
-    """An address without a listener."""
     uri = f"bolt://{LOOPBACK}:{free_ports(1)}"
     return Neo4jSettings(uri=uri, connect_timeout_s=connect_timeout_s)
 

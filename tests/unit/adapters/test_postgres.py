@@ -263,7 +263,6 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 @st.composite
 def later_snapshots(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
-    """A snapshot and a later one."""
     earlier = draw(snapshots())
     xmax = draw(st.integers(earlier.xmax, 40))
     running = frozenset(
@@ -320,12 +319,10 @@ def statistics(**frequencies: int) -> WordStatistics:
 
 
 def once(*words: str) -> dict[str, int]:
-    """A question with each of the words once."""
     return dict.fromkeys(words, 1)
 
 
 def planned(budget: Budget = USUAL, /, **frequencies: int) -> QueryPlan:
-    """The plan for a question with these words, each once."""
     return plan_query(once(*frequencies), statistics(**frequencies), budget)
 
 

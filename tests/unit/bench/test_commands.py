@@ -64,7 +64,6 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A set of one memory with twenty questions."""
     folder = tmp_path / "twenty"
     folder.mkdir()
     numbers = range(20)
@@ -118,8 +117,6 @@ def test_speed_measures_starts_writing_and_every_load(
 
 
 class CountingMemory(FakeMemory):
-    """Tells how many segments it has."""
-
     def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
         response = super().GetStats(request, context)
         response.tenant.segment_count = len(self.segments[request.tenant])

@@ -86,7 +86,6 @@ sys.meta_path.insert(0, Blocked())
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *modules: str) -> None:
-    """Makes these modules the ones that are installed."""
     monkeypatch.setattr(extras, "is_installed", modules.__contains__)
 
 
@@ -262,7 +261,6 @@ class NotedCuda:
 
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> NotedCuda:
-    """That of torch, whether it is installed or not."""
     cuda = NotedCuda()
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     return cuda
@@ -330,8 +328,6 @@ WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 3)
 
 
 class CountingEmbedder(FakeEmbedder):
-    """Notes what it embeds."""
-
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []

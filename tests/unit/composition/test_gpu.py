@@ -21,7 +21,6 @@ def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept_in() -> str | None:
-    """The folder that torch will read."""
     return os.environ.get(FOLDER)  # noqa: TID251
 
 

@@ -56,7 +56,6 @@ NOT_INSTALLED = ListsError("cuVS is not installed: `make install-gpu` installs i
 
 
 def on_gpu(gpus: Gpus, device: str = "cuda", **settings: Any) -> Any:
-    """What makes the engines of an index on a GPU."""
     return engine_maker(IndexSettings(device=device, **settings), DIMENSION, gpus=gpus)
 
 

@@ -46,7 +46,6 @@ def test_wrong_argument_is_named_without_its_value() -> None:
 
 
 def run(command: str, variable: str, value: str | Path) -> Result:
-    """A command, with a variable of the environment."""
     return CliRunner().invoke(main, [command], env={variable: str(value)})
 
 

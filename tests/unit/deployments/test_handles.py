@@ -174,8 +174,6 @@ async def test_an_error_crosses_as_its_class_and_text(error: Exception) -> None:
 
 
 class CountingHandle(FakeHandle):
-    """Counts requests."""
-
     requests = 0
 
     async def remote(self, *arguments: Any, **named: Any) -> object:

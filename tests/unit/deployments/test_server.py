@@ -29,8 +29,6 @@ HELD = 2
 
 
 class Service:
-    """Its health, and what is open."""
-
     authenticator = OPEN
     recorder = NoRecorder()
     tracer = None

@@ -135,7 +135,6 @@ def fail(settings: Settings, ray_logs: Path) -> list[str]:
 
 
 def log(path: Path) -> None:
-    """A log whose text is its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(path.name)
 

@@ -34,13 +34,11 @@ def lines(
     outdated: Set[ItemId] = frozenset(),
     **limits: Any,
 ) -> list[str]:
-    """The lines of the block that show an item."""
     block = briefing(items, query(asked), BriefingLimits(**limits), form, outdated=outdated)
     return [line for line in block.splitlines() if line.startswith("- ")]
 
 
 def line(*items: Item, **options: Any) -> str:
-    """The only line."""
     (only,) = lines(*items, **options)
     return only
 
@@ -52,7 +50,6 @@ def mentioning(text: str, begins: int, ends: int, **fields: Any) -> Segment:
 
 
 def words(count: int, end: str = "", number: int = 1) -> list[Segment]:
-    """Segments of many words, each after its number."""
     return [segment(str(place), f"{place} " + "word " * count + end) for place in range(number)]
 
 

@@ -233,18 +233,15 @@ def home(id_: str, place: str, day: int, **fields: Any) -> Fact:
 
 
 def closed(*facts: Fact) -> dict[str, Fact]:
-    """The facts with their closings, by id."""
     closings = closings_of(facts, facts)
     return {one.id: replace(one, closings=closings[one.id]) for one in facts}
 
 
 def ended(one: Fact) -> datetime | None:
-    """The final end of its validity."""
     return final_end(one.valid_to, one.closings)
 
 
 def closers(*facts: Fact) -> dict[str, list[str]]:
-    """The ids of the facts that close each fact."""
     return {id_: [each.by for each in one.closings] for id_, one in closed(*facts).items()}
 
 

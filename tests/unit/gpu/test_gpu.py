@@ -32,7 +32,6 @@ WINDOWS: list[list[int]] = [[3], [1, 4, 1], [5, 9], [2, 6, 5, 3]]
 
 
 def network(windows: Sequence[TokenIds]) -> torch.Tensor:
-    """A row that depends only on the first token."""
     places = torch.arange(1.0, WIDTH + 1)
     return torch.stack([window[0] + places for window in windows])
 

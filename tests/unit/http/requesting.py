@@ -65,7 +65,6 @@ def failing(error: TriviumError) -> FakeRpcs:
 async def requested(
     app: ASGIApp, verb: str, path: str, *, base_url: str = HOST, **more: Any
 ) -> httpx.Response:
-    """One request to an application."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url=base_url) as client:
         return await client.request(verb, path, **more)
@@ -79,7 +78,6 @@ async def sent(
     options: Mapping[str, Any] = MappingProxyType({}),
     **more: Any,
 ) -> httpx.Response:
-    """One request to the application before a service."""
     return await requested(asgi_application(service, **options), verb, path, **more)
 
 

@@ -87,7 +87,6 @@ class Client:
 
     @property
     def unread(self) -> int:
-        """The number of messages that were not received."""
         return len(self._messages)
 
 
@@ -332,7 +331,6 @@ SITE = "https://app.example"
 
 
 async def never() -> Message:
-    """The next part of a body that no client sends."""
     return pytest.fail("the body was read before its caller was known")
 
 

@@ -273,7 +273,6 @@ def test_all_that_is_released_has_one_version() -> None:
 
 
 def rendered(values: str) -> dict[str, Any]:
-    """The resources of the chart, by kind."""
     command = ["helm", "template", "memory", str(CHART), "-f", str(CHART / f"{values}.yaml")]
     written = subprocess.check_output([*command, "--kube-version", "1.33.0"], text=True)
     return {each["kind"]: each for each in yaml.safe_load_all(written) if each}

@@ -79,7 +79,6 @@ ESCAPES = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'
 
 
 def unquoted(literal: re.Match[bytes]) -> bytes:
-    """The byte of an escape in a string of Go."""
     escaped = literal[1]
     return bytes([ESCAPES.get(escaped) or int(escaped[1:], 16)])
 
@@ -148,7 +147,6 @@ def copied_protos(tmp_path: Path) -> Path:
 
 
 def breaking(copied_protos: Path) -> subprocess.CompletedProcess[str]:
-    """Compares the protos with the released ones."""
     return subprocess.run(
         [BIN / "buf", "breaking", "--against", "protos/released.binpb"],
         cwd=copied_protos.parent,

@@ -43,7 +43,6 @@ HOOK = ROOT / ".githooks" / "commit-msg"
 
 
 def checked(message: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Calls the hook as git does."""
     file = folder / "COMMIT_EDITMSG"
     file.write_text(message)
     return subprocess.run([HOOK, file], capture_output=True, text=True, check=False)
@@ -105,7 +104,6 @@ def copied(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Runs the generator of a folder."""
     return subprocess.run(
         [sys.executable, folder / "async_to_sync.py", *options],
         cwd=folder.parents[1],

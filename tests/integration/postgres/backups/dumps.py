@@ -9,12 +9,10 @@ from serving.desk.embedded_postgres import find_binaries
 
 
 def dump(dsn: str, file: Path) -> None:
-    """Dumps the database to a file."""
     _run("pg_dump", "--format=custom", f"--file={file}", dsn)
 
 
 def restore(dsn: str, file: Path) -> None:
-    """Restores a file into an empty database."""
     owned = ["--no-owner", "--no-privileges", "--no-comments"]
     _run("pg_restore", "--single-transaction", *owned, f"--dbname={dsn}", str(file))
 
@@ -37,6 +35,5 @@ def _run(program: str, *arguments: str) -> None:
 
 
 def files_with(text: str, folder: Path) -> list[Path]:
-    """The files below a folder that have the text."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return [path for path in files if text.encode() in path.read_bytes()]

@@ -60,7 +60,6 @@ async def answers(memory: AsyncClient, token: str) -> Answers:
 
 @contextmanager
 def machine(data_dir: Path, jar_cache: Path) -> Iterator[tuple[str, str]]:
-    """The stores of a machine with this data folder."""
     with (
         EmbeddedPostgres(data_dir / "postgres", settings=QUICK) as dsn,
         EmbeddedNeo4j(data_dir / "neo4j", jar_cache) as uri,

@@ -48,7 +48,6 @@ class Stores:
 
 @pytest.fixture(scope="module")
 def stores(postgres_server: str, neo4j_uri: str) -> Iterator[Stores]:
-    """Empty stores."""
     with fresh_database(postgres_server) as dsn:
         stores = Stores(dsn, neo4j_uri)
         stores.damage_graph("MATCH (node) DETACH DELETE node")

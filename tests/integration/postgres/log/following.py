@@ -22,7 +22,6 @@ OTHER_MODEL = EmbeddingModel("other-model", 4)
 
 
 async def write(postgres: Postgres, *items: Item, tenant: TenantName = TENANT) -> WriteReceipt:
-    """Writes the items in one transaction."""
     return await postgres.store.write(Batch(tenant, items))
 
 
@@ -48,7 +47,6 @@ async def embed(
 
 
 async def embedding_tasks(postgres: Postgres, model: EmbeddingModel = MODEL) -> list[EmbeddingTask]:
-    """The texts that the model has not embedded."""
     batch = await postgres.change_log.next_batch("embedding", model, 1000)
     return await postgres.change_log.embedding_tasks(batch.changes, model)
 
@@ -56,7 +54,6 @@ async def embedding_tasks(postgres: Postgres, model: EmbeddingModel = MODEL) -> 
 async def save_vectors(
     postgres: Postgres, tasks: list[EmbeddingTask], model: EmbeddingModel = MODEL
 ) -> None:
-    """Stores a vector of each text."""
     vectors = np.eye(model.dimension, dtype=np.float32)[:1]
     await postgres.change_log.save_embeddings(model, [(task, vectors) for task in tasks])
 
@@ -64,14 +61,12 @@ async def save_vectors(
 async def bootstrap(
     postgres: Postgres, model: EmbeddingModel = MODEL, shard: Shard = WHOLE
 ) -> tuple[FeedPosition, dict[tuple[TenantName, ItemId], IndexRow]]:
-    """All rows of the feed, by name."""
     async with postgres.feed_of(shard).bootstrap(model) as (position, batches):
         rows = [row async for batch in batches for row in batch]
     return position, {(row.tenant, row.item): row for row in rows}
 
 
 def items(batch: ChangeBatch) -> list[ItemId]:
-    """The changed items, in order."""
     return [change.item for change in batch.changes]
 
 
@@ -91,5 +86,4 @@ async def run(postgres: Postgres, statement: str, *values: object) -> list[tuple
 
 
 async def waits_for_lock(postgres: Postgres) -> bool:
-    """Whether a statement waits until another transaction ends."""
     return bool(await run(postgres, "SELECT FROM pg_locks WHERE NOT granted"))

@@ -617,13 +617,10 @@ ABORTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of the test's own."""
-
     handle: EmbeddedPostgres
     dsn: str
 
     def crash(self) -> None:
-        """Kills the server, and starts it again."""
         postmaster = psutil.Process(pid_of(self.handle.root))
         postmaster.kill()
         until(lambda: not is_alive(postmaster))

@@ -167,12 +167,10 @@ async def test_the_share_of_embedded_rows_leaves_the_sensitive_out(postgres: Pos
 
 
 def owned(rows: list[IndexRow]) -> list[ItemId]:
-    """The items with vectors, in order."""
     return sorted(row.item for row in rows if len(row.vectors))
 
 
 def unembedded(rows: list[IndexRow]) -> list[ItemId]:
-    """The items without vectors, which serve filters alone."""
     return sorted(row.item for row in rows if not len(row.vectors))
 
 

@@ -106,7 +106,6 @@ def given(*seeds: int, names: str) -> GivenVectors:
 
 
 async def vectors(postgres: Postgres) -> dict[str, NDArray[np.float16]]:
-    """The vectors that the index reads, by segment."""
     _, rows = await bootstrap(postgres, FAKE_MODEL)
     return {item.id: row.vectors for (_, item), row in rows.items()}
 

@@ -92,19 +92,16 @@ class Pair:
 
     @property
     def dsn(self) -> str:
-        """Names both, as an operator would."""
         hosts = f"{self.primary.root / 'run'},{self.standby.root}"
         return make_conninfo(self.primary_dsn, host=hosts, target_session_attrs="read-write")
 
     def replicate_each_commit(self) -> None:
-        """A commit is acknowledged when the standby has it."""
         with psycopg.connect(self.primary_dsn, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             connection.execute("SELECT pg_reload_conf()")
             until(lambda: connection.execute(REPLICATED).fetchone() == ("sync",))
 
     def catch_up(self) -> None:
-        """Waits until the standby has what is committed."""
         with psycopg.connect(self.primary_dsn, autocommit=True) as connection:
             until(lambda: connection.execute(BEHIND).fetchone() == (False,))
 

@@ -30,7 +30,6 @@ A, B = ids("a", "b")
 
 
 async def times_shown(log: PostgresAccessLog, item: ItemId = A) -> int:
-    """The item's count according to the access log."""
     shown = await log.shown_counts(TENANT, [item], Deadline.after(60))
     return shown.get(item, 0)
 

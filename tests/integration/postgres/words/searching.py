@@ -23,11 +23,9 @@ async def search(
     filter_: Filter = NO_FILTER,
     within_s: float = 10,
 ) -> list[Candidate]:
-    """The candidates found, best first."""
     asked = query(text, scope=scope(tenant, filter_=filter_))
     return await lexical.search(asked, words, depth, enough, Deadline.after(within_s))
 
 
 def ids_of(candidates: list[Candidate]) -> list[str]:
-    """The ids, in order."""
     return [candidate.item.id for candidate in candidates]

@@ -259,7 +259,6 @@ VOYAGE = [
 
 
 async def voyage(postgres: Postgres, *, enough: int, rank_gate: float = 0.01) -> dict[str, float]:
-    """The scores for "voyage", best first."""
     words = WordsSearch(mode=WordsMode.ALL_THEN_ANY, rank_gate=rank_gate)
     candidates = await search(postgres.lexical, "Argo sailed to Goa", words, enough=enough)
     scores = [candidate.score for candidate in candidates]

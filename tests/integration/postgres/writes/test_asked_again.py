@@ -100,7 +100,6 @@ async def token_of_all(memory: AsyncClient) -> str:
 
 
 async def test_stored_items_are_found_by_every_search(asker: Asker) -> None:
-    """So the questions find what there is."""
     answers = await asker.everything()
 
     assert {leg for each in answers for hit in each.hits for leg in hit.legs} >= LEGS

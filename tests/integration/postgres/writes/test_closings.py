@@ -37,7 +37,6 @@ def home(id_: str, day: int, **fields: Any) -> Fact:
 
 
 async def closers(postgres: Postgres, tenant: TenantName = TENANT) -> dict[str, list[str]]:
-    """The ids of the facts that closed each fact."""
     listed = await postgres.catalog.list_facts(tenant, (), None, "", 1000)
     return {found.id: [closing.by for closing in found.closings] for found in listed}
 
@@ -128,7 +127,6 @@ OTHER = TenantName("other")
 
 
 def next_hour(text: str, said_at: datetime) -> Mention | None:
-    """What is said about soon is about the next hour."""
     return (said_at, said_at + timedelta(hours=1)) if "soon" in text else None
 
 

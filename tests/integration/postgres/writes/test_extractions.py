@@ -71,7 +71,6 @@ class Extraction:
         )
 
     async def follow(self) -> None:
-        """Follows the log to its end."""
         projector = Projector(self._postgres.change_log, self._work)
         async with self._postgres.change_log.leadership("extraction", None):
             while await projector.step(None):
@@ -101,7 +100,6 @@ async def facts(postgres: Postgres, tenant: TenantName = TENANT) -> list[Fact]:
 
 
 async def known(postgres: Postgres) -> list[str]:
-    """The statements that are not retracted."""
     return sorted(each.statement for each in await facts(postgres) if each.retracted_at is None)
 
 

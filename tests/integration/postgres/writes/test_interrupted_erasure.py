@@ -96,7 +96,6 @@ class Kill:
             await asyncio.Event().wait()
 
     def raise_at(self, step: str) -> None:
-        """As `stop_at`, in a thread, which cannot be cancelled."""
         if self.is_at(step):
             raise KilledError(step)
 
@@ -141,14 +140,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What outlasts a process."""
-
     dsn: str
     neo4j_uri: str
 
     @asynccontextmanager
     async def process(self, kill: Kill) -> AsyncIterator[Process]:
-        """Starts the parts of the service."""
         graph = Neo4jGraph(Neo4jSettings(uri=self.neo4j_uri))
 
         def watched(name: str, port: object) -> Any:

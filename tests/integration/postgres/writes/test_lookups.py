@@ -150,7 +150,6 @@ async def test_erased_item_is_not_confused_with_similar_ones(stores: Stores) -> 
 
 
 async def test_a_vector_of_nothing_is_not_asked_for(postgres: Postgres) -> None:
-    """An index refuses to search for it."""
     await write(postgres, SAID)
     nothing = np.zeros((1, FAKE_MODEL.dimension), np.float32)
     await store_vectors(postgres, lambda texts: [nothing for _ in texts])

@@ -40,7 +40,6 @@ async def drawn(postgres: Postgres) -> tuple[list[ItemId], list[ItemId]]:
 
 
 async def projected(postgres: Postgres, *items: Item) -> None:
-    """Stores items that all projections then have."""
     await write(postgres, *items)
     await embed(postgres)
     await project_graph(postgres)

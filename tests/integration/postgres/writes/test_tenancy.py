@@ -46,7 +46,6 @@ ALL = (segment_id("a"), segment_id("b"), fact_id("f"), fact_id("g"))
 
 @pytest.fixture
 async def both(postgres: Postgres) -> Postgres:
-    """Both tenants stored and embedded."""
     await write(postgres, *MINE)
     await write(postgres, *THEIRS, tenant=OTHER)
     await embed(postgres)

@@ -20,7 +20,6 @@ RESTORED = ("tenant", "segment", "fact", "entity")
 
 
 async def backup(postgres: Postgres) -> None:
-    """Copies the rows as they are now."""
     async with postgres.database.transaction() as connection:
         for table in RESTORED:
             await connection.execute(f"CREATE TABLE backup_{table} AS TABLE {table}")

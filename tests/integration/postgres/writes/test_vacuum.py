@@ -26,7 +26,6 @@ def folders_with(text: str, server: EmbeddedPostgres) -> set[str]:
 
 
 async def write_out(postgres: Postgres) -> None:
-    """Writes all pages to the files, and reads statistics."""
     await run(postgres, "ANALYZE")
     await run(postgres, "CHECKPOINT")
 

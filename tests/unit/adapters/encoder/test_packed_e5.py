@@ -24,7 +24,6 @@ UNKNOWN = 3
 
 
 def _sizes() -> dict[str, tuple[int, int]]:
-    """Outputs and inputs of each matrix."""
     hidden, inner = SHAPE.hidden, SHAPE.inner
     of_layer = dict.fromkeys(("q", "k", "v", "ao"), (hidden, hidden))
     of_layer |= {"fi": (inner, hidden), "fo": (hidden, inner)}

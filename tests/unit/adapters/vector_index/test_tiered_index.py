@@ -56,7 +56,6 @@ class Tiered:
 
     @property
     def lists(self) -> WatchedLists:
-        """The newest lists."""
         return self.library.made[-1]
 
     def put(self, numbers: Iterable[int], kind: str = "turn", tenant: TenantName = TENANT) -> None:
@@ -93,7 +92,6 @@ def row(number: int, kind: str = "turn", tenant: TenantName = TENANT) -> IndexRo
 
 
 def directed(number: int, sign: int, spread: float, kind: str = "turn") -> IndexRow:
-    """A row in the direction of `unit(1)`, or against it."""
     vector = sign * unit(1) + spread * unit(int(1000 * spread) + 2)
     vector = np.asarray(vector / np.linalg.norm(vector), np.float32)
     return segment_row(segment(name(number), kind=kind), vector)
@@ -377,7 +375,6 @@ class FakeDevice:
         self.now_s += seconds
 
     def waits_ms(self) -> list[float]:
-        """What searches wait that arrive each millisecond."""
         arrivals = np.arange(0.0, self.now_s, 0.001)
         ends = [next((end for since, end in self.held if since <= at < end), at) for at in arrivals]
         return [1e3 * wait for wait in (np.array(ends) - arrivals).tolist()]

@@ -76,8 +76,6 @@ class Repeated(threading.Thread):
 
 
 class Answers:
-    """The consecutive answers to one caller."""
-
     def __init__(self, engine: TieredIndex) -> None:
         self._engine = engine
         self.versions: list[set[int]] = []

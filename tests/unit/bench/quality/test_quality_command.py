@@ -127,7 +127,6 @@ def test_impossible_run_is_refused(
 
 @pytest.fixture
 def expected(memory: FakeMemory, folder: Path, tmp_path: Path) -> Path:
-    """The stored scores of the set."""
     path = tmp_path / "expected.jsonl"
     run(memory, folder, "--out", tmp_path / "stored", "--store", path)
     return path

@@ -32,7 +32,6 @@ def unavailable() -> UnavailableError:
 
 
 def block(text: str) -> str:
-    """The prompt block for a text."""
     return f"<memory>{text}</memory>"
 
 

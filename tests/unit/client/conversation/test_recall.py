@@ -53,7 +53,6 @@ async def elapsed(work: Awaitable[str]) -> tuple[str, float]:
 
 
 async def hearing(recall: Recall, *texts: str) -> None:
-    """Each is heard, and searched for."""
     for text in texts:
         recall.heard(text)
         await asyncio.sleep(0.3)

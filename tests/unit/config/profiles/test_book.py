@@ -181,7 +181,6 @@ def test_a_bad_profile_is_refused_with_the_path_of_the_field(
 
 
 def fault_of(change: Mapping[Any, Any]) -> str:
-    """What is wrong with the plain profile after a change."""
     with pytest.raises(ValueError, match=r"profile 'plain': ") as refused:
         KEPT.reconfigured({"plain": change})
     return str(refused.value).removeprefix("profile 'plain': ")

@@ -20,7 +20,6 @@ LIMIT = 10
 
 
 def profile(*weights: float, depth: int = 50, limit: int = LIMIT) -> Profile:
-    """Legs a, b, c ... with these weights."""
     legs = tuple(
         LegSpec(name=name, weight=weight, depth=depth)
         for name, weight in zip("abcdef", weights, strict=False)
@@ -29,7 +28,6 @@ def profile(*weights: float, depth: int = 50, limit: int = LIMIT) -> Profile:
 
 
 def last_with(of: Profile, **fields: Any) -> Profile:
-    """The profile with changes of its last leg."""
     *others, last = of.legs
     return replace(of, legs=(*others, replace(last, **fields)))
 
@@ -127,7 +125,6 @@ def names_of(leg: LegSpec) -> list[str]:
 
 
 def is_tie(leg: LegSpec, legs: list[LegSpec], of: Profile) -> bool:
-    """Whether the last digit of a sum decides."""
     others = sum(each.weight for each in legs if each != leg)
     ratio = (of.rank_constant + of.limit) / (of.rank_constant + 1)
     bounds = (others / ratio, others * ratio)

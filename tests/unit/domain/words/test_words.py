@@ -242,7 +242,6 @@ def test_normal_form_is_final_and_composed(text: str) -> None:
 
 
 def words(text: str, language: str = "english") -> set[str]:
-    """The tokens of a text."""
     return {word for word, _ in tokens(text, language_of(language))}
 
 

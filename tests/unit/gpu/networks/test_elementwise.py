@@ -22,7 +22,6 @@ EPSILON = 1e-6
 
 
 def of_width(steps: Steps, step: str, tokens: int, width: int) -> Tensor:
-    """One step on tokens of a width."""
     stream = with_open_tokens(torch.ones((tokens, width)))
     if step == "normed":
         return steps.normed(stream, torch.ones(width), EPSILON)

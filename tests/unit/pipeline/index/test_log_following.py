@@ -47,7 +47,6 @@ def unfilled(
 async def following(
     feed: FakeFeed, make_engine: Callable[[], IndexEngine] = InMemoryIndex
 ) -> AsyncIterator[LogFollowingIndex]:
-    """An index that is ready."""
     async with unfilled(feed, make_engine) as index:
         await ready(index)
         yield index
@@ -55,7 +54,6 @@ async def following(
 
 @pytest.fixture
 def feed() -> FakeFeed:
-    """One with the embedded row "a"."""
     feed = FakeFeed()
     feed.put(row("a"))
     feed.embed()
@@ -67,7 +65,6 @@ async def ready(index: LogFollowingIndex) -> None:
 
 
 async def apply(index: LogFollowingIndex, feed: FakeFeed, token: ConsistencyToken) -> None:
-    """Waits until the index has this write."""
     feed.embed()
     assert await index.caught_up(token, Deadline.after(10))
 

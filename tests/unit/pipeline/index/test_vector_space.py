@@ -60,7 +60,6 @@ def searching(embedder: FakeEmbedder) -> EmbeddedSearch:
 async def two_ask(
     search: EmbeddedSearch, embedder: GatedEmbedder
 ) -> list[asyncio.Task[VectorLike]]:
-    """Two callers of one question, which is being embedded."""
     together = [await begin(search.vector_of(TENANT, GOA, soon())) for _ in range(2)]
     await asked(embedder)
     return together

@@ -91,25 +91,21 @@ class Simulation:
         )
 
     def query(self, at: float, text: str, budget_s: float = AMPLE_S) -> Request:
-        """A question that comes at a time."""
         question = Question(text, Deadline(at + budget_s, self.clock))
         self.at(at, lambda: self._questions.add(question))
         return self._watched(Request(at, [text]), question.future)
 
     def documents(self, at: float, texts: Sequence[str]) -> Request:
-        """A call with documents that comes at a time."""
         documents = Documents(texts)
         self.at(at, lambda: self._bulk.add(documents))
         return self._watched(Request(at, texts), documents.future)
 
     def cancelled_query(self, at: float, text: str, after_s: float) -> None:
-        """A question whose caller goes away."""
         question = Question(text, Deadline(at + AMPLE_S, self.clock))
         self.at(at, lambda: self._questions.add(question))
         self.at(at + after_s, question.future.cancel)
 
     def at(self, seconds: float, event: Callable[[], object]) -> None:
-        """Has something happen at a time."""
         self._events.append((seconds, event))
 
     def run(self) -> None:
@@ -127,11 +123,9 @@ class Simulation:
                 return
 
     def ran(self, worker: QueueName) -> list[Ran]:
-        """The batches of a worker."""
         return [ran for ran, of in zip(self.device.ran, self._workers, strict=True) if of == worker]
 
     def longest_s(self, worker: QueueName) -> float:
-        """How long the longest batch of a worker took."""
         return max((ran.ended - ran.began for ran in self.ran(worker)), default=0.0)
 
     def _note(self, worker: QueueName, windows: int) -> None:
@@ -148,12 +142,10 @@ class Simulation:
 
 
 def windows_until(simulation: Simulation, seconds: float) -> int:
-    """How many windows of documents were computed by then."""
     return sum(len(ran.windows) for ran in simulation.ran("bulk") if ran.ended <= seconds)
 
 
 def numbered(sizes: Sequence[int], first: int = 1) -> list[str]:
-    """Texts with these numbers of tokens, no two alike."""
     return [f"{number}*{tokens}" for number, tokens in enumerate(sizes, start=first)]
 
 
@@ -208,7 +200,6 @@ def test_questions_in_order_wait_for_one_bulk_batch(
 
 
 def overlaps(ran: Ran, query: Request) -> bool:
-    """Whether the batch ran while the question waited."""
     assert query.done_at is not None
     return ran.ended > query.at and ran.began < query.done_at
 

@@ -68,7 +68,6 @@ class Busy:
         queries: int = 100,
         tenant: TenantName = TENANT,
     ) -> None:
-        """One query after the other."""
         for _ in range(queries):
             with self.admission.admitted(tenant, profile, self.within(60)):
                 self.clock.now += service_time_s
@@ -107,14 +106,12 @@ class Busy:
         return admitted
 
     def limit(self, budget_s: float = 0.3) -> int:
-        """The number of queries that are admitted at once."""
         with ExitStack() as stack:
             return self.flood(stack, budget_s=budget_s)
 
 
 @pytest.fixture
 def busy() -> Busy:
-    """One that has seen queries."""
     busy = Busy()
     busy.learn()
     return busy

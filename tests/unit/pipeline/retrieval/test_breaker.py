@@ -36,8 +36,6 @@ PATIENCE_S = 0.08
 
 
 class Dependency:
-    """A dependency behind a breaker."""
-
     def __init__(self) -> None:
         self.clock = SteppedClock()
         self.states: list[BreakerState] = []
@@ -261,8 +259,6 @@ async def test_failing_postgres_fails_every_request() -> None:
 
 
 class CountedBrokenLeg(BrokenLeg):
-    """Counts how often it was asked."""
-
     asked = 0
 
     async def find(self, request: LegRequest) -> LegAnswer:

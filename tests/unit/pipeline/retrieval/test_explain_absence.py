@@ -483,8 +483,6 @@ async def test_leg_failing_in_deeper_search_is_reported_failed() -> None:
 
 
 class WakingLeg(FixedLeg):
-    """Answers from the second time on."""
-
     async def find(self, request: LegRequest) -> LegAnswer:
         finding = await super().find(request)
         if len(self.requests) == 1:

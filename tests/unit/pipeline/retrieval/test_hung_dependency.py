@@ -110,8 +110,6 @@ class HungNames(FixedNames):
 
 
 class LaggingGraph(FixedConsistency):
-    """Waits for the graph in vain."""
-
     async def graph_has_seen(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         await asyncio.sleep(deadline.remaining())
         return False

@@ -39,8 +39,6 @@ ASKED = query("Does Mara like Goa?")
 
 
 class CountedWords(InMemoryWords):
-    """Counts its searches."""
-
     asked = 0
 
     async def search(

@@ -53,7 +53,6 @@ SKIPPED = BrokenLeg(LegSkippedError("the weight of the leg is 0"))
 
 
 def said(names: str) -> list[Item]:
-    """A segment of each name, which differ in their texts."""
     return [segment(name, f"text {name}") for name in names]
 
 

@@ -28,8 +28,6 @@ BUDGETS_S = [0.05, pytest.param(0.1, marks=pytest.mark.release), 0.3]
 
 @dataclass
 class Seen:
-    """What the callers saw."""
-
     in_time: int = 0
     late: int = 0
     refused: int = 0
@@ -78,7 +76,6 @@ class Service:
                 await asyncio.sleep(TURN_S)
 
     async def load(self, rate_per_s: float, budget_s: float, tenant: TenantName = TENANT) -> Seen:
-        """Offers questions at even intervals."""
         seen = Seen()
         async with asyncio.TaskGroup() as asked:
             for _ in range(round(rate_per_s * SECONDS)):

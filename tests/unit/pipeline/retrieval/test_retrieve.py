@@ -333,8 +333,6 @@ async def test_question_is_embedded_once_if_needed() -> None:
 
 
 class NotingEmbedder(FakeEmbedder):
-    """Notes what it embeds."""
-
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []

@@ -99,8 +99,6 @@ class DeadLetters:
 
 @dataclass
 class Extraction:
-    """A work over fakes."""
-
     turns: Memory
     extractor: ScriptedExtractor
     log: DeadLetters = field(default_factory=DeadLetters)
@@ -153,7 +151,6 @@ def extracting(answer: Answer, *turns: Segment, **given: Any) -> Extraction:
 
 
 async def extracted(answer: Answer, *turns: Segment, **given: Any) -> Extraction:
-    """What became of these turns."""
     extraction = extracting(answer, *turns, **given)
     await extraction.run()
     return extraction

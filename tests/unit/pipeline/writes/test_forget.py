@@ -152,7 +152,6 @@ async def test_an_index_behind_the_log_is_not_verified(store: InMemoryStore) -> 
 
 
 async def test_repeated_erasure_is_verified_by_id_alone(store: InMemoryStore) -> None:
-    """The texts and vectors went with the first one."""
     await store.erase(TENANT, ONE)  # and the process was killed
 
     receipts = await forgotten(store, RemainingIndex())
@@ -220,8 +219,6 @@ class FakeTruth:
 
 @dataclass
 class FakeContents:
-    """Segments in memory."""
-
     nodes: dict[tuple[TenantName, ItemId], Segment] = field(default_factory=dict)
     entities: list[str] = field(default_factory=list)
 

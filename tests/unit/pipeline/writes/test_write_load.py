@@ -107,7 +107,6 @@ class CountedLog:
 
 @pytest.fixture(autouse=True)
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts for each write."""
     monkeypatch.setattr("serving.pipeline.writes.backpressure.READ_EVERY_S", 0.0)
 
 

@@ -29,7 +29,6 @@ OTHERS = [segment(f"x{number}", f"Text {number}.") for number in range(30)]
 
 
 def call(texts: Mapping[str, str]) -> list[Segment]:
-    """The turns of a session, a minute apart."""
     return [
         segment(id_, text, session="call", event_time=NOON + timedelta(minutes=minute))
         for minute, (id_, text) in enumerate(texts.items())
@@ -45,7 +44,6 @@ def space_of(turns: Sequence[Segment]) -> VectorSpace:
 async def ask(
     turns: Sequence[Segment], found: str, profile: Profile = PROFILE, filter_: Filter = NO_FILTER
 ) -> Retrieval:
-    """What the turns that a leg finds bring with them."""
     legs: dict[str, Leg] = {"dense": FixedLeg(found)}
     asked = query("?", scope=scope(as_of=NOON + timedelta(days=1), filter_=filter_))
     return await answered(turns, legs, profile, asked, space=space_of(turns))
