@@ -7,9 +7,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
-from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -110,16 +108,6 @@ def test_ctrl_c_reaches_the_command_alone(service: Service) -> None:
 
     assert service.descendants("raylet")
     assert reached == []
-
-
-def test_root_of_the_http_port_names_the_pages(service: Service) -> None:
-    port = api(service, "GET")["http_options"]["port"]
-
-    with pytest.raises(HTTPError) as answered:
-        urlopen(f"http://127.0.0.1:{port}/", timeout=30)
-
-    assert answered.value.code == HTTPStatus.NOT_FOUND
-    assert "/openapi.json" in answered.value.read().decode()
 
 
 @pytest.mark.placement

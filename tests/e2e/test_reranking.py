@@ -25,7 +25,6 @@ SAID = {
     "talk": "Memory retrieval over many years of talk is hard.",
     "home": "Then Caroline went home.",
 }
-SENSITIVE = Segment(id="secret", text="Caroline is hard on the agency.", sensitive=True)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def memory(service: Service) -> tuple[Client, str]:
     """A client of a tenant that holds what was said, and the token of its writes."""
     client = service.client(tenant="reranking")
     said = [Segment(id=id_, text=text, speaker="Mel") for id_, text in SAID.items()]
-    return client, client.ingest([*said, SENSITIVE]).consistency_token
+    return client, client.ingest(said).consistency_token
 
 
 @pytest.fixture(scope="module")
@@ -76,24 +75,6 @@ def test_hits_are_scored_by_cosine_and_model_logit(
         assert hit.score == pytest.approx(mixed, abs=CLOSE)
     scores = [hit.score for hit in answer.hits]
     assert scores == sorted(scores, reverse=True)
-
-
-def test_sensitive_segment_is_not_sent_to_reranker(memory: tuple[Client, str]) -> None:
-    client, token = memory
-    also = {"rerank": {"head": 50, "weight": 0.7}}
-    answer = when_loaded(
-        lambda: client.retrieve(
-            QUESTION, profile_overrides=also, consistency_token=token, explain=True
-        )
-    )
-
-    secret = next(hit for hit in answer.hits if hit.id == SENSITIVE.id)
-    assert secret.stage is Stage.COARSE
-    assert secret.ledger is not None
-    assert secret.ledger.rerank is None
-    assert {hit.stage for hit in answer.hits if hit is not secret} == {Stage.RERANKED}
-    assert answer.rerank is not None
-    assert answer.rerank.hit_count == len(answer.hits) - 1
 
 
 def test_reranked_answers_are_counted(service: Service, memory: tuple[Client, str]) -> None:

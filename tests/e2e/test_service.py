@@ -72,18 +72,6 @@ def test_turn_is_found_by_words_meaning_and_relations(stored: tuple[Client, str]
     assert {"lexical", "dense", "facts", "graph"} <= set(answer.hits[0].legs)
 
 
-def test_a_repeat_changes_nothing_and_its_token_covers_the_write(
-    stored: tuple[Client, str],
-) -> None:
-    memory, _ = stored
-
-    again = memory.ingest([*CONVERSATION, *FACTS])
-
-    assert {outcome.state for outcome in again.outcomes} == {ItemState.UNCHANGED}
-    answer = memory.retrieve("Tom", consistency_token=again.consistency_token)
-    assert set(states(answer).values()) == {LegState.OK}
-
-
 @pytest.mark.placement
 def test_an_update_reaches_every_leg(stored: tuple[Client, str]) -> None:
     memory, _ = stored
@@ -244,7 +232,3 @@ def test_stats_say_what_serves(service: Service, stored: tuple[Client, str]) -> 
     assert (counts.segment_count, counts.fact_count) == (4, 2)
     assert counts.embedded_count == counts.embeddable_count == 6
     assert {projection.pending_count for projection in stats.projections} == {0}
-
-
-def test_the_service_is_healthy(memory: Client) -> None:
-    assert memory.check().value.lower() == "serving"

@@ -73,13 +73,3 @@ def test_the_turn_behind_an_edge_is_found(service: Service) -> None:
 
     turn = next(hit for hit in answer.hits if "I left Acme" in hit.text)
     assert "graph" in turn.legs
-
-
-@pytest.mark.parametrize("source", IMPORTS)
-def test_importing_again_changes_nothing(
-    service: Service, results: dict[str, dict[str, Any]], source: str
-) -> None:
-    again = imported(service, source)
-
-    assert again["unchanged_count"] == results[source]["created_count"]
-    assert (again["created_count"], again["updated_count"]) == (0, 0)
