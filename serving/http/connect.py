@@ -3,6 +3,10 @@
 The specification is https://connectrpc.com/docs/protocol. Of what it leaves to servers, these are
 left out: GET, since questions would be in the logs of proxies; compression, which an answer of some
 kilobytes does not need; and streams, which browsers cannot send and gRPC has.
+
+The package `connectrpc` (0.13) would replace about forty of these lines. It decodes a request
+before the boundary authenticates and logs its caller, so its errors would need an adapter as long,
+and it brings a second protobuf runtime and an HTTP client.
 """
 
 from __future__ import annotations
