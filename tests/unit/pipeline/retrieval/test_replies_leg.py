@@ -5,6 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Segment
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile
@@ -15,7 +17,7 @@ from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.steps import Retrieval
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import BrokenLeg, FixedLeg
-from tests.support.builders import NOON, segment
+from tests.support.builders import NOON, query, segment
 from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, some_space
 
 TEXTS = (
@@ -38,7 +40,26 @@ def indexed(turns: Sequence[Segment]) -> VectorSpace:
     return VectorSpace.here(FakeEmbedder(), EngineIndex(engine))
 
 
-async def ask(found: str | None, space: VectorSpace | None = None, seeds: int = 40) -> Retrieval:
+class FollowingIndex(EngineIndex):
+    """An index of what an engine gets when somebody waits for a write; or, if `late`, never."""
+
+    def __init__(self, *, late: bool) -> None:
+        self._rows = InMemoryIndex()
+        self._late = late
+        super().__init__(self._rows)
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        if not self._late:
+            self._rows.apply([segment_row(each, unit(1)) for each in TURNS], [])
+        return not self._late
+
+
+async def ask(
+    found: str | None,
+    space: VectorSpace | None = None,
+    seeds: int = 40,
+    token: ConsistencyToken | None = None,
+) -> Retrieval:
     """What the leg finds after what words find, or if these break."""
     expansion = Expansion(found_by=("lexical",), seeds=seeds)
     legs: dict[str, Leg] = {
@@ -52,7 +73,8 @@ async def ask(found: str | None, space: VectorSpace | None = None, seeds: int = 
         LegSpec(name="replies", expansion=expansion),
     )
     profile = Profile(name="replies", legs=specs)
-    return await answered(TURNS, legs, profile, space=space or indexed(TURNS))
+    asked = query("?", token=token)
+    return await answered(TURNS, legs, profile, asked, space=space or indexed(TURNS))
 
 
 async def test_replies_follow_the_questions_that_words_find() -> None:
@@ -72,6 +94,20 @@ async def test_replies_follow_only_the_first_candidates() -> None:
     answer = await ask("t0 t1", seeds=1)
 
     assert hit_ids(answer) == ["t0", "t1"]
+
+
+@pytest.mark.parametrize(
+    ("late", "state", "found"),
+    [(False, LegState.OK, ["t1", "t2"]), (True, LegState.STALE, ["t1"])],
+)
+async def test_replies_wait_for_the_write_of_the_token(
+    late: bool, state: LegState, found: list[str]
+) -> None:
+    space = VectorSpace.here(FakeEmbedder(), FollowingIndex(late=late))
+
+    answer = await ask("t1", space, token=ConsistencyToken.of("1", [5]))
+
+    assert (answer.reports[2].state, hit_ids(answer)) == (state, found)
 
 
 @pytest.mark.parametrize(
