@@ -10,7 +10,7 @@ from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, to_segment
 from serving.domain.items.records import Item, ItemKind, TenantName
-from serving.domain.items.text import text_in_context, text_to_embed
+from serving.domain.items.text import QUESTION_MARKS, text_in_context, text_to_embed
 from serving.domain.words.normal_form import normal_form
 from serving.ports.change_log import Change, EmbeddingTask
 from serving.ports.embedding import Vector, Vectors
@@ -176,6 +176,17 @@ earlier.tenant_id = segment.tenant_id AND earlier.session = segment.session
        < (segment.event_time, segment.created_at, segment.id)
 """
 
+MAX_ACKNOWLEDGEMENT_BYTES = 24
+"""The length of a turn that says no more than "Noted, thank you.", in bytes of UTF-8."""
+
+_ACKNOWLEDGES = f"""
+earlier.speaker <> segment.speaker AND octet_length(earlier.text) <= {MAX_ACKNOWLEDGEMENT_BYTES}
+   AND earlier.text !~ '[{QUESTION_MARKS}]'
+"""
+"""Whether a turn only acknowledges what the speaker of the next one said before it."""
+
+# The turn before one that acknowledges is the context of the turn after it, so that a changed turn
+# is the context of one of the next two.
 _MISSING_CONTEXTS = f"""
 WITH turn AS (
   SELECT unnest(%(keys)s::int8[]) AS key
@@ -184,13 +195,17 @@ WITH turn AS (
     FROM segment AS earlier
    CROSS JOIN LATERAL (SELECT key FROM segment
                         WHERE {_BEFORE} AND segment.session <> '' AND NOT segment.sensitive
-                        ORDER BY event_time, created_at, id LIMIT 1) AS after
+                        ORDER BY event_time, created_at, id LIMIT 2) AS after
    WHERE earlier.key = ANY (%(keys)s::int8[])
 )
 SELECT tenant.name, segment.key, previous.key
   FROM turn JOIN segment USING (key) JOIN tenant ON tenant.id = segment.tenant_id
- CROSS JOIN LATERAL (SELECT earlier.key FROM segment AS earlier WHERE {_BEFORE}
-                      ORDER BY event_time DESC, created_at DESC, id DESC LIMIT 1) AS previous
+ CROSS JOIN LATERAL (SELECT key
+                       FROM (SELECT earlier.*, {_ACKNOWLEDGES} AS acknowledges
+                               FROM segment AS earlier WHERE {_BEFORE}
+                              ORDER BY event_time DESC, created_at DESC, id DESC LIMIT 2) AS nearest
+                      ORDER BY acknowledges, event_time DESC, created_at DESC, id DESC LIMIT 1)
+       AS previous
  WHERE NOT segment.sensitive
    AND NOT EXISTS (SELECT FROM embedding
                     WHERE model_id = %(model_id)s::int2 AND embedding.key = segment.key

@@ -7,6 +7,7 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.errors import StatementRejectedError
 from serving.domain.items.records import Segment, segment_id
+from serving.domain.items.text import text_in_context
 from serving.ports.memory_store import Selector
 from tests.integration.postgres.log.following import (
     MODEL,
@@ -61,6 +62,41 @@ async def test_turns_of_one_time_follow_as_stored(postgres: Postgres) -> None:
     texts = await texts_to_embed(postgres)
 
     assert texts == sorted(["text a", "text b", "text c", "text c text a", "text a text b"])
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_context"),
+    [
+        ({"text": "Noted.", "speaker": "Helper"}, False),
+        ({"text": "はい。", "speaker": "Helper"}, False),
+        ({"text": "Noted?", "speaker": "Helper"}, True),
+        ({"text": "Your size is 41, I keep that.", "speaker": "Helper"}, True),
+        ({"text": "Noted.", "speaker": "Mel"}, True),
+    ],
+)
+async def test_acknowledgement_by_another_is_no_context(
+    postgres: Postgres, reply: dict[str, str], is_context: bool
+) -> None:
+    first = segment("a", "Size 41.", speaker="Mel", session="s")
+    between = segment("b", session="s", event_time=NOON + days(1), **reply)
+    await written(postgres, first, between)
+
+    last = segment("c", "I lied, 42.", speaker="Mel", session="s", event_time=NOON + days(2))
+    await write(postgres, last)
+
+    context = between if is_context else first
+    assert text_in_context(context, last) in await texts_to_embed(postgres)
+
+
+async def test_turn_before_an_acknowledgement_renews_the_context(postgres: Postgres) -> None:
+    noted = segment("b", "Noted.", speaker="Helper", session="s", event_time=NOON + days(1))
+    last = segment("c", "I lied.", speaker="Mel", session="s", event_time=NOON + days(2))
+    await written(postgres, noted, last)
+
+    first = segment("a", "Size 41.", speaker="Mel", session="s")
+    await write(postgres, first)
+
+    assert text_in_context(first, last) in await texts_to_embed(postgres)
 
 
 async def test_turn_in_between_renews_the_context_after_it(postgres: Postgres) -> None:
