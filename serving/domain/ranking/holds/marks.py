@@ -41,5 +41,5 @@ def _speaks_against(asked: Question, pairs: Pairs, older: int, newer: int) -> bo
         after.owners - before.owners - asked.owners
         or (others_name and asked.values)
         or pairs.asked_names & pairs.persons[older] - pairs.persons[newer]
-        or (pairs.own[older] and pairs.own[newer] and not pairs.same_speaker[older, newer])
+        or not pairs.same_speaker[older, newer]
     )

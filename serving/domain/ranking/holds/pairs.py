@@ -15,6 +15,7 @@ from serving.domain.ranking.holds.question import Question
 from serving.domain.ranking.holds.statement import (
     NUMBERS,
     Statement,
+    stem_of,
     traits_of,
     words_of_speaker,
 )
@@ -110,6 +111,43 @@ class Pairs:
         ]
         self.persons = [a | b for a, b in zip(self.names, self.own, strict=True)]
         self.is_by_named = np.array([not self.asked_names.isdisjoint(each) for each in speakers])
+
+    def retractions(self, least: float) -> Vector:
+        """Where somebody takes back what they said of what is asked, and says it anew.
+
+        The older one has a share `least` of the words of the question, and the newer one as many of
+        them, or that share, where both have values of the same kinds. The newer one has that share
+        of the words of the older one too, adds nothing, and keeps the name in the question. Of
+        several older ones it is what has most in common with the newer one.
+        """
+        takes_back = (self.number("retracts") > 0) & (self.number("adds") == 0)
+        able: Vector = self.later & self.same_speaker & takes_back & (self.share >= least)[:, None]
+        able &= self.common >= least * self.total[:, None]
+        for older, newer in np.argwhere(able).tolist():
+            before, after = self.traits[older], self.traits[newer]
+            kinds = before.kinds_of_values
+            enough = least if kinds and kinds == after.kinds_of_values else self.share[older]
+            keeps_name = self.asked.names & before.words <= after.words
+            able[older, newer] = keeps_name and self.share[newer] >= enough
+        common = np.where(able, self.common, 0.0)
+        most: Vector = (common > 0) & (common == common.max(0))
+        return most
+
+    def firsthand(self) -> Vector:
+        """Where the person in question says what somebody else has reported of that person.
+
+        The newer one has the words of the question that the older one has, but for the name.
+        """
+        name = self.asked.language.name
+        named = {stem_of(word, name) for word in self.asked_names}
+        topics = [each.stems & self.asked.stems - named for each in self.traits]
+        about = np.array([each.subject in named for each in self.traits])
+        reports = self.number("reports") > 0
+        able: Vector = self.later & (about & reports & ~self.is_by_named)[:, None]
+        able &= (self.is_by_named & ~reports)[None, :]
+        for older, newer in np.argwhere(able).tolist():
+            able[older, newer] = bool(topics[older]) and topics[older] <= topics[newer]
+        return able
 
     def number(self, name: str) -> Vector:
         """One of `NUMBERS` of each text."""

@@ -137,6 +137,12 @@ class Traits:
         return found
 
     @cached_property
+    def kinds_of_values(self) -> frozenset[int]:
+        """The kinds of values that it has: a time, a number, a name, a place."""
+        kinds = range(len(self._usual.values))
+        return frozenset(kind for kind in kinds if self.values(kind) - self._usual.calendar)
+
+    @cached_property
     def codes(self) -> frozenset[str]:
         """Its numbers and codes in all their spellings."""
         return numbers_of(self.text, self.language)

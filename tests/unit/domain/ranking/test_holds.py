@@ -134,6 +134,40 @@ TOLD_AS_QUESTIONS = [
 ]
 
 
+TAKEN_BACK = [
+    ("How old is Otis?", "Otis is six.", "I got that wrong, Otis is five."),
+    ("Which tiles do we take?", "We take slate tiles.", "Forget what I said, we take white tiles."),
+    (
+        "What is the wifi password?",
+        "The wifi password is maple-seven.",
+        "I read it wrong, the password is apple-seven.",
+    ),
+    (
+        "Where does Mrs Osei live?",
+        "Mrs Osei lives at number 14.",
+        "I misread the letter, Mrs Osei lives at number 41.",
+    ),
+    ("Wie alt ist Otis?", "Otis ist sechs.", "Ich habe mich vertan, Otis ist fünf."),
+    ("¿Qué número tiene Ana?", "Ana tiene el número 14.", "Corrección, Ana tiene el número 41."),
+]
+
+SOMETHING_ELSE_TAKEN_BACK = [
+    ("How old is Otis?", "Otis is six.", "I got that wrong, Ida is five."),
+    ("What milk does Bas drink?", "Bas drinks oat milk.", "Correction, Willem drinks soy milk."),
+    (
+        "What is our dentist called?",
+        "Our dentist is called Brandt.",
+        "I mixed up the days, the dentist is on Tuesday.",
+    ),
+    (
+        "Where does Mrs Osei live?",
+        "Mrs Osei lives at number 14.",
+        "I misread the letter, Mrs Osei comes on the fourth.",
+    ),
+    ("When is the choir?", "The choir is at nine.", "I was wrong, there is another choir at ten."),
+]
+
+
 NOT_OF_THE_PRESENT = ("Where did Nora live before?", "What was Nora's town?")
 
 
@@ -237,6 +271,59 @@ def test_correction_of_one_call_is_first_and_marks() -> None:
 
     assert order_of(head, judged)[0] == 2
     assert judged.outdated_by[0] == 2
+
+
+@pytest.mark.parametrize(("question", "wrong", "right"), TAKEN_BACK, ids=texts)
+def test_statement_taken_back_is_outdated_days_later(question: str, wrong: str, right: str) -> None:
+    others = [
+        ("Marit", f"We have {pet}.", 0.1 + len(pet) / 100) for pet in ("a cat", "hens", "goldfish")
+    ]
+    head = said(("Marit", wrong, 0.9), *others, ("Marit", right, 0.7))
+
+    judged = judge(question, head, model=Model(NEVER, NEVER))
+
+    assert order_of(head, judged)[:2] == [4, 0]
+    assert judged.outdated_by == {0: 4}
+
+
+@pytest.mark.parametrize(("question", "held", "other"), SOMETHING_ELSE_TAKEN_BACK, ids=texts)
+def test_statement_stays_when_something_else_is_retracted(
+    question: str, held: str, other: str
+) -> None:
+    head = said(("Marit", held, 0.9), ("Marit", other, 0.7))
+
+    judged = judge(question, head, model=Model(NEVER, NEVER))
+
+    assert order_of(head, judged) == [0, 1]
+    assert judged.outdated_by == {}
+
+
+def test_statement_of_another_is_not_taken_back() -> None:
+    head = said(("Ana", "Otis is six.", 0.9), ("Ben", "I was wrong, Otis is five.", 0.7))
+
+    assert judge("How old is Otis?", head, model=Model(NEVER, NEVER)).outdated_by == {}
+
+
+@pytest.mark.parametrize(
+    ("report", "own", "order"),
+    [
+        (("Ben", "Ana told me she loves anchovies."), ("Ana", "I hate anchovies."), [1, 0]),
+        (("Ben", "Ana says she loves anchovies."), ("Ana", "Yes to anchovies."), [1, 0]),
+        (("Ben", "Ana told me she loves anchovies."), ("Ana", "I hate olives."), [0, 1]),
+        (("Ben", "Ana told me she loves anchovies."), ("Leo", "I hate anchovies."), [0, 1]),
+        (("Ben", "I told Ana of the anchovies."), ("Ana", "I hate anchovies."), [0, 1]),
+        (("Ana", "I love anchovies."), ("Ana", "Ben says I hate anchovies."), [0, 1]),
+    ],
+)
+def test_own_word_is_before_what_others_report(
+    report: tuple[str, str], own: tuple[str, str], order: list[int]
+) -> None:
+    head = said((*report, 0.9), (*own, 0.7))
+
+    judged = judge("Does Ana like anchovies?", head, model=Model(NEVER, NEVER))
+
+    assert order_of(head, judged) == order
+    assert judged.outdated_by == {}
 
 
 def test_decision_is_before_the_suggestion_of_the_bot() -> None:
