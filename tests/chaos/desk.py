@@ -32,7 +32,7 @@ FAILED = 1
 
 
 class Desk:
-    """The desk in one placement, on one port for all its lives.
+    """The desk in one placement, on the same ports for all its lives.
 
     Args:
         data_dir: Its data.
@@ -41,14 +41,16 @@ class Desk:
     """
 
     def __init__(self, data_dir: Path, temporary: Path, placement: str) -> None:
-        port = free_ports(1)
+        port = free_ports(2)
         self.address = f"{LOOPBACK}:{port}"
+        self.http = f"http://{LOOPBACK}:{port + 1}"
         self._data_dir = data_dir
         self._temporary = temporary
         self._placement = placement
         self._environment = {
             **environment(data_dir, placement),
             "TRIVIUM_SERVE__GRPC_PORT": str(port),
+            "TRIVIUM_SERVE__HTTP_PORT": str(port + 1),
             "TMPDIR": str(temporary),
         }
         self._process: subprocess.Popen[str] | None = None

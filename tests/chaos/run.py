@@ -62,7 +62,7 @@ async def run(
     """Lets the faults happen one after the other; ends at the first check that finds something."""
     rng = random.Random(seed)
     outcome = Outcome(placement=placement, seed=seed)
-    workload = Workload(desk.address, seed)
+    workload = Workload(desk.address, desk.http, seed)
     began = time.monotonic()
     for start in range(0, len(faults), ROUNDS_BETWEEN_CHECKS):
         async with workload.running():

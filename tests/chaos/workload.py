@@ -13,6 +13,7 @@ from itertools import count
 
 from bench.speed.ingest import only
 from tests.chaos.history import PARTS, Group, Held, ItemName, Read, Write
+from tests.chaos.http_client import HttpClient
 from tests.chaos.items import AS_WRITTEN, LABEL, is_fact, items_of, text_of, version_in
 from tests.support.waiting import until
 from trivium import AsyncClient, Filter, ForgetResult, Retrieval
@@ -23,6 +24,7 @@ TENANTS = ("chaos-1", "chaos-2")
 """They have groups and items of the same names."""
 GROUPS_OF_A_TENANT = 16
 CALLERS = 4
+"""The even ones call by gRPC, the others by HTTP."""
 
 ERASURES, QUESTIONS = 0.1, 0.4
 """Shares of the operations; the others are writes."""
@@ -50,11 +52,13 @@ class Workload:
 
     Args:
         address: Of the service.
+        http: The URL of its HTTP.
         seed: Decides what each caller does.
     """
 
-    def __init__(self, address: str, seed: int) -> None:
+    def __init__(self, address: str, http: str, seed: int) -> None:
         self._address = address
+        self._http = http
         self._seeds = (f"{seed} {number}" for number in count())
         self._versions = count(1)
         self._over = asyncio.Event()
@@ -73,8 +77,8 @@ class Workload:
         """
         self._over.clear()
         async with asyncio.TaskGroup() as callers:
-            for _ in range(CALLERS):
-                callers.create_task(self._call(random.Random(next(self._seeds))))
+            for number in range(CALLERS):
+                callers.create_task(self._call(self._client(number), next(self._seeds)))
             try:
                 yield
             finally:
@@ -85,8 +89,14 @@ class Workload:
         wanted = self.acknowledged + operations
         await asyncio.to_thread(until, lambda: self.acknowledged >= wanted, PATIENCE_S)
 
-    async def _call(self, rng: random.Random) -> None:
-        async with AsyncClient(self._address, options=RECONNECTING) as client:
+    def _client(self, number: int) -> AsyncClient:
+        if number % 2:
+            return HttpClient(self._address, self._http)
+        return AsyncClient(self._address, options=RECONNECTING)
+
+    async def _call(self, client: AsyncClient, seed: str) -> None:
+        rng = random.Random(seed)
+        async with client:
             while not self._over.is_set():
                 group = rng.choice(GROUPS)
                 memory = client.for_tenant(group.tenant)
