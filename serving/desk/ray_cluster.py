@@ -16,8 +16,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import psutil
 import ray
@@ -44,7 +46,6 @@ OBJECT_STORE_BYTES = 80_000_000
 """The minimum of Ray: the service does not use the object store."""
 START_TIMEOUT_S = 240.0
 """The longest start of Ray's node, and then of the deployments."""
-STARTS = 3
 REPORT_EVERY_S = 10.0
 WIDTH_OF_REASON = 200
 _FAILED_CHECK = re.compile(r".*Check failed: (?:\S+\(\) )?")
@@ -53,12 +54,12 @@ POLL_S = 0.1
 ESSENTIAL = ("raylet", "gcs_server")
 """Ray's processes without which replicas end; the others are for the dashboard and for logs."""
 
+AGENTS = 2
+"""Of a raylet: the dashboard's, and that of environments."""
+PORTS_OF_AGENTS = ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+"""As Ray names the files in which they write them."""
+
 Process: TypeAlias = "subprocess.Popen[bytes]"
-Started = TypeVar("Started")
-
-
-class RayStartError(Exception):
-    """A process of Ray ended while it was starting, as on a busy machine."""
 
 
 class DeskRay:
@@ -83,14 +84,11 @@ class DeskRay:
         self._agents: list[psutil.Process] = []
 
     def start(self) -> DeskAddresses:
-        """Starts Ray with the dashboard; takes 7-10 s, on a busy machine longer.
+        """Starts Ray with the dashboard; takes 7-10 s, on a busy machine minutes.
 
         Raises:
-            DeskStartError: One of its processes ended in each of `STARTS` starts.
+            DeskStartError: One of its processes ended.
         """
-        return first_that_starts(self._start, self.stop, self._report)
-
-    def _start(self) -> DeskAddresses:
         ports = self._ports
         with self._as_part_of_the_desk():
             context = ray.init(
@@ -153,6 +151,8 @@ class DeskRay:
             self._check()
             require_started(self._essential, self.log_dir)
 
+        raylet = psutil.Process(self._essential["raylet"].pid)
+        wait_for_agents(raylet, self._temp_dir / "session_latest", check)
         return wait_for_node(partial(get_node, *names), check)
 
     @property
@@ -189,7 +189,7 @@ class DeskRay:
         report_at = started + REPORT_EVERY_S
         while time.monotonic() < started + START_TIMEOUT_S:
             application = serve.status().applications.get(name)
-            if application is not None and application.status == "RUNNING":
+            if application is not None and application.status == "RUNNING" and self._is_reached():
                 return
             if application is not None and application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
                 raise DeskStartError(_last_lines(application))
@@ -200,6 +200,17 @@ class DeskRay:
             self.require_alive()
             time.sleep(POLL_S)
         raise DeskStartError(f"the service was not running after {START_TIMEOUT_S:.0f} s")
+
+    def _is_reached(self) -> bool:
+        """Whether HAProxy has a replica for calls, which it learns a second later."""
+        connection = HTTPConnection(LOOPBACK, self._ports["http_port"], timeout=REPORT_EVERY_S)
+        try:
+            connection.request("GET", "/-/healthz")
+            return connection.getresponse().status == HTTPStatus.OK
+        except (OSError, HTTPException):
+            return False
+        finally:
+            connection.close()
 
     @property
     def log_dir(self) -> Path:
@@ -226,33 +237,43 @@ class DeskRay:
                 self._processes, self._agents = [], []
 
 
-def first_that_starts(
-    start: Callable[[], Started], clean_up: Callable[[], None], report: Callable[[str], None]
-) -> Started:
-    """Starts Ray up to `STARTS` times, while its processes end.
-
-    A raylet ends 15 s after its start if an agent of it has not written its port, and at a load of
-    twelve or more an agent needs longer. In a later start the stores run already.
-
-    Raises:
-        DeskStartError: The last start failed too.
-    """
-    for following in range(2, STARTS + 1):
-        try:
-            return start()
-        except RayStartError as error:
-            clean_up()
-            report(f"{error}. Starting Ray again, {following} of {STARTS}")
-    try:
-        return start()
-    except RayStartError as error:
-        raise DeskStartError(f"{error}. Start again when less runs on this machine") from error
-
-
 def essential_of(processes: Iterable[Process]) -> dict[str, Process]:
     """The essential ones of Ray's processes, by the names of their programs."""
     named = {Path(str(process.args[0])).name: process for process in processes}  # type: ignore[index]
     return {name: process for name, process in named.items() if name in ESSENTIAL}
+
+
+def wait_for_agents(raylet: psutil.Process, session: Path, check: Callable[[], None]) -> None:
+    """Suspends a raylet until its agents have written their ports, for at most `START_TIMEOUT_S`.
+
+    A raylet ends by itself if they have not 15 s after it has started them, which no setting of Ray
+    changes, and on a busy machine an agent needs longer. If one ends, the raylet goes on, and ends
+    with the reason. An exception of `check` ends the wait.
+
+    Args:
+        raylet: Which has started nothing else yet.
+        session: The folder of Ray's session, with a file for each port.
+        check: Called in intervals.
+    """
+    give_up = time.monotonic() + START_TIMEOUT_S
+    agents: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        try:
+            while time.monotonic() < give_up and not _ports_known(session):
+                check()
+                if len(agents) < AGENTS:
+                    agents = raylet.children()
+                elif any(agent.status() == psutil.STATUS_ZOMBIE for agent in agents):
+                    return
+                else:
+                    raylet.suspend()
+                time.sleep(POLL_S)
+        finally:
+            raylet.resume()
+
+
+def _ports_known(session: Path) -> bool:
+    return all(any(session.glob(f"{port}_*")) for port in PORTS_OF_AGENTS)
 
 
 def wait_for_node(get_node: Callable[[], Any], check: Callable[[], None]) -> Any:
@@ -286,14 +307,14 @@ def ended(processes: Mapping[str, Process]) -> Iterator[tuple[str, str]]:
 
 
 def require_started(processes: Mapping[str, Process], log_dir: Path) -> None:
-    """Raises `RayStartError` if a process has ended, with what it has logged."""
+    """Raises `DeskStartError` if a process has ended, with what it has logged."""
     for name, how in ended(processes):
         log = log_dir / f"{name}.err"
         said = log.read_text(errors="replace") if log.is_file() else ""
         first = next((line for line in said.splitlines() if line.strip()), "it logged no reason")
         why = _FAILED_CHECK.sub("", first).strip()[:WIDTH_OF_REASON]
         load, _, _ = os.getloadavg()
-        raise RayStartError(
+        raise DeskStartError(
             f"Ray's process {name} {how} while it was starting, at a load of {load:.0f} on "
             f"{os.cpu_count()} processors: {why}"
         )

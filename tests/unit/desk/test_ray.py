@@ -9,10 +9,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 from google.rpc import status_pb2
 
@@ -20,11 +22,11 @@ from serving.config.settings import ServeSettings, set_process_environment
 from serving.desk import ray_cluster
 from serving.desk.leftovers import new_temp_dir
 from serving.desk.ray_cluster import (
-    RayStartError,
+    PORTS_OF_AGENTS,
     essential_of,
-    first_that_starts,
     require_essential,
     require_started,
+    wait_for_agents,
     wait_for_node,
     waits_for,
 )
@@ -92,7 +94,7 @@ def test_wait_for_a_node_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_for_node(LateNode(), nothing)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), RayStartError("ended")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), DeskStartError("ended")])
 def test_signal_or_ended_process_ends_the_wait(error: BaseException) -> None:
     node = LateNode()
 
@@ -105,52 +107,82 @@ def test_signal_or_ended_process_ends_the_wait(error: BaseException) -> None:
     assert node.asked == 1
 
 
-class Starts:
-    """Starts of Ray, the first of which fail."""
+class Raylet:
+    """A raylet with agents that write their ports when it is asked for its state so often."""
 
-    def __init__(self, failing: int) -> None:
-        self._failing = failing
-        self.done: list[str] = []
+    def __init__(self, session: Path, *, ports_after: int, agents: Sequence[str]) -> None:
+        self._session = session
+        self._left = ports_after
+        self._agents = [SimpleNamespace(status=self._asked(status)) for status in agents]
+        self.states: list[str] = []
 
-    def start(self) -> str:
-        self.done.append("start")
-        if self.done.count("start") <= self._failing:
-            raise RayStartError("the raylet ended")
-        return "addresses"
+    def _asked(self, status: str) -> Callable[[], str]:
+        def asked() -> str:
+            self._left -= 1
+            if not self._left:
+                for port in PORTS_OF_AGENTS:
+                    (self._session / f"{port}_1f").touch()
+            return status
 
-    def clean_up(self) -> None:
-        self.done.append("clean up")
+        return asked
 
+    def children(self) -> list[Any]:
+        return self._agents
 
-def test_failed_start_of_ray_is_cleaned_and_repeated() -> None:
-    starts, said = Starts(failing=2), list[str]()
+    def suspend(self) -> None:
+        self.states.append("suspended")
 
-    assert first_that_starts(starts.start, starts.clean_up, said.append) == "addresses"
-
-    assert starts.done == ["start", "clean up", "start", "clean up", "start"]
-    assert said == [f"the raylet ended. Starting Ray again, {number} of 3" for number in (2, 3)]
-
-
-def test_last_failed_start_of_ray_is_raised() -> None:
-    starts = Starts(failing=9)
-
-    with pytest.raises(DeskStartError, match=r"raylet ended\. Start again when less runs"):
-        first_that_starts(starts.start, starts.clean_up, lambda _: None)
-
-    assert starts.done.count("start") == 3
+    def resume(self) -> None:
+        self.states.append("runs")
 
 
-def test_unexpected_start_error_is_not_repeated() -> None:
-    done: list[str] = []
+@pytest.fixture
+def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "POLL_S", 0)
 
-    def start() -> None:
-        done.append("start")
-        raise KeyboardInterrupt
+
+SLEEPS = psutil.STATUS_SLEEPING
+
+
+@pytest.mark.usefixtures("without_pause")
+def test_raylet_is_suspended_until_ports_are_known(tmp_path: Path) -> None:
+    raylet: Any = Raylet(tmp_path, ports_after=6, agents=[SLEEPS, SLEEPS])
+
+    wait_for_agents(raylet, tmp_path, nothing)
+
+    assert raylet.states == ["suspended", "suspended", "suspended", "runs"]
+
+
+@pytest.mark.usefixtures("without_pause")
+def test_raylet_goes_on_if_an_agent_ends(tmp_path: Path) -> None:
+    raylet: Any = Raylet(tmp_path, ports_after=99, agents=[SLEEPS, psutil.STATUS_ZOMBIE])
+
+    wait_for_agents(raylet, tmp_path, nothing)
+
+    assert raylet.states == ["runs"]
+
+
+@pytest.mark.usefixtures("without_pause")
+def test_signal_ends_the_wait_for_agents(tmp_path: Path) -> None:
+    raylet: Any = Raylet(tmp_path, ports_after=99, agents=[SLEEPS, SLEEPS])
+
+    def check() -> None:
+        if raylet.states:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        first_that_starts(start, nothing, lambda _: None)
+        wait_for_agents(raylet, tmp_path, check)
 
-    assert done == ["start"]
+    assert raylet.states == ["suspended", "runs"]
+
+
+def test_wait_for_agents_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(ray_cluster, "START_TIMEOUT_S", 0)
+    raylet: Any = Raylet(tmp_path, ports_after=99, agents=[SLEEPS, SLEEPS])
+
+    wait_for_agents(raylet, tmp_path, nothing)
+
+    assert raylet.states == ["runs"]
 
 
 def process(status: int | None) -> Any:
@@ -176,7 +208,7 @@ def test_process_ended_while_starting_is_reported_with_reason(
         (tmp_path / "raylet.err").write_text(logged)
 
     with pytest.raises(
-        RayStartError, match=f"raylet was ended by SIGABRT .* load .*{said}"
+        DeskStartError, match=f"raylet was ended by SIGABRT .* load .*{said}"
     ) as failed:
         require_started({"gcs_server": RUNNING, "raylet": process(-6)}, tmp_path)
 
