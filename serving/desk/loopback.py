@@ -4,10 +4,11 @@ Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
 whoever reaches it can send the calls of the service's port elsewhere. HAProxy answers NOT_FOUND
 while it knows no application, as if it would never know one, and UNKNOWN when the server of a call
-ends, and waits for ever for the rest of a header; on a cluster, `deploy/haproxy` mends these. Every
-Ray worker of the desk runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A test
-compares the listening ports with the list in docs/operating.md, so it fails when a new version of
-Ray moves these calls.
+ends, waits for ever for the rest of a header, and hands calls to a proxy of Ray while no replica
+runs, where they wait for one until their deadline; on a cluster, `deploy/haproxy` mends these.
+Every Ray worker of the desk runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A
+test compares the listening ports with the list in docs/operating.md, so it fails when a new version
+of Ray moves these calls.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from serving.desk.ray_environment import LOOPBACK
 from serving.domain.errors import StartingError
@@ -46,13 +48,16 @@ _NO_ROUTE = (
     "return status 404 content-type text/plain lf-string "
     "\"Path '%[path]' not found. Ping http://.../-/routes for available routes.\""
 )
+_BACKUP, _GRPC_BACKUP = "}} check backup\n", "}} proto h2 check backup\n"
+"""The ends of the lines of Ray's proxy, one for each protocol. It stays in the configuration, which
+Ray compares with what it expects, and gets no calls."""
 
 
 def bind_to_loopback() -> None:
     """Makes the gRPC servers of this process and HAProxy's pages listen on loopback only.
 
     HAProxy's admin socket then belongs to the owner alone. HAProxy answers UNAVAILABLE while there
-    is no application or no server, and closes a connection whose header is not complete within
+    is no application or no replica, and closes a connection whose header is not complete within
     10 s.
 
     Raises:
@@ -62,10 +67,11 @@ def bind_to_loopback() -> None:
     _replace_in_haproxy_template(
         {**_OPEN_TO_OTHERS, **_WHOLE_HEADERS, **_OWN_STATUS, **starting_answers()}
     )
+    _keep_replicas()  # whose module reads the template
 
 
 def starting_answers() -> dict[str, str]:
-    """What HAProxy answers without an application, on both ports, and what it should answer.
+    """What HAProxy answers without an application or a replica, and what it should answer.
 
     The latter is what the service answers to a call for which it is not ready.
     """
@@ -74,12 +80,22 @@ def starting_answers() -> dict[str, str]:
         {"type": each.type_url.rpartition("/")[2], "value": _base64(each.value)}
         for each in status.details
     ]
-    by_http = {"code": "unavailable", "message": status.message, "details": details}
+    by_http = json.dumps({"code": "unavailable", "message": status.message, "details": details})
+    http = f"content-type application/json hdr retry-after 1 string '{by_http}'"
+    grpc = (
+        f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
+        f'hdr {STATUS_DETAILS} "{_base64(status.SerializeToString())}"'
+    )
     return {
-        _NO_APPLICATION: f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
-        f'hdr {STATUS_DETAILS} "{_base64(status.SerializeToString())}"',
-        _NO_ROUTE: "return status 503 content-type application/json hdr retry-after 1 "
-        f"string '{json.dumps(by_http)}'",
+        _NO_APPLICATION: grpc,
+        _NO_ROUTE: f"return status 503 {http}",
+        _BACKUP: f"}}}} check backup disabled\n    http-error status 503 {http}\n",
+        # Clients of gRPC read a status of their own in an answer with the HTTP status 200 alone.
+        _GRPC_BACKUP: (
+            "}} proto h2 check backup disabled\n"
+            f"    http-error status 503 hdr content-type application/grpc {grpc}\n"
+            "    http-after-response set-status 200 if { status 503 }\n"
+        ),
     }
 
 
@@ -110,6 +126,28 @@ def _on_loopback(add_port: Callable[..., int]) -> Callable[..., int]:
 
     add.on_loopback = True  # type: ignore[attr-defined]
     return add
+
+
+def _keep_replicas() -> None:
+    """Makes HAProxy keep the replicas of an application while Ray names none.
+
+    Ray does while they are reconfigured, and they answer then; those that have ended HAProxy
+    notices by itself.
+    """
+    from ray.serve._private import haproxy
+
+    api: Any = haproxy.HAProxyApi
+    original = api.set_backend_configs
+    if getattr(original, "keeps_replicas", False):
+        return
+
+    def set_backend_configs(self: Any, named: dict[str, haproxy.BackendConfig]) -> None:
+        for name in named.keys() & self.backend_configs.keys():
+            named[name].servers = named[name].servers or self.backend_configs[name].servers
+        original(self, named)
+
+    set_backend_configs.keeps_replicas = True  # type: ignore[attr-defined]
+    api.set_backend_configs = set_backend_configs
 
 
 def _replace_in_haproxy_template(replaced: Mapping[str, str]) -> None:

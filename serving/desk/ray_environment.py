@@ -37,6 +37,8 @@ LATENCY_ENVIRONMENT = {
     # Serve replaces a proxy after three failed checks, and nothing is answered meanwhile. They are
     # 10 s apart by default.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+    # A replica that refuses a connection has ended; its calls go to others, or fail, at once.
+    "RAY_SERVE_HAPROXY_OBSERVE_ERROR_LIMIT": "1",
     "RAY_SERVE_REQUEST_LATENCY_BUCKETS_MS": (
         "0.5,1,2,3,5,7,10,15,20,30,50,75,100,150,200,300,500,1000,5000"
     ),
@@ -73,8 +75,9 @@ DESK_ENVIRONMENT = {
     # Ray replaces 127.0.0.1 by the external address of the machine unless this variable says
     # that the cluster has one machine.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # There is no other replica to drain to.
+    # There is no other replica to drain to, or to try after a second.
     "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0",
+    "RAY_SERVE_HAPROXY_RETRIES": "0",
     **QUIET_ENVIRONMENT,
 }
 

