@@ -8,7 +8,7 @@ tenant need not name it, and others do so by `?tenant=`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from serving.config.profiles.form import MAX_FAULTS
 from serving.http.calls import answer
 from serving.http.connect import JSON, Endpoint, require_content_type
 from serving.http.failures import json_response
+from serving.http.faults import each_name_once
 from serving.http.messages import encoded, from_value, url_pairs
 from serving.rpc.message_bounds import read_json
 from serving.rpc.registration import Malformed
@@ -105,24 +106,16 @@ def _fields(query: bytes, body: bytes) -> dict[str, Any]:
     if isinstance(pairs, Malformed):
         raise ValueError(pairs.why)
     try:
-        given = json.loads(body, object_pairs_hook=_once) if body else {}
+        given = json.loads(body, object_pairs_hook=each_name_once) if body else {}
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError("is not JSON") from None
     if not isinstance(given, dict):
         raise ValueError("is no object of JSON")
-    fields = _once(pairs)
+    fields = each_name_once(pairs)
     for name in fields.keys() & given.keys():
         if fields[name] != given[name]:
             raise ValueError(f"has {name!r} in its URL and in its JSON, with other values")
     return {**fields, **given}
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object with its names and values; raises `ValueError` if it has a name twice."""
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise ValueError("has a name twice")
-    return fields
 
 
 # ------------------------------------------------------------------ annie

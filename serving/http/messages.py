@@ -14,10 +14,8 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from serving.http.faults import UNREADABLE, fault_of, fault_of_json
 from serving.rpc.registration import Malformed
-
-UNREADABLE = (json_format.Error, ValueError, TypeError, RecursionError, AttributeError, KeyError)
-"""What `json_format` and `json` raise for JSON of other forms than they expect."""
 
 Request = TypeVar("Request", bound=Message)
 
@@ -36,16 +34,18 @@ def from_json(
         return Malformed("is no object of JSON")
     try:
         return json_format.Parse(body, message, ignore_unknown_fields=not strict)
-    except UNREADABLE as error:
-        return Malformed(f"is not JSON of {message.DESCRIPTOR.name}: {_reason(error)}")
+    except UNREADABLE:
+        fault = fault_of_json(body, message.DESCRIPTOR, strict=strict)
+        return Malformed(f"is not JSON of {message.DESCRIPTOR.name}: {fault}")
 
 
 def from_value(value: dict[str, Any], message_class: type[Request]) -> Request | Malformed:
     """Reads what JSON was read into; unknown fields are errors."""
     try:
         return json_format.ParseDict(value, message_class())
-    except UNREADABLE as error:
-        return Malformed(f"is not a {message_class.DESCRIPTOR.name}: {_reason(error)}")
+    except UNREADABLE:
+        of = message_class.DESCRIPTOR
+        return Malformed(f"is no {of.name}: {fault_of(value, of)}")
 
 
 def from_binary(body: bytes, message_class: type[Request]) -> Request | Malformed:
@@ -125,7 +125,3 @@ def _scalar(field: FieldDescriptor, value: str) -> object:
     if field.type == FieldDescriptor.TYPE_BOOL:
         return {"true": True, "false": False}.get(value, value)
     return value
-
-
-def _reason(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
