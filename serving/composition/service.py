@@ -15,6 +15,7 @@ from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.resident import TenantsInMemory
 from serving.composition.authentication import open_authenticator
+from serving.composition.background import repeated
 from serving.composition.extras import missing_modules
 from serving.composition.index import SpaceParts, complete_space
 from serving.composition.models import open_reranker
@@ -40,6 +41,7 @@ from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import RetrievalSteps
 from serving.pipeline.retrieval.warm import QUESTION, Warmer
 from serving.pipeline.writes.backpressure import Backpressure
+from serving.pipeline.writes.expiry import EVERY_S, Lifetimes, Sweeper
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
@@ -107,6 +109,10 @@ async def running_service(
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
         await _warm_up(steps, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
+        sweeper = Sweeper(postgres.store, use_cases.eraser, now_utc)
+        await stack.enter_async_context(
+            repeated(sweeper.sweep, EVERY_S, "expired items not erased")
+        )
         authenticator = await stack.enter_async_context(
             open_authenticator(settings, postgres.api_keys)
         )
@@ -216,6 +222,7 @@ def _use_cases(
             write_slots_of(settings),
             EnglishDates(),
             Backpressure(postgres.change_log),
+            Lifetimes(settings.retention.lifetimes),
         ),
         eraser=Eraser(postgres.store, postgres.lexical, space, graph, postgres.consistency, view),
         observer=Observer(

@@ -165,6 +165,16 @@ class MemorySettings(_Section):
     for all."""
 
 
+class RetentionSettings(_Section):
+    """How long items are stored (docs/lifetime.md)."""
+
+    lifetimes: dict[str, dict[str, Annotated[timedelta, Field(gt=timedelta(0))]]] = {}
+    """How long segments live that are written without `expires_at`, by tenant and kind, such as
+    `{"*": {"chitchat": "P30D"}}` for 30 days; `*` is every tenant without its own for the kind.
+    From the write or their `event_time`, whichever is later. Stored segments keep what they
+    have."""
+
+
 class RerankApiSettings(_ApiSettings):
     """Another service that reranks, by `POST {url}/rerank`."""
 
@@ -367,6 +377,7 @@ class Settings(BaseSettings):
     embedder: EmbedderSettings = EmbedderSettings()
     index: IndexSettings = IndexSettings()
     memory: MemorySettings = MemorySettings()
+    retention: RetentionSettings = RetentionSettings()
     reranker: RerankerSettings = RerankerSettings()
     extraction: ExtractionSettings = ExtractionSettings()
     retrieval: RetrievalSettings = RetrievalSettings()

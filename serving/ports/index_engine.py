@@ -30,7 +30,7 @@ class IndexRow:
     never found; it is held to filter the facts whose evidence it is. `terms` are the
     `segment_terms` of a segment, `entities`, `speaker` and `entity` its names as written; `asks` is
     whether its text has one of the `QUESTION_MARKS`. `evidence` are the segment ids of a fact, and
-    `valid_to` is its stated end, which `closings` may precede.
+    `valid_to` is its stated end or its expiry, which `closings` may precede.
     """
 
     tenant: TenantName

@@ -43,6 +43,7 @@ class Batch:
         text_search_config: Of the tenant; empty for the one that it has, or the default.
         extracted: Segments whose entities the service found.
         undated: Items whose time the service set.
+        expiring: Items whose expiry the service set, by its default for their kind.
         given: The vectors that came with segments.
         time_zone: Where the turns were said, whose days their texts name; None for the tenant's. A
             write that creates the tenant sets it.
@@ -53,19 +54,24 @@ class Batch:
     text_search_config: str = ""
     extracted: frozenset[ItemId] = frozenset()
     undated: frozenset[ItemId] = frozenset()
+    expiring: frozenset[ItemId] = frozenset()
     given: GivenVectors | None = None
     time_zone: tzinfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """What to erase: exactly one field is set. A filter selects segments and restricts them."""
+    """What to erase: exactly one field is set. A filter selects segments and restricts them.
+
+    With `expired_by`, those of the `items` are erased that have expired by that time.
+    """
 
     items: tuple[ItemId, ...] | None = None
     session: str | None = None
     speaker: str | None = None
     everything: bool = False
     filter: Filter | None = None
+    expired_by: datetime | None = None
 
 
 SAMPLED = 20
@@ -133,10 +139,10 @@ class MemoryStore(Protocol):
         """Stores the items, whose names are distinct, in one transaction.
 
         An item whose content is stored already is unchanged; the token covers the write that stored
-        it. What the service set (`extracted`, `undated`) is not part of the content: writing it
-        again changes nothing. An item that was read back is unchanged too, though it comes with
-        both. Nor is a vector: those of unchanged items are ignored, the others are stored with the
-        items. A segment with a `created_at` keeps it if it is new.
+        it. What the service set (`extracted`, `undated`, `expiring`) is not part of the content:
+        writing it again changes nothing. An item that was read back is unchanged too, though it
+        comes with all of it. Nor is a vector: those of unchanged items are ignored, the others are
+        stored with the items. A segment with a `created_at` keeps it if it is new.
 
         Raises:
             TextSearchConfigConflictError: The tenant has another one.
@@ -145,6 +151,9 @@ class MemoryStore(Protocol):
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
         """Erases what is selected, and facts that are left without evidence."""
+
+    async def expired(self, by: datetime, limit: int) -> list[tuple[TenantName, ItemId]]:
+        """Returns the items of all tenants that have expired by a time, the earliest first."""
 
     async def count_selected(self, tenant: TenantName, selector: Selector) -> Selected:
         """Counts what `erase` would erase now."""
@@ -177,7 +186,7 @@ class MemoryStore(Protocol):
 
 
 class Catalog(Protocol):
-    """Reads stored rows in pages, by id."""
+    """Reads stored rows in pages, by id. Rows that have expired are neither listed nor counted."""
 
     async def list_segments(
         self, tenant: TenantName, filter_: Filter, after: str, limit: int

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from serving.domain.items.records import (
@@ -55,7 +56,7 @@ def to_item(
         case "segment":
             return to_segment(check, f"{field}.segment", message.segment, now, at)
         case "fact":
-            return to_fact(check, f"{field}.fact", message.fact, at)
+            return to_fact(check, f"{field}.fact", message.fact, now, at)
         case _:
             check.reject(field, "must be a segment or a fact")
             return None
@@ -103,7 +104,16 @@ def to_segment(
         created_at=min(created, now)
         if (created := check.optional_instant(f"{field}.created_at", message))
         else None,
+        expires_at=to_expiry(check, f"{field}.expires_at", message, now),
     )
+
+
+def to_expiry(check: Checker, field: str, message: Message, now: datetime) -> datetime | None:
+    """Reads when an item expires: not in the past, since it would be erased unseen."""
+    expires_at = check.optional_instant(field, message)
+    if expires_at is not None and expires_at <= now:
+        check.reject(field, f"must be in the future, is {expires_at.isoformat()}")
+    return expires_at
 
 
 def to_given_vector(
@@ -131,7 +141,9 @@ def to_given_vector(
     return np.array(message.embedding.values, np.float32)
 
 
-def to_fact(check: Checker, field: str, message: fact_pb2.Fact, at: datetime) -> Fact:
+def to_fact(
+    check: Checker, field: str, message: fact_pb2.Fact, now: datetime, at: datetime
+) -> Fact:
     """Reads a fact, recorded `at` unless it says when; violations go to `check`."""
 
     def instant(name: str) -> datetime | None:
@@ -154,6 +166,7 @@ def to_fact(check: Checker, field: str, message: fact_pb2.Fact, at: datetime) ->
         sensitive=message.sensitive,
         closes=check.texts(f"{field}.closes", message.closes, MAX_CLOSES, MAX_ID_BYTES),
         single_valued=message.single_valued,
+        expires_at=to_expiry(check, f"{field}.expires_at", message, now),
     )
     if fact.id in fact.closes:
         check.reject(f"{field}.closes[{fact.closes.index(fact.id)}]", "must be another fact")
@@ -199,6 +212,7 @@ def from_segment(segment: Segment) -> segment_pb2.Segment:
         updated_at=timestamp(segment.updated_at),
         mentions_from=timestamp(segment.mentions_from),
         mentions_to=timestamp(segment.mentions_to),
+        expires_at=timestamp(segment.expires_at),
     )
 
 
@@ -221,6 +235,7 @@ def from_fact(fact: Fact) -> fact_pb2.Fact:
         updated_at=timestamp(fact.updated_at),
         closes=fact.closes,
         single_valued=fact.single_valued,
+        expires_at=timestamp(fact.expires_at),
         closings=map(_from_closing, fact.closings),
     )
 

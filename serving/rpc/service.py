@@ -17,7 +17,15 @@ from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, TriviumError, Violation
-from serving.domain.items.records import Fact, Item, ItemId, Segment, fact_id, segment_id
+from serving.domain.items.records import (
+    Fact,
+    Item,
+    ItemId,
+    Segment,
+    fact_id,
+    is_expired,
+    segment_id,
+)
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
@@ -296,10 +304,12 @@ class TriviumService:
         request: catalog_pb.GetSegmentsRequest | catalog_pb.GetFactsRequest,
         item_of: Callable[[str], ItemId],
     ) -> tuple[list[Item], list[str]]:
-        """Returns the items that are stored, and the ids of the others."""
+        """Returns the items that are stored and have not expired, and the ids of the others."""
         tenant, ids = catalog.to_ids(request)
         items = [item_of(id_) for id_ in ids]
-        rows = await self.use_cases.store.load(tenant, items, Deadline.after(READ_BUDGET_S))
+        loaded = await self.use_cases.store.load(tenant, items, Deadline.after(READ_BUDGET_S))
+        now = self._now()
+        rows = {item: row for item, row in loaded.items() if not is_expired(row, now)}
         stored = [rows[item] for item in items if item in rows]
         return stored, [item.id for item in items if item not in rows]
 

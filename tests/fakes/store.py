@@ -16,7 +16,16 @@ from serving.domain.errors import (
     TextSearchConfigConflictError,
     Violation,
 )
-from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.items.records import (
+    Fact,
+    Item,
+    ItemId,
+    ItemKind,
+    Segment,
+    TenantName,
+    expiry_of,
+    is_expired,
+)
 from serving.domain.items.superseding import closings_of
 from serving.domain.items.text import name_key
 from serving.domain.items.validity import Clocks
@@ -73,11 +82,9 @@ class InMemoryStore:
         self._check_available()
         rows = self._tenant(batch.tenant, batch.text_search_config, batch.time_zone).rows
         self._xid += 1
-        outcomes = [
-            self._put(rows, item, item.item in batch.extracted, item.item in batch.undated)
-            for item in batch.items
-        ]
+        outcomes = [self._put(rows, item, batch) for item in batch.items]
         _close(rows)
+        _expire(rows)
         xids = {rows[item.item].xid for item in batch.items}
         return WriteReceipt(outcomes, ConsistencyToken.of(EPOCH, xids))
 
@@ -87,6 +94,10 @@ class InMemoryStore:
         if found is None:
             return EraseReceipt([], ConsistencyToken.of(EPOCH, self._erasures[-1:]))
         self._xid += 1
+        if selector.expired_by is not None:
+            named = [row.item for item, row in found.rows.items() if item in (selector.items or ())]
+            items = tuple(item.item for item in named if is_expired(item, selector.expired_by))
+            selector = replace(selector, items=items)
         before = {item: row.item for item, row in found.rows.items()}
         known = await self.known_names(tenant)
         selected = [item for item, row in found.rows.items() if _is_selected(row.item, selector)]
@@ -94,6 +105,7 @@ class InMemoryStore:
         gone = {item.id for item in (*erased, *(selector.items or ())) if item.kind == "segment"}
         changed = self._withdraw(found.rows, gone, erased)
         _close(found.rows)
+        _expire(found.rows)
         if selector.everything:
             del self._tenants[tenant]
         if erased or changed:
@@ -101,6 +113,16 @@ class InMemoryStore:
         names = sorted(known.keys() - (await self.known_names(tenant)).keys())
         token = ConsistencyToken.of(EPOCH, self._erasures[-1:])
         return EraseReceipt(erased, token, names=names, sample=_sample(erased, before))
+
+    async def expired(self, by: datetime, limit: int) -> list[tuple[TenantName, ItemId]]:
+        self._check_available()
+        due = [
+            (row.item.expires_at, tenant, item)
+            for tenant, of in self._tenants.items()
+            for item, row in of.rows.items()
+            if row.item.expires_at is not None and row.item.expires_at <= by
+        ]
+        return [(tenant, item) for _, tenant, item in sorted(due)][:limit]
 
     async def count_selected(self, tenant: TenantName, selector: Selector) -> Selected:
         self._check_available()
@@ -160,7 +182,7 @@ class InMemoryStore:
         self, tenant: TenantName, filter_: Filter, after: str, limit: int
     ) -> list[Segment]:
         self._check_available()
-        items = [row.item for row in self._rows(tenant).values()]
+        items = self._lasting(tenant)
         segments = [item for item in items if isinstance(item, Segment) and item.id > after]
         return sorted(filter(filter_.accepts, segments), key=lambda item: item.id)[:limit]
 
@@ -174,7 +196,7 @@ class InMemoryStore:
     ) -> list[Fact]:
         self._check_available()
         keys = {name_key(name) for name in entities}
-        items = [row.item for row in self._rows(tenant).values()]
+        items = self._lasting(tenant)
         facts = [
             item
             for item in items
@@ -190,7 +212,7 @@ class InMemoryStore:
         found = self._tenants.get(tenant)
         if found is None:
             return TenantCounts(0, 0, 0, 0, 0, "", "")
-        items = [row.item for row in found.rows.values()]
+        items = self._lasting(tenant)
         segments = [item for item in items if isinstance(item, Segment)]
         sensitive = {segment.id for segment in segments if segment.sensitive}
         facts = [item for item in items if isinstance(item, Fact)]
@@ -218,6 +240,11 @@ class InMemoryStore:
     def _rows(self, tenant: TenantName) -> dict[ItemId, _Row]:
         return self._tenants[tenant].rows if tenant in self._tenants else {}
 
+    def _lasting(self, tenant: TenantName) -> list[Item]:
+        now = datetime.now(UTC)
+        items = [row.item for row in self._rows(tenant).values()]
+        return [item for item in items if not is_expired(item, now)]
+
     def _tenant(self, name: TenantName, text_search_config: str, zone: tzinfo | None) -> _Tenant:
         tenant = self._tenants.get(name)
         if tenant is None:
@@ -228,8 +255,11 @@ class InMemoryStore:
             raise TextSearchConfigConflictError(name, tenant.text_search_config, text_search_config)
         return tenant
 
-    def _put(self, rows: dict[ItemId, _Row], item: Item, extracted: bool, undated: bool) -> Outcome:
-        sent = _as_sent(item, extracted, undated)
+    def _put(self, rows: dict[ItemId, _Row], item: Item, batch: Batch) -> Outcome:
+        undated = item.item in batch.undated
+        sent = _as_sent(item, item.item in batch.extracted, undated)
+        if item.item in batch.expiring:
+            sent = replace(sent, expires_at=None)
         stored = rows.get(item.item)
         if stored is not None and (stored.sent == sent or _repeats(item, stored.item, undated)):
             return "unchanged"
@@ -299,7 +329,7 @@ def _repeats(item: Item, stored: Item, undated: bool) -> bool:
     for each in (item, stored):
         each = replace(each, created_at=None, updated_at=None)
         if isinstance(each, Fact):
-            each = replace(each, sentence=each.statement, closings=())
+            each = replace(each, sentence=each.statement, closings=(), evidence_expires_at=None)
         pair.append(_as_sent(each, extracted=False, undated=undated))
     return pair[0] == pair[1]
 
@@ -324,6 +354,19 @@ def _close(rows: dict[ItemId, _Row]) -> None:
     closings = closings_of(facts, facts)
     for fact in facts:
         rows[fact.item].item = replace(fact, closings=closings[fact.id])
+
+
+def _expire(rows: dict[ItemId, _Row]) -> None:
+    """Writes down when the evidence of each fact has expired, all of it being there."""
+    expiries = {
+        item.id: expiry_of(row.item) for item, row in rows.items() if item.kind == "segment"
+    }
+    for row in rows.values():
+        if isinstance(row.item, Fact):
+            ends = [expiries.get(id_) for id_ in row.item.evidence]
+            known = [end for end in ends if end is not None]
+            last = max(known) if known and len(known) == len(ends) else None
+            row.item = replace(row.item, evidence_expires_at=last)
 
 
 def _names_of(item: Item) -> list[str]:

@@ -57,6 +57,7 @@ SEGMENTS = st.builds(
     labels=st.sampled_from([{}, {"project": "goa"}]),
     sensitive=st.integers(0, 20).map(lambda chance: chance == 0),
     event_time=INSTANTS,
+    expires_at=TIMES,
 )
 FACTS = st.builds(
     lambda number, *said, **fields: fact(f"f{number}", *said, **fields),
@@ -72,6 +73,7 @@ FACTS = st.builds(
     retracted_at=TIMES,
     closes=st.lists(NUMBERS.map("f{}".format), max_size=1).map(tuple),
     single_valued=st.booleans(),
+    expires_at=TIMES,
 )
 ERASED = NUMBERS.map("s{}".format).map(named_segment) | NUMBERS.map("f{}".format).map(fact_id)
 CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | ERASED, min_size=1, max_size=5)
@@ -192,3 +194,20 @@ async def assert_same(
 
 
 ITEMS = (("s", named_segment), ("f", fact_id))
+
+
+async def test_fact_in_memory_follows_expiry_of_evidence(postgres: Postgres) -> None:
+    tenant = TenantName(uuid.uuid4().hex)
+    view = TenantsInMemory(postgres.resident_feed, 2**30)
+    rests = fact("f1", "Ann", "saw", "Goa", evidence=("s1",))
+    await changed(postgres, tenant, [segment("s1"), rests], "english")
+    await brought_up(view, tenant)
+
+    await changed(postgres, tenant, [segment("s1", expires_at=NOON)], "english")
+    await brought_up(view, tenant)
+
+    known = view.rows(tenant, [rests.item], None)
+    assert known is not None
+    [row] = known.rows.values()
+    assert isinstance(row, Fact)
+    assert row.evidence_expires_at == NOON

@@ -81,7 +81,10 @@ type Fact struct {
 	// Output only. The closings by other facts, earliest first. Of a chain of
 	// successive facts only those that determine the end are listed, usually
 	// the next one.
-	Closings      []*FactClosing `protobuf:"bytes,17,rep,name=closings,proto3" json:"closings,omitempty"`
+	Closings []*FactClosing `protobuf:"bytes,17,rep,name=closings,proto3" json:"closings,omitempty"`
+	// When it expires, as a segment does; at the latest with the last of its
+	// evidence. Unset means not before its evidence.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -235,6 +238,13 @@ func (x *Fact) GetClosings() []*FactClosing {
 	return nil
 }
 
+func (x *Fact) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 // The end of a fact's validity, set by another fact.
 type FactClosing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -314,7 +324,7 @@ var File_trivium_v1_fact_proto protoreflect.FileDescriptor
 const file_trivium_v1_fact_proto_rawDesc = "" +
 	"\n" +
 	"\x15trivium/v1/fact.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb8\x05\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x05\n" +
 	"\x04Fact\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x1a\n" +
@@ -337,7 +347,9 @@ const file_trivium_v1_fact_proto_rawDesc = "" +
 	"updated_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x16\n" +
 	"\x06closes\x18\x0f \x03(\tR\x06closes\x12#\n" +
 	"\rsingle_valued\x18\x10 \x01(\bR\fsingleValued\x123\n" +
-	"\bclosings\x18\x11 \x03(\v2\x17.trivium.v1.FactClosingR\bclosingsB\t\n" +
+	"\bclosings\x18\x11 \x03(\v2\x17.trivium.v1.FactClosingR\bclosings\x129\n" +
+	"\n" +
+	"expires_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\t\n" +
 	"\a_weight\"\xce\x01\n" +
 	"\vFactClosing\x12\x17\n" +
 	"\afact_id\x18\x01 \x01(\tR\x06factId\x12*\n" +
@@ -372,14 +384,15 @@ var file_trivium_v1_fact_proto_depIdxs = []int32{
 	2,  // 4: trivium.v1.Fact.created_at:type_name -> google.protobuf.Timestamp
 	2,  // 5: trivium.v1.Fact.updated_at:type_name -> google.protobuf.Timestamp
 	1,  // 6: trivium.v1.Fact.closings:type_name -> trivium.v1.FactClosing
-	2,  // 7: trivium.v1.FactClosing.at:type_name -> google.protobuf.Timestamp
-	2,  // 8: trivium.v1.FactClosing.recorded_at:type_name -> google.protobuf.Timestamp
-	2,  // 9: trivium.v1.FactClosing.retracted_at:type_name -> google.protobuf.Timestamp
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	2,  // 7: trivium.v1.Fact.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 8: trivium.v1.FactClosing.at:type_name -> google.protobuf.Timestamp
+	2,  // 9: trivium.v1.FactClosing.recorded_at:type_name -> google.protobuf.Timestamp
+	2,  // 10: trivium.v1.FactClosing.retracted_at:type_name -> google.protobuf.Timestamp
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_fact_proto_init() }

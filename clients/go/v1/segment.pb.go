@@ -82,7 +82,11 @@ type Segment struct {
 	// long ones.
 	MentionsFrom *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=mentions_from,json=mentionsFrom,proto3" json:"mentions_from,omitempty"`
 	// Output only. Where the time that the text speaks of ends.
-	MentionsTo    *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=mentions_to,json=mentionsTo,proto3" json:"mentions_to,omitempty"`
+	MentionsTo *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=mentions_to,json=mentionsTo,proto3" json:"mentions_to,omitempty"`
+	// When it expires: from then on nothing shows it, and within a minute it is
+	// erased as by Forget. Must be in the future. Unset means after the time that
+	// the service sets for the tenant and the kind, if it sets one, else never.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -243,6 +247,13 @@ func (x *Segment) GetMentionsTo() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Segment) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 // A vector that the caller has computed with the model of the service.
 type Embedding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -304,7 +315,7 @@ var File_trivium_v1_segment_proto protoreflect.FileDescriptor
 const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\n" +
 	"\x18trivium/v1/segment.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x06\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x06\n" +
 	"\aSegment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -330,7 +341,9 @@ const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\tembedding\x18\x10 \x01(\v2\x15.trivium.v1.EmbeddingR\tembedding\x12?\n" +
 	"\rmentions_from\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fmentionsFrom\x12;\n" +
 	"\vmentions_to\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"mentionsTo\x1a9\n" +
+	"mentionsTo\x129\n" +
+	"\n" +
+	"expires_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
@@ -366,11 +379,12 @@ var file_trivium_v1_segment_proto_depIdxs = []int32{
 	1, // 4: trivium.v1.Segment.embedding:type_name -> trivium.v1.Embedding
 	3, // 5: trivium.v1.Segment.mentions_from:type_name -> google.protobuf.Timestamp
 	3, // 6: trivium.v1.Segment.mentions_to:type_name -> google.protobuf.Timestamp
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	3, // 7: trivium.v1.Segment.expires_at:type_name -> google.protobuf.Timestamp
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_segment_proto_init() }

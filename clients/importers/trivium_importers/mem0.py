@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import MAXYEAR, timedelta
 
 from trivium.files.reading import Found, stable_id
 from trivium.files.records import Record
@@ -36,6 +37,9 @@ def _page(page: Record, translation: Translation) -> Iterator[Found[Item]]:
 
 def _memory(memory: Exported) -> Iterator[Found[Item]]:
     created, changed = times(memory)
+    # The last day of the calendar stands for never.
+    last_day = memory.time("expiration_date")
+    expires_at = last_day + timedelta(days=1) if last_day and last_day.year < MAXYEAR else None
     segment = Segment(
         id=memory.needed("id"),
         text=memory.needed("memory"),
@@ -45,6 +49,7 @@ def _memory(memory: Exported) -> Iterator[Found[Item]]:
         event_time=created,
         labels=labels(memory, *OWNERS, "role", "attributed_to", "metadata", given=changed),
         keywords=keywords(memory, "categories"),
+        expires_at=expires_at,
     )
     yield memory.found(segment, memory.first(*OWNERS))
 

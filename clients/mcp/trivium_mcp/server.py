@@ -148,6 +148,10 @@ class Tools:
             list[str],
             Field(description="Ids of facts that never were true, as `recall` shows them."),
         ] = [],  # noqa: B006 - pydantic copies it
+        expires_at: Annotated[
+            datetime | None,
+            Field(description="When it is to be forgotten, with a zone; never if left out."),
+        ] = None,
     ) -> str:
         """Stores a text or a fact for later conversations, or corrects facts.
 
@@ -159,6 +163,7 @@ class Tools:
             items.append(_note(text, speaker))
         if fact:
             items.append(_fact(fact, evidence=[each.id for each in items]))
+        items = [replace(each, expires_at=expires_at) for each in items]
         async with self._client() as client:
             if retract:
                 wrong = await client.get_facts(retract)

@@ -50,6 +50,8 @@ class Segment:
         mentions_from: The time that the text speaks of begins, such as the day of "tomorrow". Set
             by the server; None if it names none.
         mentions_to: That time ends. Set by the server.
+        expires_at: When it expires, and is erased within a minute; must be in the future. None
+            means after the time that the service sets for its kind, if it sets one, else never.
     """
 
     text: str
@@ -70,6 +72,7 @@ class Segment:
     updated_at: datetime | None = None
     mentions_from: datetime | None = None
     mentions_to: datetime | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,7 @@ class Fact:
         closings: The closings by other facts, earliest first. Set by the server.
         created_at: Set by the server.
         updated_at: Set by the server.
+        expires_at: When it expires, as a segment does; at the latest with the last of its evidence.
     """
 
     subject: str
@@ -128,6 +132,7 @@ class Fact:
     closings: Sequence[FactClosing] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    expires_at: datetime | None = None
 
     @property
     def statement(self) -> str:

@@ -73,7 +73,7 @@ def fact_row(tenant: TenantName, fact: Fact) -> Row:
             "relation": fact.relation,
             "weight": fact.weight,
             "valid_from": _optional_microseconds(fact.valid_from),
-            "valid_to": _optional_microseconds(fact.valid_to),
+            "valid_to": _optional_microseconds(fact.searched_until),
             "recorded_at": microseconds(fact.recorded_at),
             "retracted_at": _optional_microseconds(fact.retracted_at),
             **_closings(fact.closings),

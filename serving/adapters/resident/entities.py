@@ -82,7 +82,7 @@ class Relation:
         self.fact = fact
         self.subject = subject
         self.object = object_
-        end = final_end(fact.valid_to, fact.closings)
+        end = final_end(fact.searched_until, fact.closings)
         self.since = BEFORE_ALL if fact.valid_from is None else microseconds(fact.valid_from)
         self.until = AFTER_ALL if end is None else microseconds(end)
         if fact.retracted_at is not None:

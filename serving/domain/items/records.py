@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
-from serving.domain.items.validity import Clocks, Closing, held_until
+from serving.domain.items.validity import Clocks, Closing, earliest, held_until
 
 TenantName = NewType("TenantName", str)
 """The name of a tenant as the caller gives it. No call reads or writes two tenants."""
@@ -69,6 +69,7 @@ class Segment:
     updated_at: datetime | None = None
     mentions_from: datetime | None = None
     mentions_to: datetime | None = None
+    expires_at: datetime | None = None
 
     @property
     def item(self) -> ItemId:
@@ -85,7 +86,8 @@ class Fact:
 
     A fact can close other facts: those whose ids are in `closes` and, if it is
     `single_valued`, earlier facts with the same subject and relation. `closings` lists what
-    other facts closed of this one.
+    other facts closed of this one. `evidence_expires_at` is when the last of its evidence expires;
+    None if some does not, or is not stored.
     """
 
     id: str
@@ -105,6 +107,8 @@ class Fact:
     closings: tuple[Closing, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    expires_at: datetime | None = None
+    evidence_expires_at: datetime | None = None
 
     @property
     def item(self) -> ItemId:
@@ -115,6 +119,11 @@ class Fact:
     def begins(self) -> datetime:
         """When it starts to replace other facts: `valid_from`, or else `recorded_at`."""
         return self.valid_from or self.recorded_at
+
+    @property
+    def searched_until(self) -> datetime | None:
+        """When searches find it no longer, closings aside: it has ended, or expired."""
+        return earliest(self.valid_to, expiry_of(self))
 
     @property
     def may_close(self) -> bool:
@@ -141,6 +150,19 @@ class Fact:
 
 
 Item = Segment | Fact
+
+
+def expiry_of(item: Item) -> datetime | None:
+    """When an item expires, a fact at the latest with the last of its evidence; None is never."""
+    if isinstance(item, Segment):
+        return item.expires_at
+    return earliest(item.expires_at, item.evidence_expires_at)
+
+
+def is_expired(item: Item, at: datetime) -> bool:
+    """Whether an item has expired by a time."""
+    expiry = expiry_of(item)
+    return expiry is not None and expiry <= at
 
 
 def told_at(item: Item) -> tuple[datetime, datetime]:

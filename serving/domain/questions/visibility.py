@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from serving.domain.items.records import Fact, Item, Segment
+from serving.domain.items.records import Fact, Item, Segment, is_expired
+from serving.domain.items.validity import earliest
 from serving.domain.questions.query import Scope
 
 
@@ -25,6 +26,8 @@ def hidden_by(item: Item, scope: Scope, evidence: Sequence[Segment]) -> str:
 
     One of the `evidence` segments of a fact must pass the filter.
     """
+    if is_expired(item, scope.as_of):
+        return "as_of: it has expired, or all of its evidence has"
     if isinstance(item, Segment):
         if item.event_time > scope.as_of:
             return f"as_of: it was said later, at {item.event_time.isoformat()}"
@@ -51,7 +54,8 @@ def _named(fields: Sequence[str]) -> str:
 
 
 def _holds_within(fact: Fact, scope: Scope) -> bool:
-    return scope.filter.event_time.overlaps(fact.valid_from, fact.held_until(scope.clocks))
+    end = earliest(fact.held_until(scope.clocks), fact.searched_until)
+    return scope.filter.event_time.overlaps(fact.valid_from, end)
 
 
 def _why_not_held(fact: Fact, scope: Scope) -> str:

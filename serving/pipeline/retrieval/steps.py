@@ -30,7 +30,7 @@ from serving.domain.errors import (
     StoreUnavailableError,
     TriviumError,
 )
-from serving.domain.items.records import Item, ItemId, Segment, segment_id
+from serving.domain.items.records import Item, ItemId, Segment, is_expired, segment_id
 from serving.domain.items.text import questions_of
 from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import Fused, fuse
@@ -370,7 +370,11 @@ def by_time_alone(
 
 
 class _Loading:
-    """Reads the candidates' rows, each once, and measures the time that takes."""
+    """Reads the candidates' rows, each once, and measures the time that takes.
+
+    Here, where every row of an answer passes, those that have expired by the time of the question
+    are left out: stores hold them for up to a minute, until they are erased.
+    """
 
     def __init__(
         self,
@@ -384,6 +388,7 @@ class _Loading:
         self._breaker = breaker
         self._view = view
         self._tenant = query.scope.tenant
+        self._as_of = query.scope.as_of
         self._token = query.token
         self._deadline = deadline
         self.known: dict[ItemId, Item] = {}
@@ -391,7 +396,7 @@ class _Loading:
         self.elapsed_s = 0.0
 
     async def rows(self, items: Sequence[ItemId]) -> Mapping[ItemId, Item]:
-        """Returns the rows that exist.
+        """Returns the rows that exist and have not expired.
 
         Raises:
             BudgetExhaustedError: The time ran out.
@@ -401,7 +406,7 @@ class _Loading:
         if unread:
             started = time.perf_counter()
             if left := self._not_in_memory(unread):
-                self.known |= await self._in_time(partial(self._store.load, self._tenant, left))
+                self._add(await self._in_time(partial(self._store.load, self._tenant, left)))
             self._read.update(unread)
             self.elapsed_s += time.perf_counter() - started
         return self.known
@@ -411,8 +416,12 @@ class _Loading:
         found = None if self._view is None else self._view.rows(self._tenant, items, self._token)
         if found is None:
             return items
-        self.known |= found.rows
+        self._add(found.rows)
         return [] if found.complete else [item for item in items if item not in found.rows]
+
+    def _add(self, rows: Mapping[ItemId, Item]) -> None:
+        lasting = {item: row for item, row in rows.items() if not is_expired(row, self._as_of)}
+        self.known |= lasting
 
     async def shown(self, access: AccessLog, items: Sequence[ItemId]) -> Mapping[ItemId, int]:
         """Returns how often each was shown; raises as `rows`."""

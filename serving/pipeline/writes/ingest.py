@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Item, ItemId, Segment
 from serving.domain.questions.period import MAX_MENTION
 from serving.pipeline.writes.backpressure import Backpressure
+from serving.pipeline.writes.expiry import Lifetimes
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.memory_store import Batch, MemoryStore, Outcome
 from serving.ports.text_analysis import DateReader, EntityExtractor
@@ -31,7 +33,7 @@ class Ingestor:
     """Stores batches of valid items.
 
     The `extractor` finds the entities of segments that come without, and `dates` reads the times
-    that segments speak of.
+    that segments speak of. Segments that come without an expiry live as `lifetimes` say.
     """
 
     def __init__(
@@ -41,12 +43,16 @@ class Ingestor:
         slots: WriteSlots | None = None,
         dates: DateReader | None = None,
         backpressure: Backpressure | None = None,
+        lifetimes: Lifetimes | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._extractor = extractor
         self._dates = dates
         self._slots = slots or WriteSlots()
         self._backpressure = backpressure
+        self._lifetimes = lifetimes or Lifetimes()
+        self._now = now
 
     async def ingest(self, batch: Batch, *, patient: bool = False) -> Ingested:
         """Stores the items in one transaction; of several with the same name the last counts.
@@ -63,6 +69,7 @@ class Ingestor:
         last = {item.item: place for place, item in enumerate(batch.items)}
         places = sorted(last.values())
         distinct = replace(batch, items=[batch.items[place] for place in places])
+        distinct = self._lifetimes.applied_to(distinct, self._now())
         if self._dates is not None:
             distinct = replace(distinct, items=await self._with_mentions(distinct, self._dates))
         async with self._slots.slot(batch.tenant, patient=patient):

@@ -13,6 +13,7 @@ from trivium.v1.ingest_service_pb2 import IngestStreamResponse
 from trivium_importers.command import trivium_import
 
 MEM0 = str(EXPORTS / "mem0.json")
+HASH = "7c9e0ae099b0034676c97ee084ceaac5"
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_items_of_an_export_are_stored_and_the_report_printed(cli: CommandLine) 
     assert "2/2" in result.stderr
     shown = [line.split() for line in result.stdout.splitlines()]
     assert ["memory", "segment", "2"] in shown
-    assert ["memory.expiration_date", "1", '"2099-11-09"', f"{MEM0}:1:", "results[1]"] in shown
+    assert ["memory.hash", "2", f'"{HASH}"', f"{MEM0}:1:", "results[0]"] in shown
     assert ["acme", "2", "0", "0"] in shown
 
 
@@ -38,7 +39,7 @@ def test_dry_run_reports_the_same_and_calls_no_service(cli: CommandLine) -> None
 
     assert result.exit_code == 0
     assert cli.service.requests == []
-    assert "memory.expiration_date" in result.stdout
+    assert "memory.hash" in result.stdout
     assert result.stdout.splitlines()[-1] == "would store 2 items and reject 0 records"
 
 
@@ -96,8 +97,8 @@ def test_report_is_written_as_json(cli: CommandLine) -> None:
     told = json.loads(cli.run("mem0", "--json", "--dry-run", MEM0).stdout)
 
     assert told["mapped"] == [{"kind": "memory", "item": "segment", "count": 2}]
-    place = {"record": "memory", "field": "expiration_date", "at": f"{MEM0}:1: results[1]"}
-    assert told["unmapped"][-1] == {**place, "count": 1, "example": "2099-11-09"}
+    place = {"record": "memory", "field": "hash", "at": f"{MEM0}:1: results[0]"}
+    assert told["unmapped"][-1] == {**place, "count": 2, "example": HASH}
     assert told["problems"] == []
 
 

@@ -317,6 +317,16 @@ async def test_the_same_text_is_remembered_under_the_same_id(tools: Tools) -> No
     assert (first.text, first.speaker) == ("We moved.", "Mara")
 
 
+async def test_expiry_is_that_of_text_and_fact(tools: Tools) -> None:
+    until = "2099-05-01T00:00:00Z"
+
+    await tools.call("remember", text="We are in Goa.", fact=BOSCH, expires_at=until)
+
+    note, fact = tools.service.request().items
+    assert note.segment.expires_at.ToJsonString() == until
+    assert fact.fact.expires_at.ToJsonString() == until
+
+
 async def test_a_rejected_text_says_why(tools: Tools) -> None:
     violation = {"field": "items[0].segment.text", "description": "is longer than 32 KiB"}
     outcome = {"state": "ITEM_STATE_REJECTED", "violations": [violation]}

@@ -71,6 +71,8 @@ def test_time_shortly_ahead_is_now(ahead: timedelta, stored: timedelta) -> None:
         (segment_item(importance=math.nan), "items[0].segment.importance"),
         (segment_item(event_time=YEAR_ZERO), "items[0].segment.event_time"),
         (segment_item(created_at=YEAR_ZERO), "items[0].segment.created_at"),
+        (segment_item(expires_at=NOON), "items[0].segment.expires_at"),
+        (fact_item(expires_at=NOON), "items[0].fact.expires_at"),
         (segment_item(entities=[" "]), "items[0].segment.entities[0]"),
         (segment_item(labels={"": "x"}), "items[0].segment.labels['']"),
         (fact_item(subject=""), "items[0].fact.subject"),
@@ -109,6 +111,7 @@ def test_a_segment_was_not_stored_first_in_the_future() -> None:
         segment_item(id="x" * 256),
         segment_item(text="x" * 32768),
         segment_item(importance=0.0),
+        segment_item(expires_at=NOON + timedelta(seconds=1)),
     ],
 )
 def test_odd_but_sound_items_are_taken(item: IngestItem) -> None:

@@ -39,12 +39,17 @@ from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric, Recor
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, RecordingAccess
 from tests.fakes.store import InMemoryStore
-from tests.support.builders import A_DAY_LATER, TENANT, fact, segment
+from tests.support.builders import A_DAY_LATER, NOON, TENANT, fact, segment
 from tests.support.refusals import refused_for
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
 from tests.unit.rpc.calling import Call, service_over
-from trivium.v1 import ingest_service_pb2, retrieval_service_pb2, segment_pb2
+from trivium.v1 import (
+    catalog_service_pb2,
+    ingest_service_pb2,
+    retrieval_service_pb2,
+    segment_pb2,
+)
 from trivium.v1.retrieval_service_pb2 import (
     CompareRequest,
     ListProfilesRequest,
@@ -216,6 +221,23 @@ async def test_dry_run_counts_speakers_and_erases_nothing() -> None:
     assert (counted.segment_count, counted.fact_count) == (3, 1)
     assert not counted.receipts
     assert await store.count(TENANT, [turn.item for turn in turns]) == 4
+
+
+async def test_expired_items_are_read_by_no_id() -> None:
+    store = await store_of(
+        segment("a", expires_at=NOON),
+        segment("b", expires_at=A_DAY_LATER),
+        fact("f", "x", "y", "z", evidence=("a",)),
+    )
+    service = service_over({"store": store}, now=lambda: NOON)
+    segments = catalog_service_pb2.GetSegmentsRequest(tenant=TENANT, ids=["a", "b"])
+    facts = catalog_service_pb2.GetFactsRequest(tenant=TENANT, ids=["f"])
+
+    found = await service.GetSegments(segments, Call())
+
+    assert [each.id for each in found.segments] == ["b"]
+    assert list(found.missing_ids) == ["a"]
+    assert (await service.GetFacts(facts, Call())).missing_ids == ["f"]
 
 
 async def test_profiles_are_listed_in_pages(service: TriviumService) -> None:

@@ -203,6 +203,7 @@ def _segment(segment: Segment) -> Group:
         "entity": segment.entity,
         "keywords": ", ".join(segment.keywords),
         "changed": segment.updated_at.isoformat() if segment.updated_at else "",
+        "expires": segment.expires_at.isoformat() if segment.expires_at else "",
     }
     about = Table.grid(padding=(0, 2))
     for name, value in fields.items():

@@ -4,14 +4,14 @@ There are three kinds of file, distinguished by their first line:
 
 * *segments*, JSON lines with `id` and `text`, and optionally `title`, `speaker`,
   `timestamp`, `session`, `entities`, `kind`, `importance`, `sensitive`, `labels`,
-  `entity`, `keywords`, `created_at`, `scope`. A BEIR corpus is also accepted: its
-  `_id` is the id, and its `metadata` is ignored;
+  `entity`, `keywords`, `created_at`, `expires_at`, `scope`. A BEIR corpus is also
+  accepted: its `_id` is the id, and its `metadata` is ignored;
 * *relations*, JSON lines with `subject`, `relation`, `object`, and optionally `id`,
   `sentence`, `doc_id` or `evidence`, `timestamp`, `valid_from`, `valid_to`,
-  `retracted_at`, `weight`, `sensitive`, `closes`, `single_valued`, `scope`. A
-  relation that begins with "mentions" means that the segment `doc_id` mentions the
-  object; if the subject is the segment's title, it is also a fact. Every other
-  relation is a fact, and so is one with an `id` and no `doc_id`;
+  `retracted_at`, `weight`, `sensitive`, `closes`, `single_valued`, `expires_at`,
+  `scope`. A relation that begins with "mentions" means that the segment `doc_id`
+  mentions the object; if the subject is the segment's title, it is also a fact. Every
+  other relation is a fact, and so is one with an `id` and no `doc_id`;
 * *transcripts*, which do not begin with "{": lines of `Speaker: text`, one session
   per file. Ids are derived from the text, so that reading the file again, also when
   it has grown, does not change them.
@@ -68,6 +68,7 @@ SEGMENT_FIELDS = frozenset(
         "entity",
         "keywords",
         "created_at",
+        "expires_at",
         "metadata",
         "scope",
     }
@@ -89,6 +90,7 @@ RELATION_FIELDS = frozenset(
         "sensitive",
         "closes",
         "single_valued",
+        "expires_at",
         "scope",
     }
 )
@@ -228,6 +230,7 @@ def _to_segment(record: Record) -> Found[Segment]:
         entity=record.string("entity"),
         keywords=record.strings("keywords"),
         created_at=record.time("created_at"),
+        expires_at=record.time("expires_at"),
     )
     return Found(segment, record.string("scope"), record.place)
 
@@ -264,6 +267,7 @@ def _to_fact(record: Record) -> Found[Fact]:
         sensitive=record.flag("sensitive"),
         closes=record.strings("closes"),
         single_valued=record.flag("single_valued"),
+        expires_at=record.time("expires_at"),
     )
     return Found(fact, record.string("scope"), record.place)
 

@@ -34,6 +34,7 @@ def _of_segment(segment: Segment) -> Mapping[str, object]:
         "entity": segment.entity,
         "keywords": list(segment.keywords),
         "created_at": _time(segment.created_at),
+        "expires_at": _time(segment.expires_at),
     }
 
 
@@ -53,6 +54,7 @@ def _of_fact(fact: Fact) -> Mapping[str, object]:
         "sensitive": fact.sensitive or None,
         "closes": list(fact.closes),
         "single_valued": fact.single_valued or None,
+        "expires_at": _time(fact.expires_at),
     }
 
 

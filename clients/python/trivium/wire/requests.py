@@ -384,6 +384,7 @@ def _segment(segment: Segment) -> segment_pb2.Segment:
         keywords=segment.keywords,
         embedding=None if segment.embedding is None else _embedding(segment.embedding),
         created_at=_timestamp(segment.created_at),
+        expires_at=_timestamp(segment.expires_at),
     )
 
 
@@ -409,6 +410,7 @@ def _fact(fact: Fact) -> fact_pb2.Fact:
         sensitive=fact.sensitive,
         closes=fact.closes,
         single_valued=fact.single_valued,
+        expires_at=_timestamp(fact.expires_at),
     )
 
 

@@ -199,6 +199,7 @@ def to_segment(message: segment_pb2.Segment) -> values.Segment:
         updated_at=_time(message, "updated_at"),
         mentions_from=_time(message, "mentions_from"),
         mentions_to=_time(message, "mentions_to"),
+        expires_at=_time(message, "expires_at"),
     )
 
 
@@ -222,6 +223,7 @@ def to_fact(message: fact_pb2.Fact) -> values.Fact:
         closings=tuple(map(_to_closing, message.closings)),
         created_at=_time(message, "created_at"),
         updated_at=_time(message, "updated_at"),
+        expires_at=_time(message, "expires_at"),
     )
 
 

@@ -22,7 +22,7 @@ from serving.adapters.postgres.log.compaction import covers, read_compacted
 from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, name_values
 from serving.adapters.postgres.log.embeddings import CONTEXT_WINDOW, HAS_EMBEDDING, STORED_TYPE
 from serving.adapters.postgres.log.entries import all_beyond, first_beyond
-from serving.adapters.postgres.tables.filters import IS_HIDDEN, terms_of
+from serving.adapters.postgres.tables.filters import EXPIRES_AT, IS_HIDDEN, terms_of
 from serving.adapters.postgres.tables.models import find_model
 from serving.adapters.postgres.tables.rows import CLOSING_COLUMNS, to_closings, typed_columns
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
@@ -267,8 +267,12 @@ _COLUMN_TYPES = {
 }
 """The columns of an index row besides its name and vectors."""
 
-_COMPUTED = {"asks": f"segment.text ~ '[{QUESTION_MARKS}]' AS asks"}
-"""Those that no table has: `asks` is whether the text has a `QUESTION_MARKS`."""
+_COMPUTED = {
+    "asks": f"segment.text ~ '[{QUESTION_MARKS}]' AS asks",
+    "valid_to": f"least(fact.valid_to, {EXPIRES_AT[ItemKind.FACT]}) AS valid_to",
+}
+"""Those that no table has so: `asks` is whether the text has a `QUESTION_MARKS`, and `valid_to`
+comes with the expiry of a fact at the latest, as `Fact.searched_until`."""
 
 _OWNED = {
     kind: f"""

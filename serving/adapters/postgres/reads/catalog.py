@@ -9,7 +9,13 @@ from typing import Any
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.embeddings import HAS_EMBEDDING
 from serving.adapters.postgres.log.entries import all_beyond
-from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, Conditions, conditions_of
+from serving.adapters.postgres.tables.filters import (
+    EXPIRES_AT,
+    IS_HIDDEN,
+    TENANT_ID,
+    Conditions,
+    conditions_of,
+)
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model
 from serving.adapters.postgres.tables.rows import COLUMNS, to_fact, to_segment
 from serving.domain.consistency import NOTHING_SEEN
@@ -64,7 +70,7 @@ class PostgresCatalog:
                 f"""
                 SELECT {COLUMNS[kind]} FROM {kind}
                  WHERE tenant_id = {TENANT_ID} -- tenant filter
-                   AND id > %(after)s::text{where}
+                   AND id > %(after)s::text AND NOT {_EXPIRED[kind]}{where}
                  ORDER BY id LIMIT %(limit)s::int4
                 """,
                 values,
@@ -120,13 +126,29 @@ AND NOT EXISTS (
      AND closing.retracted_at IS NULL)
 """
 
+_EXPIRED = {kind: f"coalesce({EXPIRES_AT[kind]} <= now(), false)" for kind in ItemKind}
+
 _LACKING = {
     kind: f"""
     (SELECT count(*) FROM {kind} JOIN unfinished USING (key)
-      WHERE NOT {IS_HIDDEN[kind]} AND NOT {HAS_EMBEDDING[kind]})
+      WHERE NOT {IS_HIDDEN[kind]} AND NOT {HAS_EMBEDDING[kind]} AND NOT {_EXPIRED[kind]})
     """
     for kind in ItemKind
 }
+
+
+def _count(kind: ItemKind, where: str = "true") -> str:
+    """SQL for the rows of the tenant that meet a condition.
+
+    Expired rows are subtracted: few are there, and with a condition on each row the index alone
+    would not do.
+    """
+    of_tenant = f"SELECT count(*) FROM {kind} WHERE tenant_id = tenant.id"  # tenant filter
+    return f"""
+       ({of_tenant} AND {where}) -- tenant filter
+     - ({of_tenant} AND {where} AND {EXPIRES_AT[kind]} <= now()) -- tenant filter
+    """
+
 
 _BEYOND = all_beyond("coalesce(state.position, %(nothing)s::text)::pg_snapshot", "key, tenant_id")
 
@@ -144,11 +166,10 @@ WITH unfinished AS (
    WHERE projection = 'embedding' AND tenant_id = {TENANT_ID} -- tenant filter
 )
 SELECT tenant.text_search_config, tenant.time_zone,
-       (SELECT count(*) FROM segment WHERE tenant_id = tenant.id), -- tenant filter
-       (SELECT count(*) FROM segment WHERE tenant_id = tenant.id AND sensitive), -- tenant filter
-       (SELECT count(*) FROM fact WHERE tenant_id = tenant.id), -- tenant filter
-       (SELECT count(*) FROM fact
-         WHERE tenant_id = tenant.id AND {IS_HIDDEN[ItemKind.FACT]}), -- tenant filter
+       {_count(ItemKind.SEGMENT)},
+       {_count(ItemKind.SEGMENT, IS_HIDDEN[ItemKind.SEGMENT])},
+       {_count(ItemKind.FACT)},
+       {_count(ItemKind.FACT, IS_HIDDEN[ItemKind.FACT])},
        {" + ".join(_LACKING[kind] for kind in ItemKind)}
   FROM tenant
  WHERE tenant.name = %(tenant)s::text -- tenant filter

@@ -121,9 +121,9 @@ _EVIDENCE = """FROM segment
   WHERE segment.tenant_id = fact.tenant_id -- tenant filter
     AND segment.id = ANY (fact.evidence)"""
 
-# The end of a fact by the closings that are known, as `validity.held_until`.
+# The end of a fact by the closings that are known, as `validity.held_until`, or its expiry.
 _END = """
-least(valid_to, (
+least(valid_to, expires_at, (
   SELECT min(closing.at)
     FROM unnest(closed_at, closing_recorded_at, closing_retracted_at)
          AS closing (at, recorded_at, retracted_at)

@@ -14,9 +14,12 @@ from serving.domain.items.text import text_of
 _FORMAT = 1
 """Part of each hash; another number makes every stored item count as changed."""
 
-_SET_BY_SERVER = {"created_at", "updated_at", "closings", "mentions_from", "mentions_to"}
+_SET_BY_SERVER = {
+    *("created_at", "updated_at", "closings", "mentions_from", "mentions_to"),
+    "evidence_expires_at",
+}
 
-_OMITTED_DEFAULTS = {"closes": (), "single_valued": False, "keywords": ()}
+_OMITTED_DEFAULTS = {"closes": (), "single_valued": False, "keywords": (), "expires_at": None}
 """Fields of a later version. Omitted at these values, so that older rows keep their hash."""
 
 _NO_DEFAULT = object()
@@ -25,18 +28,25 @@ _TIME = {ItemKind.SEGMENT: "event_time", ItemKind.FACT: "recorded_at"}
 
 
 def content_hash(
-    item: Item, text_search_config: str, *, extracted: bool = False, undated: bool = False
+    item: Item,
+    text_search_config: str,
+    *,
+    extracted: bool = False,
+    undated: bool = False,
+    expiring: bool = False,
 ) -> bytes:
     """SHA-256 of everything the client sent about an item, and of its tenant's configuration.
 
     If `extracted`, the service named the entities; if `undated`, it set the segment's event time or
-    the fact's recording time.
+    the fact's recording time; if `expiring`, it set when the item expires.
     """
     content = _content(item)
     if extracted:
         content["entities"] = ()
     if undated:
         content[_TIME[item.item.kind]] = None
+    if expiring:
+        content.pop("expires_at", None)
     written = json.dumps(
         [_FORMAT, item.item.kind, text_search_config, content], sort_keys=True, ensure_ascii=True
     )

@@ -27,6 +27,20 @@ IS_HIDDEN = {
 """Whether a row must not be projected. A fact is hidden if it or any of its evidence is
 sensitive."""
 
+EVIDENCE_EXPIRES_AT = """
+(SELECT CASE WHEN count(*) = cardinality(fact.evidence) THEN max(resting_on.expires_at) END
+   FROM segment AS resting_on
+  WHERE resting_on.tenant_id = fact.tenant_id -- tenant filter
+    AND resting_on.id = ANY (fact.evidence) AND resting_on.expires_at IS NOT NULL)
+"""
+"""When the last of a fact's evidence expires; NULL if some does not, or is not stored."""
+
+EXPIRES_AT = {
+    ItemKind.SEGMENT: "segment.expires_at",
+    ItemKind.FACT: f"least(fact.expires_at, {EVIDENCE_EXPIRES_AT})",
+}
+"""When a row expires, NULL for never: a fact expires with the last of its evidence."""
+
 WEEK_S = 7 * 24 * 3600
 MAX_WEEK_TERMS = 27
 """A longer range (half a year) is filtered by the comparison of times alone."""

@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from serving.adapters.postgres.tables.filters import EVIDENCE_EXPIRES_AT
 from serving.domain.items.records import Fact, Item, ItemKind, Segment
 from serving.domain.items.validity import Closing
 
 _SEGMENT_FIELDS = (
     *("id", "text", "title", "kind", "speaker", "session", "event_time", "importance"),
     *("sensitive", "labels", "entities", "entity", "keywords", "created_at", "updated_at"),
-    *("mentions_from", "mentions_to"),
+    *("mentions_from", "mentions_to", "expires_at"),
 )
 _FACT_FIELDS = (
     *("id", "subject", "relation", "object", "sentence", "valid_from", "valid_to"),
     *("recorded_at", "retracted_at", "evidence", "weight", "sensitive", "created_at"),
-    *("updated_at", "closes", "single_valued"),
+    *("updated_at", "closes", "single_valued", "expires_at", "evidence_expires_at"),
 )
+_COMPUTED = {"evidence_expires_at": EVIDENCE_EXPIRES_AT}
 CLOSING_COLUMNS = ("closed_by", "closed_at", "closing_recorded_at", "closing_retracted_at")
 
 COLUMNS = {
     ItemKind.SEGMENT: ", ".join(f"segment.{name}" for name in _SEGMENT_FIELDS),
-    ItemKind.FACT: ", ".join(f"fact.{name}" for name in (*_FACT_FIELDS, *CLOSING_COLUMNS)),
+    ItemKind.FACT: ", ".join(
+        _COMPUTED.get(name, f"fact.{name}") for name in (*_FACT_FIELDS, *CLOSING_COLUMNS)
+    ),
 }
 """The columns that `TO_ITEM` reads."""
 

@@ -65,12 +65,14 @@ class _Written:
 class _SideEffects:
     """What a write may change outside the batch.
 
-    `resensitized` are the segments whose sensitivity changes, on which facts may rest.
+    `resensitized` are the segments whose sensitivity changes, on which facts may rest, and
+    `rescheduled` those that expire at another time.
     `superseded` are the facts that the batch closes, or no longer closes. `dropped` are the keys of
     names that may be left without a row.
     """
 
     resensitized: Sequence[str]
+    rescheduled: Sequence[str]
     superseded: Sequence[Fact]
     dropped: set[str]
 
@@ -95,6 +97,7 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
             tenant.text_search_config,
             extracted=item.item in batch.extracted,
             undated=item.item in batch.undated,
+            expiring=item.item in batch.expiring,
         )
         for item in batch.items
     }
@@ -109,6 +112,12 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
             and not repeats(item, former.item, undated=item.item in batch.undated)
         )
     ]
+    rescheduled = sorted(
+        item.id
+        for item, former in changed
+        if isinstance(item, Segment)
+        and item.expires_at != (None if former is None else former.item.expires_at)
+    )
     resensitized = sorted(
         item.id
         for item, former in changed
@@ -127,7 +136,7 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     if (resensitized or closing or dropped) and not exclusive:
         raise ExclusiveLockRequiredError
     superseded = await find_superseded(connection, tenant, closing)
-    effects = _SideEffects(resensitized, superseded, dropped)
+    effects = _SideEffects(resensitized, rescheduled, superseded, dropped)
     written, xid = await _write_changed(
         connection, tenant, [item for item, _ in changed], hashes, effects, batch.given
     )
@@ -190,7 +199,8 @@ async def _write_changed(
     if outdated:
         await connection.execute(_DELETE_OUTDATED_EMBEDDINGS, {"keys": outdated})
         await connection.execute("DELETE FROM dead_letter WHERE key = ANY (%s::int8[])", [outdated])
-    kinds = dict.fromkeys(affected, ItemKind.FACT)
+    expiring = await _find_resting(connection, tenant, effects.rescheduled)
+    kinds = dict.fromkeys(affected | expiring, ItemKind.FACT)
     kinds |= {row.key: row.item.kind for row in written.values()}
     xid = await log_written(connection, tenant, kinds)
     rows = {item: row.key for item, row in written.items()}
@@ -296,12 +306,29 @@ async def _lock_facts(
     return {key: name_keys for key, affected, name_keys in rows if affected}
 
 
+async def _find_resting(
+    connection: Connection, tenant: Tenant, segments: Sequence[str]
+) -> set[int]:
+    """The keys of the facts that rest on segments; whoever holds these facts reads them again."""
+    if not segments:
+        return set()
+    rows = await connection.fetch_all(
+        """
+        SELECT key FROM fact
+         WHERE tenant_id = %s::int4 -- tenant filter
+           AND evidence && %s::text[]
+        """,
+        [tenant.id, segments],
+    )
+    return {key for (key,) in rows}
+
+
 _COLUMN_TYPES = {
     ItemKind.SEGMENT: typed_columns(
         {
             "text": "id text title kind speaker session entity",
             "text[]": "entities keywords tags",
-            "timestamptz": "event_time created_at mentions_from mentions_to",
+            "timestamptz": "event_time created_at mentions_from mentions_to expires_at",
             "float8": "importance",
             "bool": "sensitive",
             "jsonb": "labels",
@@ -314,7 +341,7 @@ _COLUMN_TYPES = {
         {
             "text": "id subject relation object sentence",
             "text[]": "evidence closes entity_keys",
-            "timestamptz": "valid_from valid_to recorded_at retracted_at",
+            "timestamptz": "valid_from valid_to recorded_at retracted_at expires_at",
             "float8": "weight",
             "bool": "sensitive single_valued",
             "bytea": "topic content_hash text_hash",

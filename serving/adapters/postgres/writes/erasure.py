@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,12 @@ from serving.adapters.postgres.log.entries import (
     log_written,
     note_erasure,
 )
-from serving.adapters.postgres.tables.filters import IS_HIDDEN, Conditions, conditions_of
+from serving.adapters.postgres.tables.filters import (
+    EXPIRES_AT,
+    IS_HIDDEN,
+    Conditions,
+    conditions_of,
+)
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, lock_tenant
 from serving.adapters.postgres.writes import names
@@ -68,6 +74,9 @@ async def erase_selected(
     tenant = await find_tenant(connection, name)
     if tenant is None:
         return await _nothing_erased(connection, epoch)
+    if selector.expired_by is not None:
+        # Again, now that nobody else writes: what is to live longer meanwhile stays.
+        selector = await _of_expired(connection, tenant, selector, selector.expired_by)
     segments = await _lock_segments(connection, tenant, selector)
     gone = sorted({row.item.id for row in segments} | _named(selector, ItemKind.SEGMENT))
     facts = await _lock_facts(connection, tenant, selector, gone)
@@ -98,6 +107,32 @@ async def erase_selected(
         return await _nothing_erased(connection, epoch)
     token = ConsistencyToken.of(epoch, [await note_erasure(connection)])
     return EraseReceipt(items, token, keys, removed, gone_names, sample)
+
+
+async def find_expired(
+    connection: Connection, by: datetime, limit: int
+) -> list[tuple[TenantName, ItemId]]:
+    """The items of all tenants whose own time has come, the earliest first."""
+    rows = await connection.fetch_all(_EXPIRED, {"by": by, "limit": limit})
+    return [(TenantName(tenant), ItemId(ItemKind(kind), id_)) for tenant, kind, id_ in rows]
+
+
+async def _of_expired(
+    connection: Connection, tenant: Tenant, selector: Selector, by: datetime
+) -> Selector:
+    """The selector of those of the items that have expired."""
+    expired: list[ItemId] = []
+    for kind in ItemKind:
+        rows = await connection.fetch_all(
+            f"""
+            SELECT id FROM {kind}
+             WHERE tenant_id = %s::int4 -- tenant filter
+               AND id = ANY (%s::text[]) AND {EXPIRES_AT[kind]} <= %s::timestamptz
+            """,
+            [tenant.id, sorted(_named(selector, kind)), by],
+        )
+        expired += [ItemId(kind, id_) for (id_,) in rows]
+    return replace(selector, items=tuple(expired))
 
 
 async def count_selected(connection: Connection, name: TenantName, selector: Selector) -> Selected:
@@ -275,3 +310,20 @@ async def _withdraw_evidence(
 
 def _rows(kind: ItemKind, rows: Iterable[Sequence[Any]]) -> list[_Row]:
     return [_Row(ItemId(kind, id_), key, name_keys) for id_, key, name_keys in rows]
+
+
+_EXPIRED_OF_KINDS = " UNION ALL ".join(
+    f"""
+    (SELECT tenant.name, '{kind}', {kind}.id, {kind}.expires_at
+       FROM {kind} JOIN tenant ON tenant.id = {kind}.tenant_id
+      WHERE {kind}.expires_at <= %(by)s::timestamptz
+      ORDER BY {kind}.expires_at LIMIT %(limit)s::int4)
+    """
+    for kind in ItemKind
+)
+_EXPIRED = f"""
+SELECT name, kind, id
+  FROM ({_EXPIRED_OF_KINDS}) AS expired (name, kind, id, expires_at)
+ ORDER BY expires_at LIMIT %(limit)s::int4
+"""
+"""Facts go with the last of their evidence, so each kind is asked for its own times alone."""

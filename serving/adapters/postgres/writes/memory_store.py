@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 
 from serving.adapters.postgres.connection.migrations import LATEST_VERSION
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
@@ -15,7 +15,12 @@ from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.adapters.postgres.tables.tenants import find_tenant
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
-from serving.adapters.postgres.writes.erasure import DERIVED_TABLES, count_selected, erase_selected
+from serving.adapters.postgres.writes.erasure import (
+    DERIVED_TABLES,
+    count_selected,
+    erase_selected,
+    find_expired,
+)
 from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
@@ -56,6 +61,10 @@ class PostgresMemoryStore:
             receipt = await erase_selected(connection, tenant, selector)
         self._notifications.announce(Channel.CHANGES)
         return receipt
+
+    async def expired(self, by: datetime, limit: int) -> list[tuple[TenantName, ItemId]]:
+        async with self._database.work() as connection:
+            return await find_expired(connection, by, limit)
 
     async def count_selected(self, tenant: TenantName, selector: Selector) -> Selected:
         async with self._database.snapshot() as connection:

@@ -28,6 +28,7 @@ SEGMENT = Segment(
     entity="Zoë",
     keywords=("yacht",),
     created_at=NOON,
+    expires_at=NOON,
 )
 FACT = Fact(
     id="f",
@@ -44,6 +45,7 @@ FACT = Fact(
     sensitive=True,
     closes=("g",),
     single_valued=True,
+    expires_at=NOON,
 )
 BARE = (
     Segment(id="s", text="We sailed.", event_time=NOON),

@@ -141,6 +141,7 @@ async def test_segment_after_the_clock_is_hidden() -> None:
         ("wrong", NO_FILTER, f"known_at: it was retracted, at {NOON.isoformat()}"),
         ("closed", NO_FILTER, "as_of: the fact does not hold then, it was closed by toms"),
         ("toms", Filter(speakers=("mel",)), "filter.speakers: it does not pass"),
+        ("expired", NO_FILTER, "as_of: it has expired, or all of its evidence has"),
     ],
 )
 async def test_fact_is_hidden_by_time_or_evidence(name: str, filter_: Filter, reason: str) -> None:
@@ -150,6 +151,7 @@ async def test_fact_is_hidden_by_time_or_evidence(name: str, filter_: Filter, re
         fact("wrong", "a", "b", "c", retracted_at=NOON),
         fact("toms", "a", "b", "c", evidence=("s",), closes=("closed",)),
         fact("closed", "a", "b", "c"),
+        fact("expired", "a", "b", "c", expires_at=NOON),
     ]
 
     absence = await explained(stored, {"facts": FixedLeg()}, fact_id(name), FACTS, filter_=filter_)

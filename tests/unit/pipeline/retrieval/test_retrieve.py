@@ -198,6 +198,43 @@ async def test_a_fact_is_shown_only_while_it_holds() -> None:
     assert hit_ids(answer) == ["now"]
 
 
+async def test_expired_items_are_in_no_answer() -> None:
+    stored: list[Item] = [
+        segment("kept", "one", expires_at=NOON + days(2)),
+        segment("old", "We sailed to Goa."),
+        segment(
+            "gone", "We sailed to Goa.", event_time=NOON + days(0.5), expires_at=NOON + days(1)
+        ),
+        fact("f", "Mel", "saw", "Goa", expires_at=NOON + days(1)),
+        fact("resting", "Mel", "saw", "Goa", evidence=("gone",)),
+    ]
+    leg = FixedLeg([each.item for each in stored])
+
+    async def shown(after: float) -> list[str]:
+        asked = query("?", scope=scope(as_of=NOON + days(after)))
+        answer = await answered(stored, {"facts": leg}, FACTS, asked)
+        folded = [each.id for hit in answer.hits for each in hit.folded]
+        return sorted([*hit_ids(answer), *folded])
+
+    assert await shown(0.9) == ["f", "gone", "kept", "old", "resting"]
+    assert await shown(1) == ["kept", "old"]
+    assert await shown(2) == ["old"]
+
+
+async def test_repeat_that_has_expired_stands_for_none() -> None:
+    stored = [
+        segment("old", "We sailed to Goa."),
+        segment(
+            "gone", "We sailed to Goa.", event_time=NOON + days(0.5), expires_at=NOON + days(1)
+        ),
+    ]
+
+    answer = await answered(stored, {"dense": FixedLeg("gone old")}, TWO_LEGS)
+
+    assert hit_ids(answer) == ["old"]
+    assert answer.folded == 0
+
+
 async def test_segments_near_a_named_time_come_first() -> None:
     store = await store_of(
         *(

@@ -57,6 +57,7 @@ CREATE TABLE segment (
   written_xid   xid8 NOT NULL DEFAULT pg_current_xact_id(),
   created_at    timestamptz NOT NULL DEFAULT now(),
   updated_at    timestamptz NOT NULL DEFAULT now(),
+  expires_at    timestamptz,  -- NULL: never
   tags          text[] NOT NULL,  -- segment_terms (domain/questions/query.py), and the week ("w:")
   tsv           tsvector NOT NULL,  -- made by words/tsvector.py
   dl            int NOT NULL,       -- distinct words, without function words
@@ -72,6 +73,10 @@ CREATE INDEX segment_event_time ON segment (tenant_id, event_time) WHERE NOT sen
 -- For questions about a day: few segments speak of one.
 CREATE INDEX segment_mentions ON segment (tenant_id, mentions_from)
   WHERE mentions_from IS NOT NULL;
+-- For the erasure of what has expired, and for the facts whose evidence expires.
+CREATE INDEX segment_expiry ON segment (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX segment_expiring ON segment (tenant_id, id) INCLUDE (expires_at)
+  WHERE expires_at IS NOT NULL;
 -- Finds the turns before and after another.
 CREATE INDEX segment_turn ON segment (tenant_id, session, event_time, created_at, id)
   WHERE session <> '' AND NOT sensitive;
@@ -122,6 +127,7 @@ CREATE TABLE fact (
   written_xid   xid8 NOT NULL DEFAULT pg_current_xact_id(),
   created_at    timestamptz NOT NULL DEFAULT now(),
   updated_at    timestamptz NOT NULL DEFAULT now(),
+  expires_at    timestamptz,
   -- Parallel arrays with one element per closing, maintained by writes/closings.py.
   closed_by            text[] COLLATE "C" NOT NULL DEFAULT '{}',
   closed_at            timestamptz[] NOT NULL DEFAULT '{}',
@@ -137,6 +143,7 @@ CREATE INDEX fact_closes ON fact USING gin (tenant_id, closes)
   WITH (fastupdate = off) WHERE closes <> '{}';
 CREATE INDEX fact_closed_by ON fact USING gin (tenant_id, closed_by)
   WITH (fastupdate = off) WHERE closed_by <> '{}';
+CREATE INDEX fact_expiry ON fact (expires_at) WHERE expires_at IS NOT NULL;
 ALTER TABLE fact
   ALTER subject SET STATISTICS 0,
   ALTER relation SET STATISTICS 0,

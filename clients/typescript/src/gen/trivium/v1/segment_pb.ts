@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/segment.proto.
  */
 export const file_trivium_v1_segment: GenFile = /*@__PURE__*/
-  fileDesc("Chh0cml2aXVtL3YxL3NlZ21lbnQucHJvdG8SCnRyaXZpdW0udjEizwQKB1NlZ21lbnQSCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRINCgV0aXRsZRgDIAEoCRIMCgRraW5kGAQgASgJEg8KB3NwZWFrZXIYBSABKAkSDwoHc2Vzc2lvbhgGIAEoCRIuCgpldmVudF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgppbXBvcnRhbmNlGAggASgBSACIAQESEQoJc2Vuc2l0aXZlGAkgASgIEi8KBmxhYmVscxgKIAMoCzIfLnRyaXZpdW0udjEuU2VnbWVudC5MYWJlbHNFbnRyeRIQCghlbnRpdGllcxgLIAMoCRIOCgZlbnRpdHkYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIa2V5d29yZHMYDyADKAkSKAoJZW1iZWRkaW5nGBAgASgLMhUudHJpdml1bS52MS5FbWJlZGRpbmcSMQoNbWVudGlvbnNfZnJvbRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbWVudGlvbnNfdG8YEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX2ltcG9ydGFuY2UiNgoJRW1iZWRkaW5nEhkKEW1vZGVsX2ZpbmdlcnByaW50GAEgASgJEg4KBnZhbHVlcxgCIAMoAkIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("Chh0cml2aXVtL3YxL3NlZ21lbnQucHJvdG8SCnRyaXZpdW0udjEi/wQKB1NlZ21lbnQSCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRINCgV0aXRsZRgDIAEoCRIMCgRraW5kGAQgASgJEg8KB3NwZWFrZXIYBSABKAkSDwoHc2Vzc2lvbhgGIAEoCRIuCgpldmVudF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgppbXBvcnRhbmNlGAggASgBSACIAQESEQoJc2Vuc2l0aXZlGAkgASgIEi8KBmxhYmVscxgKIAMoCzIfLnRyaXZpdW0udjEuU2VnbWVudC5MYWJlbHNFbnRyeRIQCghlbnRpdGllcxgLIAMoCRIOCgZlbnRpdHkYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIa2V5d29yZHMYDyADKAkSKAoJZW1iZWRkaW5nGBAgASgLMhUudHJpdml1bS52MS5FbWJlZGRpbmcSMQoNbWVudGlvbnNfZnJvbRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbWVudGlvbnNfdG8YEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX2ltcG9ydGFuY2UiNgoJRW1iZWRkaW5nEhkKEW1vZGVsX2ZpbmdlcnByaW50GAEgASgJEg4KBnZhbHVlcxgCIAMoAkIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * A turn of a conversation, a note or a passage.
@@ -167,6 +167,15 @@ export type Segment = Message<"trivium.v1.Segment"> & {
    * @generated from field: google.protobuf.Timestamp mentions_to = 18;
    */
   mentionsTo?: Timestamp | undefined;
+
+  /**
+   * When it expires: from then on nothing shows it, and within a minute it is
+   * erased as by Forget. Must be in the future. Unset means after the time that
+   * the service sets for the tenant and the kind, if it sets one, else never.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 19;
+   */
+  expiresAt?: Timestamp | undefined;
 };
 
 /**
