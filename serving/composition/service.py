@@ -35,6 +35,7 @@ from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval import legs
 from serving.pipeline.retrieval.admission import Admission
+from serving.pipeline.retrieval.describe import Describer
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.retrieve import Retriever
@@ -215,6 +216,7 @@ def _use_cases(
     return UseCases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names, view),
+        describer=Describer(postgres.store, postgres.timeline, breakers[STORE], space.candidates),
         explainer=AbsenceExplainer(steps, postgres.store, space, graph),
         ingestor=Ingestor(
             postgres.store,

@@ -123,8 +123,20 @@ def briefing(
     reads best. In it the items that are `outdated` are marked as earlier ones, and long ones are
     shown by their `parts`, unless words of the question say better where the answer is.
     """
+    return fitted(items, query, limits, form, outdated, parts)[0]
+
+
+def fitted(
+    items: Sequence[Item],
+    query: Query,
+    limits: BriefingLimits = BriefingLimits(),
+    form: BlockForm = BlockForm.DATED,
+    outdated: Collection[ItemId] = (),
+    parts: Mapping[ItemId, Part] = MappingProxyType({}),
+) -> tuple[str, int]:
+    """Returns the block of `briefing`, and how many of the items it shows, from the first on."""
     if not items:
-        return ""
+        return "", 0
     dated = form is BlockForm.DATED
     headline = _headline(query.local_time, limits) if dated else PLAIN_HEADLINE
     room = limits.max_chars - len(OPENING) - len(CLOSING) - 2
@@ -142,7 +154,8 @@ def briefing(
         shown.sort(key=lambda each: told_at(each[0].item))
     question = query.text if dated else None
     written = [line.within(share, question) for line, share in shown]
-    return "\n".join([OPENING, *([headline] if headline else []), *written, CLOSING])
+    block = "\n".join([OPENING, *([headline] if headline else []), *written, CLOSING])
+    return block, len(shown)
 
 
 def _shares(lines: Sequence[_Line], room: int, limits: BriefingLimits, *, grow: bool) -> list[int]:

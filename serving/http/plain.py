@@ -35,6 +35,7 @@ PLAIN_ROUTES = (
     PlainRoute("POST", "/v1/ingest", "Ingest"),
     PlainRoute("POST", "/v1/forget", "Forget"),
     PlainRoute("GET", "/v1/segments", "ListSegments"),
+    PlainRoute("GET", "/v1/describe", "DescribeEntity"),
     PlainRoute("GET", "/v1/stats", "GetStats"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from serving.domain.budget import Deadline
@@ -38,8 +39,11 @@ class Timeline(Protocol):
         Scored by importance.
         """
 
-    async def holding(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
+    async def holding(
+        self, scope: Scope, depth: int, deadline: Deadline, *, entities: Sequence[str] = ()
+    ) -> list[Candidate]:
         """Returns the facts that hold by the clocks of the scope, the last to begin first.
 
+        With `entities`, those that have one of these as subject or object, compared as names.
         Scored by `Fact.begins` in seconds. The filter holds for them as in a vector index.
         """

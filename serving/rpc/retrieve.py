@@ -96,7 +96,7 @@ def to_retrieve_call(
     _required_legs(check, request, profile)
     required = not request.vector and _needs_question(profile)
     check.text("query", query.text, MAX_QUERY_BYTES, required=required)
-    time_budget_s = _time_budget(check, request, coercions)
+    time_budget_s = to_time_budget(check, request, coercions)
     limits = _briefing_limits(check, request)
     check.finish()
     assert profile is not None, "an unknown profile was rejected above; this is a bug"
@@ -277,9 +277,12 @@ def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:
     return min(given, MAX_LIMIT)
 
 
-def _time_budget(
-    check: Checker, request: retrieval_pb.RetrieveRequest, coercions: list[Coercion]
+def to_time_budget(
+    check: Checker,
+    request: retrieval_pb.RetrieveRequest | retrieval_pb.DescribeEntityRequest,
+    coercions: list[Coercion],
 ) -> float:
+    """Reads `time_budget`, in seconds."""
     if not request.HasField("time_budget"):
         return DEFAULT_TIME_BUDGET_S
     given = check.duration("time_budget", request.time_budget)
@@ -295,12 +298,17 @@ def _briefing_limits(
         return None
     given, usual = request.briefing, BriefingLimits()
     return BriefingLimits(
-        int(check.number("briefing.max_chars", given.max_chars or usual.max_chars, 200, 100_000)),
+        to_max_chars(check, "briefing.max_chars", given.max_chars),
         int(check.number("briefing.max_line_chars", given.max_line_chars, 20, 10_000))
         if given.max_line_chars
         else usual.max_line_chars,
         days=not given.without_days,
     )
+
+
+def to_max_chars(check: Checker, field: str, given: int) -> int:
+    """Reads the maximum length of a block; 0 is the default."""
+    return int(check.number(field, given or BriefingLimits().max_chars, 200, 100_000))
 
 
 def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> retrieval_pb.RetrieveResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from serving.domain.items.records import (
 )
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
+from serving.pipeline.retrieval.describe import Describer
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.newest import newest_answers
 from serving.pipeline.retrieval.retrieve import Retriever
@@ -41,6 +43,7 @@ from serving.ports.memory_store import Catalog, MemoryStore
 from serving.rpc import (
     catalog,
     compare,
+    describe_entity,
     explain_absence,
     forget,
     get_stats,
@@ -86,6 +89,7 @@ class UseCases:
 
     retriever: Retriever
     warmer: Warmer
+    describer: Describer
     explainer: AbsenceExplainer
     ingestor: Ingestor
     eraser: Eraser
@@ -209,6 +213,18 @@ class TriviumService:
         deadline = deadline_after(call.time_budget_s)
         warmed = await self.use_cases.warmer.warm(call.query, call.profile, deadline)
         return warm.from_warmed(call, warmed)
+
+    @rpc(retrieval_pb.DescribeEntityResponse)
+    async def DescribeEntity(
+        self, request: retrieval_pb.DescribeEntityRequest
+    ) -> retrieval_pb.DescribeEntityResponse:
+        """Returns what holds now about somebody."""
+        started = time.perf_counter()
+        call = describe_entity.to_describe_call(request, self._now())
+        deadline = deadline_after(call.time_budget_s)
+        description = await self.use_cases.describer.describe(call.query, deadline)
+        elapsed_s = time.perf_counter() - started
+        return describe_entity.from_description(call, description, elapsed_s)
 
     @rpc(retrieval_pb.ListProfilesResponse)
     async def ListProfiles(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -145,6 +146,23 @@ async def test_facts_that_hold_come_latest_first(stored: Stored) -> None:
     assert await holding(stored, scope(as_of=NOON - days(4))) == "ends began always leeds"
     assert await holding(stored, scope(as_of=NOON + days(10))) == "begins york began always"
     assert await holding(stored, scope(OTHER)) == ""
+
+
+async def test_facts_about_entities_are_found_by_either_end(stored: Stored) -> None:
+    await stored.write(
+        fact("subject", "Ola  B", "likes", "tea"),
+        fact("object", "Tom", "knows", "ola b", recorded_at=NOON - days(1)),
+        fact("other", "Ola", "likes", "Ola B."),
+        fact("ended", "Ola B", "likes", "milk", valid_to=NOON - days(9)),
+    )
+    await stored.write(fact("theirs", "Ola B", "likes", "tea"), tenant=OTHER)
+    search = partial(stored.timeline.holding, scope())
+
+    found = await search(100, Deadline.after(60), entities=("OLA B", "Nobody"))
+    first = await search(1, Deadline.after(60), entities=("OLA B",))
+
+    assert [candidate.item.id for candidate in found] == ["subject", "object"]
+    assert first == found[:1]
 
 
 EVIDENCE_FILTERS = [

@@ -103,6 +103,7 @@ class FakeService(
     Warm = _unary("Warm", retrieval_service_pb2.WarmResponse)
     ListProfiles = _unary("ListProfiles", retrieval_service_pb2.ListProfilesResponse)
     RetrieveBatch = _unary("RetrieveBatch", retrieval_service_pb2.RetrieveBatchResponse)
+    DescribeEntity = _unary("DescribeEntity", retrieval_service_pb2.DescribeEntityResponse)
     Compare = _unary("Compare", retrieval_service_pb2.CompareResponse)
     ExplainAbsence = _unary("ExplainAbsence", retrieval_service_pb2.ExplainAbsenceResponse)
     Ingest = _unary("Ingest", ingest_service_pb2.IngestResponse)

@@ -90,8 +90,10 @@ class InMemoryTimeline:
             Candidate(each.item, each.importance) for each in ordered if each.importance >= least
         ][:depth]
 
-    async def holding(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
-        facts = await self._catalog.list_facts(scope.tenant, (), None, "", ALL)
+    async def holding(
+        self, scope: Scope, depth: int, deadline: Deadline, *, entities: Sequence[str] = ()
+    ) -> list[Candidate]:
+        facts = await self._catalog.list_facts(scope.tenant, entities, None, "", ALL)
         everything = await self._catalog.list_segments(scope.tenant, NO_FILTER, "", ALL)
         segments = {each.id: each for each in everything}
 

@@ -21,6 +21,7 @@ from serving.ports.embedding import EmbeddingModel
 from serving.rpc import (
     catalog,
     compare,
+    describe_entity,
     explain_absence,
     forget,
     get_stats,
@@ -51,6 +52,7 @@ READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "Retrieve": lambda r, p: retrieve.to_retrieve_call(r, p, NOW),
     "RetrieveBatch": lambda r, _: retrieve_batch.to_requests(r),
     "RetrieveStream": lambda r, p: retrieve_stream.to_streamed_call(r, 1, p, NOW),
+    "DescribeEntity": lambda r, _: describe_entity.to_describe_call(r, NOW),
     "Warm": lambda r, p: warm.to_warm_call(r, p, NOW),
     "Compare": lambda r, p: compare.to_compare_call(r, p, NOW),
     "ExplainAbsence": lambda r, p: explain_absence.to_explain_absence_call(r, p, NOW),

@@ -103,6 +103,7 @@ READS: Mapping[str, Message] = {
     "RetrieveStream": retrieval_service_pb2.RetrieveStreamRequest(
         retrieve=asking(MISSPELT), final=True
     ),
+    "DescribeEntity": retrieval_service_pb2.DescribeEntityRequest(tenant=TENANT, speaker="Mara"),
     "Warm": retrieval_service_pb2.WarmRequest(tenant=TENANT),
     "ListProfiles": retrieval_service_pb2.ListProfilesRequest(),
     "Compare": retrieval_service_pb2.CompareRequest(retrieve=asking(), against="facts"),

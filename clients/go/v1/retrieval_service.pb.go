@@ -2864,6 +2864,240 @@ func (x *BatchError) GetMessage() string {
 	return ""
 }
 
+// Request message for RetrievalService.DescribeEntity.
+type DescribeEntityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The tenant, 1 to 256 bytes. Of an unknown tenant nothing is known.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Required. Who or what is described; at most 256 bytes, compared as a name
+	// (`Filter`).
+	//
+	// Types that are valid to be assigned to Who:
+	//
+	//	*DescribeEntityRequest_Speaker
+	//	*DescribeEntityRequest_Entity
+	Who isDescribeEntityRequest_Who `protobuf_oneof:"who"`
+	// What holds at this time is returned, and later segments are hidden. Unset
+	// means now.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// As in RetrieveRequest.
+	KnownAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=known_at,json=knownAt,proto3" json:"known_at,omitempty"`
+	// The maximum length of the block, in characters, 200 to 100000. 0 means
+	// 2000.
+	MaxChars int32 `protobuf:"varint,6,opt,name=max_chars,json=maxChars,proto3" json:"max_chars,omitempty"`
+	// As in RetrieveRequest, but that there are no parts of an answer: if it has
+	// passed, the call fails with DEADLINE_EXCEEDED.
+	TimeBudget *durationpb.Duration `protobuf:"bytes,7,opt,name=time_budget,json=timeBudget,proto3" json:"time_budget,omitempty"`
+	// As in RetrieveRequest, for the days that the block names.
+	TimeZone string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// The token that a write returned. Any write is seen once it has returned, so
+	// that nothing waits for it.
+	ConsistencyToken string `protobuf:"bytes,9,opt,name=consistency_token,json=consistencyToken,proto3" json:"consistency_token,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *DescribeEntityRequest) Reset() {
+	*x = DescribeEntityRequest{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeEntityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeEntityRequest) ProtoMessage() {}
+
+func (x *DescribeEntityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeEntityRequest.ProtoReflect.Descriptor instead.
+func (*DescribeEntityRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DescribeEntityRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *DescribeEntityRequest) GetWho() isDescribeEntityRequest_Who {
+	if x != nil {
+		return x.Who
+	}
+	return nil
+}
+
+func (x *DescribeEntityRequest) GetSpeaker() string {
+	if x != nil {
+		if x, ok := x.Who.(*DescribeEntityRequest_Speaker); ok {
+			return x.Speaker
+		}
+	}
+	return ""
+}
+
+func (x *DescribeEntityRequest) GetEntity() string {
+	if x != nil {
+		if x, ok := x.Who.(*DescribeEntityRequest_Entity); ok {
+			return x.Entity
+		}
+	}
+	return ""
+}
+
+func (x *DescribeEntityRequest) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+func (x *DescribeEntityRequest) GetKnownAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.KnownAt
+	}
+	return nil
+}
+
+func (x *DescribeEntityRequest) GetMaxChars() int32 {
+	if x != nil {
+		return x.MaxChars
+	}
+	return 0
+}
+
+func (x *DescribeEntityRequest) GetTimeBudget() *durationpb.Duration {
+	if x != nil {
+		return x.TimeBudget
+	}
+	return nil
+}
+
+func (x *DescribeEntityRequest) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
+func (x *DescribeEntityRequest) GetConsistencyToken() string {
+	if x != nil {
+		return x.ConsistencyToken
+	}
+	return ""
+}
+
+type isDescribeEntityRequest_Who interface {
+	isDescribeEntityRequest_Who()
+}
+
+type DescribeEntityRequest_Speaker struct {
+	// Somebody who speaks: the facts about them, and what they said.
+	Speaker string `protobuf:"bytes,2,opt,name=speaker,proto3,oneof"`
+}
+
+type DescribeEntityRequest_Entity struct {
+	// A person or a thing: the facts about it, and the segments that mention or
+	// represent it.
+	Entity string `protobuf:"bytes,3,opt,name=entity,proto3,oneof"`
+}
+
+func (*DescribeEntityRequest_Speaker) isDescribeEntityRequest_Who() {}
+
+func (*DescribeEntityRequest_Entity) isDescribeEntityRequest_Who() {}
+
+// Response message for RetrievalService.DescribeEntity.
+type DescribeEntityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The facts that hold and have the entity as subject or object, as far as the
+	// block has room; the last to begin first.
+	Facts []*Fact `protobuf:"bytes,1,rep,name=facts,proto3" json:"facts,omitempty"`
+	// What was said, as far as the block has room; the last first. Left out are
+	// segments that only ask, that rest on closed facts alone, that repeat a fact
+	// which they are evidence of, and those of which a later one by the same
+	// speaker has more than half of the words.
+	Statements []*Segment `protobuf:"bytes,2,rep,name=statements,proto3" json:"statements,omitempty"`
+	// Both as a `<memory>` block, in the order of time; empty if there are none.
+	// Facts and statements have their lines in turn.
+	Briefing string `protobuf:"bytes,3,opt,name=briefing,proto3" json:"briefing,omitempty"`
+	// From receiving the call to completing the response.
+	Elapsed       *durationpb.Duration `protobuf:"bytes,4,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeEntityResponse) Reset() {
+	*x = DescribeEntityResponse{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeEntityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeEntityResponse) ProtoMessage() {}
+
+func (x *DescribeEntityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeEntityResponse.ProtoReflect.Descriptor instead.
+func (*DescribeEntityResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *DescribeEntityResponse) GetFacts() []*Fact {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *DescribeEntityResponse) GetStatements() []*Segment {
+	if x != nil {
+		return x.Statements
+	}
+	return nil
+}
+
+func (x *DescribeEntityResponse) GetBriefing() string {
+	if x != nil {
+		return x.Briefing
+	}
+	return ""
+}
+
+func (x *DescribeEntityResponse) GetElapsed() *durationpb.Duration {
+	if x != nil {
+		return x.Elapsed
+	}
+	return nil
+}
+
 // Request message for RetrievalService.Compare.
 type CompareRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2881,7 +3115,7 @@ type CompareRequest struct {
 
 func (x *CompareRequest) Reset() {
 	*x = CompareRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +3127,7 @@ func (x *CompareRequest) String() string {
 func (*CompareRequest) ProtoMessage() {}
 
 func (x *CompareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +3140,7 @@ func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
 func (*CompareRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CompareRequest) GetRetrieve() *RetrieveRequest {
@@ -2948,7 +3182,7 @@ type CompareResponse struct {
 
 func (x *CompareResponse) Reset() {
 	*x = CompareResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3194,7 @@ func (x *CompareResponse) String() string {
 func (*CompareResponse) ProtoMessage() {}
 
 func (x *CompareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3207,7 @@ func (x *CompareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
 func (*CompareResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{31}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CompareResponse) GetRetrieved() *RetrieveResponse {
@@ -3019,7 +3253,7 @@ type RankChange struct {
 
 func (x *RankChange) Reset() {
 	*x = RankChange{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3265,7 @@ func (x *RankChange) String() string {
 func (*RankChange) ProtoMessage() {}
 
 func (x *RankChange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3278,7 @@ func (x *RankChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankChange.ProtoReflect.Descriptor instead.
 func (*RankChange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{32}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RankChange) GetItem() *ItemRef {
@@ -3081,7 +3315,7 @@ type ExplainAbsenceRequest struct {
 
 func (x *ExplainAbsenceRequest) Reset() {
 	*x = ExplainAbsenceRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3327,7 @@ func (x *ExplainAbsenceRequest) String() string {
 func (*ExplainAbsenceRequest) ProtoMessage() {}
 
 func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3340,7 @@ func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{33}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainAbsenceRequest) GetRetrieve() *RetrieveRequest {
@@ -3144,7 +3378,7 @@ type ExplainAbsenceResponse struct {
 
 func (x *ExplainAbsenceResponse) Reset() {
 	*x = ExplainAbsenceResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3390,7 @@ func (x *ExplainAbsenceResponse) String() string {
 func (*ExplainAbsenceResponse) ProtoMessage() {}
 
 func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3403,7 @@ func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{34}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainAbsenceResponse) GetLoss() Loss {
@@ -3237,7 +3471,7 @@ type LegAbsence struct {
 
 func (x *LegAbsence) Reset() {
 	*x = LegAbsence{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3483,7 @@ func (x *LegAbsence) String() string {
 func (*LegAbsence) ProtoMessage() {}
 
 func (x *LegAbsence) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3496,7 @@ func (x *LegAbsence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegAbsence.ProtoReflect.Descriptor instead.
 func (*LegAbsence) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{35}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LegAbsence) GetLeg() string {
@@ -3510,7 +3744,26 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\n" +
 	"BatchError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\xa9\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xf7\x02\n" +
+	"\x15DescribeEntityRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1a\n" +
+	"\aspeaker\x18\x02 \x01(\tH\x00R\aspeaker\x12\x18\n" +
+	"\x06entity\x18\x03 \x01(\tH\x00R\x06entity\x12/\n" +
+	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x125\n" +
+	"\bknown_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aknownAt\x12\x1b\n" +
+	"\tmax_chars\x18\x06 \x01(\x05R\bmaxChars\x12:\n" +
+	"\vtime_budget\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"timeBudget\x12\x1b\n" +
+	"\ttime_zone\x18\b \x01(\tR\btimeZone\x12+\n" +
+	"\x11consistency_token\x18\t \x01(\tR\x10consistencyTokenB\x05\n" +
+	"\x03who\"\xc6\x01\n" +
+	"\x16DescribeEntityResponse\x12&\n" +
+	"\x05facts\x18\x01 \x03(\v2\x10.trivium.v1.FactR\x05facts\x123\n" +
+	"\n" +
+	"statements\x18\x02 \x03(\v2\x13.trivium.v1.SegmentR\n" +
+	"statements\x12\x1a\n" +
+	"\bbriefing\x18\x03 \x01(\tR\bbriefing\x123\n" +
+	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"\xa9\x01\n" +
 	"\x0eCompareRequest\x127\n" +
 	"\bretrieve\x18\x01 \x01(\v2\x1b.trivium.v1.RetrieveRequestR\bretrieve\x12\x18\n" +
 	"\aagainst\x18\x02 \x01(\tR\aagainst\x12D\n" +
@@ -3590,13 +3843,14 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x11LOSS_NOT_SEARCHED\x10\r\x12\x13\n" +
 	"\x0fLOSS_UNANSWERED\x10\x0e\x12\x11\n" +
 	"\rLOSS_OUTDATED\x10\x0f\x12\x17\n" +
-	"\x13LOSS_LESS_IMPORTANT\x10\x102\xda\x04\n" +
+	"\x13LOSS_LESS_IMPORTANT\x10\x102\xb8\x05\n" +
 	"\x10RetrievalService\x12J\n" +
 	"\bRetrieve\x12\x1b.trivium.v1.RetrieveRequest\x1a\x1c.trivium.v1.RetrieveResponse\"\x03\x90\x02\x01\x12`\n" +
 	"\x0eRetrieveStream\x12!.trivium.v1.RetrieveStreamRequest\x1a\".trivium.v1.RetrieveStreamResponse\"\x03\x90\x02\x01(\x010\x01\x12>\n" +
 	"\x04Warm\x12\x17.trivium.v1.WarmRequest\x1a\x18.trivium.v1.WarmResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListProfiles\x12\x1f.trivium.v1.ListProfilesRequest\x1a .trivium.v1.ListProfilesResponse\"\x03\x90\x02\x01\x12Y\n" +
-	"\rRetrieveBatch\x12 .trivium.v1.RetrieveBatchRequest\x1a!.trivium.v1.RetrieveBatchResponse\"\x03\x90\x02\x01\x12G\n" +
+	"\rRetrieveBatch\x12 .trivium.v1.RetrieveBatchRequest\x1a!.trivium.v1.RetrieveBatchResponse\"\x03\x90\x02\x01\x12\\\n" +
+	"\x0eDescribeEntity\x12!.trivium.v1.DescribeEntityRequest\x1a\".trivium.v1.DescribeEntityResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aCompare\x12\x1a.trivium.v1.CompareRequest\x1a\x1b.trivium.v1.CompareResponse\"\x03\x90\x02\x01\x12\\\n" +
 	"\x0eExplainAbsence\x12!.trivium.v1.ExplainAbsenceRequest\x1a\".trivium.v1.ExplainAbsenceResponse\"\x03\x90\x02\x01B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
@@ -3613,7 +3867,7 @@ func file_trivium_v1_retrieval_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(Stage)(0),                     // 0: trivium.v1.Stage
 	(FusionMethod)(0),              // 1: trivium.v1.FusionMethod
@@ -3650,47 +3904,49 @@ var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(*RetrieveBatchResponse)(nil),  // 32: trivium.v1.RetrieveBatchResponse
 	(*BatchResult)(nil),            // 33: trivium.v1.BatchResult
 	(*BatchError)(nil),             // 34: trivium.v1.BatchError
-	(*CompareRequest)(nil),         // 35: trivium.v1.CompareRequest
-	(*CompareResponse)(nil),        // 36: trivium.v1.CompareResponse
-	(*RankChange)(nil),             // 37: trivium.v1.RankChange
-	(*ExplainAbsenceRequest)(nil),  // 38: trivium.v1.ExplainAbsenceRequest
-	(*ExplainAbsenceResponse)(nil), // 39: trivium.v1.ExplainAbsenceResponse
-	(*LegAbsence)(nil),             // 40: trivium.v1.LegAbsence
-	(*Filter)(nil),                 // 41: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 42: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 43: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 44: google.protobuf.Struct
-	(*Segment)(nil),                // 45: trivium.v1.Segment
-	(*Fact)(nil),                   // 46: trivium.v1.Fact
-	(*ItemRef)(nil),                // 47: trivium.v1.ItemRef
+	(*DescribeEntityRequest)(nil),  // 35: trivium.v1.DescribeEntityRequest
+	(*DescribeEntityResponse)(nil), // 36: trivium.v1.DescribeEntityResponse
+	(*CompareRequest)(nil),         // 37: trivium.v1.CompareRequest
+	(*CompareResponse)(nil),        // 38: trivium.v1.CompareResponse
+	(*RankChange)(nil),             // 39: trivium.v1.RankChange
+	(*ExplainAbsenceRequest)(nil),  // 40: trivium.v1.ExplainAbsenceRequest
+	(*ExplainAbsenceResponse)(nil), // 41: trivium.v1.ExplainAbsenceResponse
+	(*LegAbsence)(nil),             // 42: trivium.v1.LegAbsence
+	(*Filter)(nil),                 // 43: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 44: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 45: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 46: google.protobuf.Struct
+	(*Segment)(nil),                // 47: trivium.v1.Segment
+	(*Fact)(nil),                   // 48: trivium.v1.Fact
+	(*ItemRef)(nil),                // 49: trivium.v1.ItemRef
 }
 var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
 	11, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
-	41, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
-	42, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
-	43, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
+	43, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
+	44, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
+	45, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
 	12, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
-	44, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
-	42, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
+	46, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
+	44, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
 	5,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
 	13, // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	43, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
+	45, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
 	10, // 10: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
-	43, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
+	45, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
 	14, // 12: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
 	24, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
 	25, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
 	26, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
 	15, // 16: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
-	45, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
-	46, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
-	47, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
+	47, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
+	48, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
+	49, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
 	16, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
 	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	47, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
-	42, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
+	49, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
+	44, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
 	0,  // 24: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	43, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	45, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
 	17, // 26: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
 	21, // 27: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
 	22, // 28: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
@@ -3699,58 +3955,66 @@ var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
 	19, // 31: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
 	20, // 32: trivium.v1.Ledger.currency:type_name -> trivium.v1.CurrencyTerm
 	18, // 33: trivium.v1.Ledger.adjacent:type_name -> trivium.v1.AdjacentTerm
-	47, // 34: trivium.v1.AdjacentTerm.by:type_name -> trivium.v1.ItemRef
+	49, // 34: trivium.v1.AdjacentTerm.by:type_name -> trivium.v1.ItemRef
 	2,  // 35: trivium.v1.CurrencyTerm.reason:type_name -> trivium.v1.CurrencyReason
-	47, // 36: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
-	43, // 37: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	43, // 38: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	47, // 39: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	49, // 36: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
+	45, // 37: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	45, // 38: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	49, // 39: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
 	3,  // 40: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	43, // 41: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	43, // 42: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	43, // 43: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	43, // 44: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	43, // 45: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	43, // 46: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	45, // 41: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	45, // 42: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	45, // 43: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	45, // 44: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	45, // 45: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	45, // 46: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
 	29, // 47: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	44, // 48: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	46, // 48: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
 	30, // 49: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
 	5,  // 50: trivium.v1.RetrieveBatchRequest.requests:type_name -> trivium.v1.RetrieveRequest
 	33, // 51: trivium.v1.RetrieveBatchResponse.results:type_name -> trivium.v1.BatchResult
 	13, // 52: trivium.v1.BatchResult.response:type_name -> trivium.v1.RetrieveResponse
 	34, // 53: trivium.v1.BatchResult.error:type_name -> trivium.v1.BatchError
-	5,  // 54: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	44, // 55: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	13, // 56: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	13, // 57: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	37, // 58: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	47, // 59: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	5,  // 60: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	47, // 61: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	4,  // 62: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	47, // 63: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	14, // 64: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	40, // 65: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	3,  // 66: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	5,  // 67: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	6,  // 68: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
-	8,  // 69: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
-	27, // 70: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	31, // 71: trivium.v1.RetrievalService.RetrieveBatch:input_type -> trivium.v1.RetrieveBatchRequest
-	35, // 72: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	38, // 73: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	13, // 74: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	7,  // 75: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
-	9,  // 76: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
-	28, // 77: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	32, // 78: trivium.v1.RetrievalService.RetrieveBatch:output_type -> trivium.v1.RetrieveBatchResponse
-	36, // 79: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	39, // 80: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	74, // [74:81] is the sub-list for method output_type
-	67, // [67:74] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	44, // 54: trivium.v1.DescribeEntityRequest.as_of:type_name -> google.protobuf.Timestamp
+	44, // 55: trivium.v1.DescribeEntityRequest.known_at:type_name -> google.protobuf.Timestamp
+	45, // 56: trivium.v1.DescribeEntityRequest.time_budget:type_name -> google.protobuf.Duration
+	48, // 57: trivium.v1.DescribeEntityResponse.facts:type_name -> trivium.v1.Fact
+	47, // 58: trivium.v1.DescribeEntityResponse.statements:type_name -> trivium.v1.Segment
+	45, // 59: trivium.v1.DescribeEntityResponse.elapsed:type_name -> google.protobuf.Duration
+	5,  // 60: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	46, // 61: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	13, // 62: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	13, // 63: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	39, // 64: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	49, // 65: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	5,  // 66: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	49, // 67: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	4,  // 68: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	49, // 69: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	14, // 70: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	42, // 71: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	3,  // 72: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	5,  // 73: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	6,  // 74: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	8,  // 75: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	27, // 76: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	31, // 77: trivium.v1.RetrievalService.RetrieveBatch:input_type -> trivium.v1.RetrieveBatchRequest
+	35, // 78: trivium.v1.RetrievalService.DescribeEntity:input_type -> trivium.v1.DescribeEntityRequest
+	37, // 79: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	40, // 80: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	13, // 81: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	7,  // 82: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	9,  // 83: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	28, // 84: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	32, // 85: trivium.v1.RetrievalService.RetrieveBatch:output_type -> trivium.v1.RetrieveBatchResponse
+	36, // 86: trivium.v1.RetrievalService.DescribeEntity:output_type -> trivium.v1.DescribeEntityResponse
+	38, // 87: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	41, // 88: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	81, // [81:89] is the sub-list for method output_type
+	73, // [73:81] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }
@@ -3771,16 +4035,20 @@ func file_trivium_v1_retrieval_service_proto_init() {
 		(*BatchResult_Response)(nil),
 		(*BatchResult_Error)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[32].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[30].OneofWrappers = []any{
+		(*DescribeEntityRequest_Speaker)(nil),
+		(*DescribeEntityRequest_Entity)(nil),
+	}
 	file_trivium_v1_retrieval_service_proto_msgTypes[34].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[35].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[36].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_retrieval_service_proto_rawDesc), len(file_trivium_v1_retrieval_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,6 +34,7 @@ const (
 	RetrievalService_Warm_FullMethodName           = "/trivium.v1.RetrievalService/Warm"
 	RetrievalService_ListProfiles_FullMethodName   = "/trivium.v1.RetrievalService/ListProfiles"
 	RetrievalService_RetrieveBatch_FullMethodName  = "/trivium.v1.RetrievalService/RetrieveBatch"
+	RetrievalService_DescribeEntity_FullMethodName = "/trivium.v1.RetrievalService/DescribeEntity"
 	RetrievalService_Compare_FullMethodName        = "/trivium.v1.RetrievalService/Compare"
 	RetrievalService_ExplainAbsence_FullMethodName = "/trivium.v1.RetrievalService/ExplainAbsence"
 )
@@ -80,6 +81,11 @@ type RetrievalServiceClient interface {
 	// together, and each has the time of the call. One that fails leaves the
 	// others as they are.
 	RetrieveBatch(ctx context.Context, in *RetrieveBatchRequest, opts ...grpc.CallOption) (*RetrieveBatchResponse, error)
+	// Returns what holds now about somebody: the facts, then what was said last,
+	// one statement of each subject. It searches for nothing and asks no model.
+	//
+	// Sensitive items, and facts that rest on them, are not shown.
+	DescribeEntity(ctx context.Context, in *DescribeEntityRequest, opts ...grpc.CallOption) (*DescribeEntityResponse, error)
 	// Runs one query under two profiles and compares the rankings.
 	Compare(ctx context.Context, in *CompareRequest, opts ...grpc.CallOption) (*CompareResponse, error)
 	// Reports why an item is missing from the results of a query: the stage that
@@ -151,6 +157,16 @@ func (c *retrievalServiceClient) RetrieveBatch(ctx context.Context, in *Retrieve
 	return out, nil
 }
 
+func (c *retrievalServiceClient) DescribeEntity(ctx context.Context, in *DescribeEntityRequest, opts ...grpc.CallOption) (*DescribeEntityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeEntityResponse)
+	err := c.cc.Invoke(ctx, RetrievalService_DescribeEntity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *retrievalServiceClient) Compare(ctx context.Context, in *CompareRequest, opts ...grpc.CallOption) (*CompareResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CompareResponse)
@@ -213,6 +229,11 @@ type RetrievalServiceServer interface {
 	// together, and each has the time of the call. One that fails leaves the
 	// others as they are.
 	RetrieveBatch(context.Context, *RetrieveBatchRequest) (*RetrieveBatchResponse, error)
+	// Returns what holds now about somebody: the facts, then what was said last,
+	// one statement of each subject. It searches for nothing and asks no model.
+	//
+	// Sensitive items, and facts that rest on them, are not shown.
+	DescribeEntity(context.Context, *DescribeEntityRequest) (*DescribeEntityResponse, error)
 	// Runs one query under two profiles and compares the rankings.
 	Compare(context.Context, *CompareRequest) (*CompareResponse, error)
 	// Reports why an item is missing from the results of a query: the stage that
@@ -245,6 +266,9 @@ func (UnimplementedRetrievalServiceServer) ListProfiles(context.Context, *ListPr
 }
 func (UnimplementedRetrievalServiceServer) RetrieveBatch(context.Context, *RetrieveBatchRequest) (*RetrieveBatchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetrieveBatch not implemented")
+}
+func (UnimplementedRetrievalServiceServer) DescribeEntity(context.Context, *DescribeEntityRequest) (*DescribeEntityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeEntity not implemented")
 }
 func (UnimplementedRetrievalServiceServer) Compare(context.Context, *CompareRequest) (*CompareResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Compare not implemented")
@@ -352,6 +376,24 @@ func _RetrievalService_RetrieveBatch_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RetrievalService_DescribeEntity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeEntityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RetrievalServiceServer).DescribeEntity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RetrievalService_DescribeEntity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RetrievalServiceServer).DescribeEntity(ctx, req.(*DescribeEntityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _RetrievalService_Compare_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CompareRequest)
 	if err := dec(in); err != nil {
@@ -410,6 +452,10 @@ var RetrievalService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetrieveBatch",
 			Handler:    _RetrievalService_RetrieveBatch_Handler,
+		},
+		{
+			MethodName: "DescribeEntity",
+			Handler:    _RetrievalService_DescribeEntity_Handler,
 		},
 		{
 			MethodName: "Compare",

@@ -1,4 +1,4 @@
-"""The tools `recall`, `remember`, `forget` and `explain`, and the resource `trivium://briefing`."""
+"""The tools `recall`, `describe`, `remember`, `forget`, `explain`, and the resource `trivium://briefing`."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def build_server(
         middleware=[use_token_of_request],
         tools=[
             StrictTool.of(tools.recall, "Recall from memory", reads),
+            StrictTool.of(tools.describe, "Describe somebody", reads),
             StrictTool.of(tools.explain, "Explain a recall", reads),
             StrictTool.of(tools.remember, "Remember", adds),
             StrictTool.of(tools.forget, "Forget", erases),
@@ -134,6 +135,22 @@ class Tools:
                 consistency_token=self._last_write,
             )
             return _recalled(found, self._connection.zone)
+
+    async def describe(
+        self,
+        name: Annotated[str, Field(description="The name of a person or a thing.")],
+        speaker: Annotated[
+            bool, Field(description="Whether the name is of somebody whose own words count.")
+        ] = False,
+    ) -> str:
+        """Describes what holds now about somebody or something: facts, then what was said last."""
+        async with self._client() as client:
+            found = await client.describe(
+                speaker=name if speaker else "",
+                entity="" if speaker else name,
+                consistency_token=self._last_write,
+            )
+            return found.briefing or f"Nothing is known about {inert(name)}."
 
     async def remember(
         self,

@@ -26,6 +26,7 @@ from trivium.v1.retrieval_service_pb2 import (
 from trivium.v1.retrieval_service_pb2_grpc import RetrievalServiceStub
 from trivium.values import (
     BriefingOptions,
+    Description,
     Fact,
     FactsFound,
     Filter,
@@ -311,6 +312,50 @@ class AsyncClient:
             call.cancel()
         if stream.error is not None:
             raise stream.error
+
+    async def describe(
+        self,
+        *,
+        speaker: str = "",
+        entity: str = "",
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        max_chars: int = 0,
+        time_zone: str = "",
+        consistency_token: str = "",
+        timeout: float | None = None,
+    ) -> Description:
+        """Returns what holds now about somebody, as rows and as the `<memory>` block.
+
+        Nothing is searched for, and no model is asked. Sensitive items are not shown.
+
+        Args:
+            speaker: Who speaks: the facts about them, and what they said.
+            entity: A person or a thing, instead: the facts about it, and what mentions it.
+            as_of: What held then, timezone-aware; None means now.
+            known_at: As in `RetrieveOptions`.
+            max_chars: The maximum length of the block; 0 means 2000.
+            time_zone: As in `RetrieveOptions`, for the days that the block names.
+            consistency_token: As in `RetrieveOptions`; any write is seen once it has returned.
+            timeout: In seconds.
+
+        Raises:
+            ValueError: Not exactly one of `speaker` and `entity` is given.
+        """
+        within = self._reading(timeout)
+        request = requests.describe_entity(
+            self.tenant,
+            speaker,
+            entity,
+            timeout=within,
+            as_of=as_of,
+            known_at=known_at,
+            max_chars=max_chars,
+            time_zone=time_zone or requests.time_zone_of(as_of) or self.time_zone,
+            consistency_token=consistency_token,
+        )
+        response = await self._send(self._retrieval.DescribeEntity, request, within)
+        return responses.to_description(response)
 
     async def warm(
         self, *, profile: str = "", timeout: float | None = None

@@ -570,6 +570,23 @@ class StreamedRetrieval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What holds now about somebody, as far as the block has room.
+
+    Attributes:
+        facts: The facts that hold, the last to begin first.
+        statements: The newest statement of each subject, newest first.
+        briefing: Both as a `<memory>` block; empty if there are none.
+        elapsed: The time that the service took.
+    """
+
+    facts: tuple[Fact, ...]
+    statements: tuple[Segment, ...]
+    briefing: str
+    elapsed: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WarmPart:
     """The names of a tenant or a leg: whether the next query waits for it, and why."""
 

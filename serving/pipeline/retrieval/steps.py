@@ -254,8 +254,8 @@ class RetrievalSteps:
 
     def _loading(
         self, query: Query, deadline: Deadline, view: ResidentView | None = None
-    ) -> _Loading:
-        return _Loading(self._store, self._store_breaker, query, deadline, view)
+    ) -> Loading:
+        return Loading(self._store, self._store_breaker, query, deadline, view)
 
     def _view_of(self, profile: Profile) -> ResidentView | None:
         return self._view if profile.in_memory else None
@@ -325,7 +325,7 @@ class RetrievalSteps:
         items: Sequence[ItemId],
         traits: Mapping[ItemId, Traits],
         times: Times,
-        loading: _Loading,
+        loading: Loading,
     ) -> list[RankedList]:
         """Returns a list per signal, of the candidates that still exist.
 
@@ -369,7 +369,7 @@ def by_time_alone(
     return of_time if of_time and times().alone else found
 
 
-class _Loading:
+class Loading:
     """Reads the candidates' rows, each once, and measures the time that takes.
 
     Here, where every row of an answer passes, those that have expired by the time of the question
@@ -406,7 +406,7 @@ class _Loading:
         if unread:
             started = time.perf_counter()
             if left := self._not_in_memory(unread):
-                self._add(await self._in_time(partial(self._store.load, self._tenant, left)))
+                self._add(await self.in_time(partial(self._store.load, self._tenant, left)))
             self._read.update(unread)
             self.elapsed_s += time.perf_counter() - started
         return self.known
@@ -427,15 +427,16 @@ class _Loading:
         """Returns how often each was shown; raises as `rows`."""
         if not items:
             return {}
-        return await self._in_time(partial(access.shown_counts, self._tenant, items))
+        return await self.in_time(partial(access.shown_counts, self._tenant, items))
 
     async def time_zone(self) -> tzinfo:
         """Returns the zone of the tenant; raises as `rows`."""
         if known := self._store.known_time_zone(self._tenant):
             return known
-        return await self._in_time(partial(self._store.read_time_zone, self._tenant))
+        return await self.in_time(partial(self._store.read_time_zone, self._tenant))
 
-    async def _in_time(self, read: Callable[[Deadline], Awaitable[Read]]) -> Read:
+    async def in_time(self, read: Callable[[Deadline], Awaitable[Read]]) -> Read:
+        """Reads behind the breaker of the store; raises as `rows`."""
         try:
             return await self._breaker.ask(self, self._deadline, read)
         except TimeoutError as error:
@@ -491,7 +492,7 @@ def _check_required(query: Query, results: Sequence[LegResult]) -> None:
         raise RequiredLegsError(missing)
 
 
-async def _unknown_seeds(query: Query, loading: _Loading) -> tuple[str, ...]:
+async def _unknown_seeds(query: Query, loading: Loading) -> tuple[str, ...]:
     if not query.seeds:
         return ()
     rows = await loading.rows([segment_id(id_) for id_ in query.seeds])

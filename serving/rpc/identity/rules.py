@@ -30,6 +30,7 @@ RULES: Mapping[str, Rule] = {
     "Retrieve": Rule(Role.READER),
     "RetrieveBatch": Rule(Role.READER),
     "RetrieveStream": Rule(Role.READER, tenant_in=("retrieve",)),
+    "DescribeEntity": Rule(Role.READER),
     "Warm": Rule(Role.READER),
     "ListProfiles": Rule(Role.READER, tenant_in=None),
     "Compare": Rule(Role.READER, tenant_in=("retrieve",)),

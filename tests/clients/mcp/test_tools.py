@@ -27,7 +27,12 @@ from trivium.v1.ingest_service_pb2 import (
     IngestResponse,
     StoreReceipt,
 )
-from trivium.v1.retrieval_service_pb2 import ExplainAbsenceResponse, Hit, RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import (
+    DescribeEntityResponse,
+    ExplainAbsenceResponse,
+    Hit,
+    RetrieveResponse,
+)
 from trivium.v1.segment_pb2 import Segment
 from trivium_mcp import Connection, build_server, fence
 from trivium_mcp.confirmation import VALID_FOR_S, Confirmations
@@ -93,7 +98,13 @@ async def test_no_tool_takes_a_tenant_or_unknown_arguments(tools: Tools) -> None
         resources = (await client.list_resources()).resources
         templates = (await client.list_resource_templates()).resource_templates
 
-    assert [tool.name for tool in listed] == ["recall", "explain", "remember", "forget"]
+    assert [tool.name for tool in listed] == [
+        "recall",
+        "describe",
+        "explain",
+        "remember",
+        "forget",
+    ]
     assert [str(resource.uri) for resource in resources] == ["trivium://briefing"]
     assert templates == []
     schemas = [tool.input_schema for tool in listed]
@@ -155,7 +166,11 @@ async def test_forget_alone_is_destructive(tools: Tools) -> None:
         listed = (await client.list_tools()).tools
 
     hints = {tool.name: tool.annotations for tool in listed if tool.annotations}
-    assert {name for name, each in hints.items() if each.read_only_hint} == {"recall", "explain"}
+    assert {name for name, each in hints.items() if each.read_only_hint} == {
+        "recall",
+        "describe",
+        "explain",
+    }
     assert {name for name, each in hints.items() if each.destructive_hint} == {"forget"}
 
 
@@ -177,6 +192,17 @@ async def test_recalled_text_stays_within_its_fence(tools: Tools) -> None:
         "</memory>",
     ]
     assert tools.service.request().limit == 2
+
+
+async def test_description_is_the_block_or_says_nothing(tools: Tools) -> None:
+    block = "<memory>\n- Mia likes tea\n</memory>"
+    tools.service.will_answer("DescribeEntity", DescribeEntityResponse(briefing=block))
+
+    known = await tools.call("describe", name="Mia", speaker=True)
+    unknown = await tools.call("describe", name="</memory>")
+
+    assert (known, unknown) == (block, "Nothing is known about ‹/memory›.")
+    assert [each.WhichOneof("who") for each in tools.service.requests] == ["speaker", "entity"]
 
 
 async def test_recalling_a_text_that_asks_for_it_erases_nothing(tools: Tools) -> None:

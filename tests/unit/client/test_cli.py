@@ -37,6 +37,7 @@ from trivium.v1.retrieval_service_pb2 import (
     LEG_STATE_OK,
     LEG_STATE_TIMED_OUT,
     DecayTerm,
+    DescribeEntityResponse,
     Hit,
     ImportanceTerm,
     Ledger,
@@ -459,6 +460,21 @@ def test_show_prints_segments_and_misses_none_silently(cli: CommandLine) -> None
     assert result.exit_code == 1
     assert "We sailed to Goa." in result.stdout
     assert result.stderr == "t9: not found\n"
+
+
+def test_description_is_shown_or_said_to_be_empty(cli: CommandLine) -> None:
+    block = "<memory>\n- Mia likes tea\n</memory>"
+    cli.service.will_answer("DescribeEntity", DescribeEntityResponse(briefing=block))
+
+    known = cli.run("describe", "--entity", "Mia", "--max-chars", "300")
+    unknown = cli.run("describe", "--speaker", "Mia")
+    neither = cli.run("describe")
+
+    assert (known.exit_code, known.stdout.strip()) == (0, block)
+    assert (unknown.exit_code, unknown.stdout) == (1, "nothing is known\n")
+    assert neither.exit_code == 2
+    first, second = cli.service.requests
+    assert (first.entity, first.max_chars, second.speaker) == ("Mia", 300, "Mia")
 
 
 def test_stats_show_counts_missing_in_time(cli: CommandLine) -> None:

@@ -43,6 +43,7 @@ from trivium.v1.ingest_service_pb2 import (
 from trivium.v1.retrieval_service_pb2 import (
     BatchError,
     BatchResult,
+    DescribeEntityResponse,
     LegReport,
     RetrieveBatchResponse,
     RetrieveResponse,
@@ -108,6 +109,38 @@ def test_queries_of_a_batch_are_answered_in_order(
     [sent] = fake_service.requests
     assert sent.tenant == "acme"
     assert [(each.query, each.limit) for each in sent.requests] == [("one?", 3), ("two?", 3)]
+
+
+def test_description_has_rows_and_block(client: Client, fake_service: FakeService) -> None:
+    answer = DescribeEntityResponse(
+        facts=[FactMessage(id="f")], statements=[SegmentMessage(id="s")], briefing="<memory>"
+    )
+    fake_service.will_answer("DescribeEntity", answer)
+    kathmandu = timezone(timedelta(hours=5, minutes=45))
+
+    found = client.describe(
+        speaker="Mia", as_of=datetime(2026, 3, 1, tzinfo=kathmandu), max_chars=500, timeout=10
+    )
+
+    assert ([each.id for each in found.facts], [each.id for each in found.statements]) == (
+        ["f"],
+        ["s"],
+    )
+    assert found.briefing == "<memory>"
+    [sent] = fake_service.requests
+    assert (sent.tenant, sent.speaker, sent.WhichOneof("who")) == ("acme", "Mia", "speaker")
+    assert (sent.max_chars, sent.time_zone) == (500, "+05:45")
+    assert sent.time_budget.ToTimedelta() == timedelta(seconds=9)
+
+
+@pytest.mark.parametrize("who", [{}, {"speaker": "Mia", "entity": "Mia"}])
+def test_description_of_none_or_two_is_not_sent(
+    client: Client, fake_service: FakeService, who: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="exactly one of speaker and entity"):
+        client.describe(**who)
+
+    assert fake_service.requests == []
 
 
 def test_items_without_ids_have_a_key(client: Client, fake_service: FakeService) -> None:

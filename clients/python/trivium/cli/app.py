@@ -10,7 +10,7 @@ from trivium.cli.exits import GroupBoundary, exit_codes_help
 from trivium.cli.files.export import export
 from trivium.cli.files.ingest import ingest
 from trivium.cli.files.recollect import recollect
-from trivium.cli.stored import forget, show, stats
+from trivium.cli.stored import describe, forget, show, stats
 from trivium.cli.tuning import compare, profiles, why
 
 
@@ -30,6 +30,7 @@ COMMANDS = (
     ask,
     recollect,
     show,
+    describe,
     stats,
     forget,
     profiles,

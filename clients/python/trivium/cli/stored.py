@@ -1,4 +1,4 @@
-"""`trivium show`, `stats` and `forget`: reads and erases stored items."""
+"""`trivium show`, `describe`, `stats` and `forget`: reads and erases stored items."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from trivium.cli.answer import styled_block
 from trivium.cli.connection import Connection, pass_connection
 from trivium.cli.exits import Exit
-from trivium.cli.output import day, json_option, plain, print_json, stdout, styled, table
-from trivium.cli.ranking import Time
+from trivium.cli.output import (
+    day,
+    json_option,
+    plain,
+    print_json,
+    stdout,
+    styled,
+    table,
+)
+from trivium.cli.ranking import Time, as_of_option, known_at_option
 from trivium.cli.relations import Related, print_relations, related_to
 from trivium.values import (
     Filter,
@@ -60,6 +69,44 @@ def show(
         print_json(found)
     lacking = found.missing_ids or not all(each.entity for each in related)
     ctx.exit(Exit.UNSATISFIED if lacking else Exit.OK)
+
+
+@click.command()
+@click.option("--speaker", default="", metavar="NAME", help="Who speaks, and what they said.")
+@click.option("--entity", default="", metavar="NAME", help="A person or a thing, instead.")
+@as_of_option
+@known_at_option
+@click.option(
+    "--max-chars", default=0, metavar="N", help="The length of the block.  [default: 2000]"
+)
+@json_option
+@pass_connection
+@click.pass_context
+def describe(
+    ctx: click.Context,
+    connection: Connection,
+    speaker: str,
+    entity: str,
+    as_of: datetime | None,
+    known_at: datetime | None,
+    max_chars: int,
+    as_json: bool,
+) -> None:
+    """Shows what holds now about somebody: facts, and the newest statements.
+
+    Exits with 1 if nothing is known.
+    """
+    if bool(speaker) == bool(entity):
+        raise click.UsageError("give either --speaker or --entity")
+    with connection.open() as client:
+        found = client.describe(
+            speaker=speaker, entity=entity, as_of=as_of, known_at=known_at, max_chars=max_chars
+        )
+    if as_json:
+        print_json(found)
+    else:
+        stdout().print(styled_block(found.briefing) or Text("nothing is known", "dim"))
+    ctx.exit(Exit.OK if found.briefing else Exit.UNSATISFIED)
 
 
 @click.command()

@@ -499,6 +499,40 @@ class BatchError(_message.Message):
     message: str
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
+class DescribeEntityRequest(_message.Message):
+    __slots__ = ("tenant", "speaker", "entity", "as_of", "known_at", "max_chars", "time_budget", "time_zone", "consistency_token")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    SPEAKER_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_AT_FIELD_NUMBER: _ClassVar[int]
+    MAX_CHARS_FIELD_NUMBER: _ClassVar[int]
+    TIME_BUDGET_FIELD_NUMBER: _ClassVar[int]
+    TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    speaker: str
+    entity: str
+    as_of: _timestamp_pb2.Timestamp
+    known_at: _timestamp_pb2.Timestamp
+    max_chars: int
+    time_budget: _duration_pb2.Duration
+    time_zone: str
+    consistency_token: str
+    def __init__(self, tenant: _Optional[str] = ..., speaker: _Optional[str] = ..., entity: _Optional[str] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., known_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., max_chars: _Optional[int] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., time_zone: _Optional[str] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+
+class DescribeEntityResponse(_message.Message):
+    __slots__ = ("facts", "statements", "briefing", "elapsed")
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    STATEMENTS_FIELD_NUMBER: _ClassVar[int]
+    BRIEFING_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_FIELD_NUMBER: _ClassVar[int]
+    facts: _containers.RepeatedCompositeFieldContainer[_fact_pb2.Fact]
+    statements: _containers.RepeatedCompositeFieldContainer[_segment_pb2.Segment]
+    briefing: str
+    elapsed: _duration_pb2.Duration
+    def __init__(self, facts: _Optional[_Iterable[_Union[_fact_pb2.Fact, _Mapping]]] = ..., statements: _Optional[_Iterable[_Union[_segment_pb2.Segment, _Mapping]]] = ..., briefing: _Optional[str] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
 class CompareRequest(_message.Message):
     __slots__ = ("retrieve", "against", "against_overrides")
     RETRIEVE_FIELD_NUMBER: _ClassVar[int]

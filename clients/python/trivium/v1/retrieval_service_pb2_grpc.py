@@ -63,6 +63,11 @@ class RetrievalServiceStub(object):
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchResponse.FromString,
                 _registered_method=True)
+        self.DescribeEntity = channel.unary_unary(
+                '/trivium.v1.RetrievalService/DescribeEntity',
+                request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.DescribeEntityRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.DescribeEntityResponse.FromString,
+                _registered_method=True)
         self.Compare = channel.unary_unary(
                 '/trivium.v1.RetrievalService/Compare',
                 request_serializer=trivium_dot_v1_dot_retrieval__service__pb2.CompareRequest.SerializeToString,
@@ -140,6 +145,16 @@ class RetrievalServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeEntity(self, request, context):
+        """Returns what holds now about somebody: the facts, then what was said last,
+        one statement of each subject. It searches for nothing and asks no model.
+
+        Sensitive items, and facts that rest on them, are not shown.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Compare(self, request, context):
         """Runs one query under two profiles and compares the rankings.
         """
@@ -185,6 +200,11 @@ def add_RetrievalServiceServicer_to_server(servicer, server):
                     servicer.RetrieveBatch,
                     request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchResponse.SerializeToString,
+            ),
+            'DescribeEntity': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeEntity,
+                    request_deserializer=trivium_dot_v1_dot_retrieval__service__pb2.DescribeEntityRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_retrieval__service__pb2.DescribeEntityResponse.SerializeToString,
             ),
             'Compare': grpc.unary_unary_rpc_method_handler(
                     servicer.Compare,
@@ -336,6 +356,33 @@ class RetrievalService(object):
             '/trivium.v1.RetrievalService/RetrieveBatch',
             trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchRequest.SerializeToString,
             trivium_dot_v1_dot_retrieval__service__pb2.RetrieveBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeEntity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.RetrievalService/DescribeEntity',
+            trivium_dot_v1_dot_retrieval__service__pb2.DescribeEntityRequest.SerializeToString,
+            trivium_dot_v1_dot_retrieval__service__pb2.DescribeEntityResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -83,6 +83,12 @@ class RetrievalServiceStub:
     together, and each has the time of the call. One that fails leaves the
     others as they are.
     """
+    DescribeEntity: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.DescribeEntityRequest, _retrieval_service_pb2.DescribeEntityResponse]
+    """Returns what holds now about somebody: the facts, then what was said last,
+    one statement of each subject. It searches for nothing and asks no model.
+
+    Sensitive items, and facts that rest on them, are not shown.
+    """
     Compare: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.CompareRequest, _retrieval_service_pb2.CompareResponse]
     """Runs one query under two profiles and compares the rankings."""
     ExplainAbsence: _grpc.UnaryUnaryMultiCallable[_retrieval_service_pb2.ExplainAbsenceRequest, _retrieval_service_pb2.ExplainAbsenceResponse]
@@ -138,6 +144,12 @@ class RetrievalServiceAsyncStub(RetrievalServiceStub):
     """Runs several queries of one tenant at once: their texts are embedded
     together, and each has the time of the call. One that fails leaves the
     others as they are.
+    """
+    DescribeEntity: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.DescribeEntityRequest, _retrieval_service_pb2.DescribeEntityResponse]  # type: ignore[assignment]
+    """Returns what holds now about somebody: the facts, then what was said last,
+    one statement of each subject. It searches for nothing and asks no model.
+
+    Sensitive items, and facts that rest on them, are not shown.
     """
     Compare: _aio.UnaryUnaryMultiCallable[_retrieval_service_pb2.CompareRequest, _retrieval_service_pb2.CompareResponse]  # type: ignore[assignment]
     """Runs one query under two profiles and compares the rankings."""
@@ -221,6 +233,18 @@ class RetrievalServiceServicer(metaclass=_abc_1.ABCMeta):
         """Runs several queries of one tenant at once: their texts are embedded
         together, and each has the time of the call. One that fails leaves the
         others as they are.
+        """
+
+    @_abc_1.abstractmethod
+    def DescribeEntity(
+        self,
+        request: _retrieval_service_pb2.DescribeEntityRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_retrieval_service_pb2.DescribeEntityResponse, _abc.Awaitable[_retrieval_service_pb2.DescribeEntityResponse]]:
+        """Returns what holds now about somebody: the facts, then what was said last,
+        one statement of each subject. It searches for nothing and asks no model.
+
+        Sensitive items, and facts that rest on them, are not shown.
         """
 
     @_abc_1.abstractmethod

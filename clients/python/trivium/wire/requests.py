@@ -170,6 +170,37 @@ def zone_of(name: str) -> tzinfo:
         raise ValueError(f"{name!r} is no time zone, such as Europe/Lisbon") from error
 
 
+def describe_entity(
+    tenant: str,
+    speaker: str,
+    entity: str,
+    *,
+    timeout: float,
+    as_of: datetime | None,
+    known_at: datetime | None,
+    max_chars: int,
+    time_zone: str,
+    consistency_token: str,
+) -> retrieval_service_pb2.DescribeEntityRequest:
+    """Builds a DescribeEntityRequest; its `time_budget` is as that of `retrieve`.
+
+    Raises:
+        ValueError: Not exactly one of `speaker` and `entity` is given, or a time has no time zone.
+    """
+    if bool(speaker) == bool(entity):
+        raise ValueError("exactly one of speaker and entity is required")
+    return retrieval_service_pb2.DescribeEntityRequest(
+        tenant=tenant,
+        **({"speaker": speaker} if speaker else {"entity": entity}),
+        as_of=_timestamp(as_of),
+        known_at=_timestamp(known_at),
+        max_chars=max_chars,
+        time_budget=_duration(timeout * BUDGET_SHARE),
+        time_zone=time_zone,
+        consistency_token=consistency_token,
+    )
+
+
 def warm(tenant: str, profile: str, *, timeout: float) -> retrieval_service_pb2.WarmRequest:
     """Builds a WarmRequest; its `time_budget` is as that of `retrieve`."""
     return retrieval_service_pb2.WarmRequest(

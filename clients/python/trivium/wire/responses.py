@@ -108,6 +108,18 @@ def to_streamed(
     )
 
 
+def to_description(
+    response: retrieval_service_pb2.DescribeEntityResponse,
+) -> values.Description:
+    """Reads what holds about somebody."""
+    return values.Description(
+        facts=tuple(map(to_fact, response.facts)),
+        statements=tuple(map(to_segment, response.statements)),
+        briefing=response.briefing,
+        elapsed=response.elapsed.ToTimedelta(),
+    )
+
+
 def to_warm_parts(response: retrieval_service_pb2.WarmResponse) -> tuple[values.WarmPart, ...]:
     """Reads what was prepared."""
     return tuple(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, conditions_of
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemKind, fact_id, segment_id
+from serving.domain.items.text import name_key
 from serving.domain.questions.period import MAX_MENTION, Period, longest_about
 from serving.domain.questions.query import Scope
 from serving.domain.ranking.ranked_list import Candidate
@@ -77,7 +78,10 @@ class PostgresTimeline:
             )
             return [Candidate(segment_id(id_), score) for id_, score in rows]
 
-    async def holding(self, scope: Scope, depth: int, deadline: Deadline) -> list[Candidate]:
+    async def holding(
+        self, scope: Scope, depth: int, deadline: Deadline, *, entities: Sequence[str] = ()
+    ) -> list[Candidate]:
+        about = "AND entity_keys && %(entities)s::text[]" if entities else ""
         values: dict[str, object] = {
             "tenant": scope.tenant,
             "depth": depth,
@@ -85,6 +89,7 @@ class PostgresTimeline:
             "known_at": scope.known_at,
             "start": scope.filter.event_time.start,
             "end": scope.filter.event_time.end,
+            "entities": [name_key(name) for name in entities],
             "excluded": list(scope.filter.none_of.fact_ids),
         }
         rested = ""
@@ -100,7 +105,7 @@ class PostgresTimeline:
                 SELECT id, extract(epoch FROM coalesce(valid_from, recorded_at))::float8 FROM fact
                  WHERE tenant_id = {TENANT_ID} -- tenant filter
                    AND NOT {IS_HIDDEN[ItemKind.FACT]} AND id <> ALL (%(excluded)s::text[])
-                   {_HOLDS} {_OVERLAPS} {rested}
+                   {about} {_HOLDS} {_OVERLAPS} {rested}
                  ORDER BY coalesce(valid_from, recorded_at) DESC, id LIMIT %(depth)s::int4
                 """,
                 values,

@@ -1,15 +1,22 @@
-"""The leg of the facts that hold."""
+"""The leg of the facts that hold, first of those about the speakers that the filter names."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
+from serving.domain.items.records import ItemId
+from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.timeline import Timeline
 
 
 class HoldingLeg(Leg):
-    """Finds the facts that hold, the last to begin first, whatever the question."""
+    """Finds the facts that hold, whatever the question, the last to begin first.
+
+    If the filter names speakers, as where a bot knows who calls, the facts about them come before
+    all others.
+    """
 
     name = "holding"
     options = frozenset()
@@ -23,5 +30,15 @@ class HoldingLeg(Leg):
         self._timeline = timeline
 
     async def find(self, request: LegRequest) -> LegAnswer:
-        search = partial(self._timeline.holding, request.query.scope, request.depth)
-        return LegAnswer(await request.ask("words", search))
+        scope = request.query.scope
+        search = partial(self._timeline.holding, scope, request.depth)
+        found = await request.ask("words", search)
+        if speakers := scope.filter.speakers:
+            about = await request.ask("words", partial(search, entities=speakers))
+            found = _in_order(dict.fromkeys(each.item for each in (*about, *found)))
+        return LegAnswer(found[: request.depth])
+
+
+def _in_order(items: Iterable[ItemId]) -> list[Candidate]:
+    """Candidates of two lists: their times order neither before the other, and the place counts."""
+    return [Candidate(item, -float(place)) for place, item in enumerate(items)]

@@ -46,6 +46,7 @@ MAY_CALL: Mapping[Role, set[str]] = {
             "Retrieve",
             "RetrieveBatch",
             "RetrieveStream",
+            "DescribeEntity",
             "Warm",
             "Compare",
             "ExplainAbsence",
