@@ -9,12 +9,13 @@ from serving.domain.questions.query import Filter
 from serving.pipeline.writes.forget import Forgotten, LookupKey
 from serving.ports.memory_store import Selected, Selector
 from serving.rpc.check import MAX_ID_BYTES, Checker
-from serving.rpc.filters import to_filter
+from serving.rpc.filters import filters_within, to_filter
 from serving.rpc.items import MAX_ITEMS, MAX_NAME_BYTES
 from trivium.v1 import filter_pb2
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 
 MAX_SPEAKERS_LISTED = 100
+TIMES = ("event_time", "created_at", "updated_at")
 _LOOKUP_KEYS = {key: getattr(ingest_pb, f"LOOKUP_KEY_{key.name}") for key in LookupKey}
 
 
@@ -45,10 +46,14 @@ def _selector(check: Checker, request: ingest_pb.ForgetRequest) -> Selector:
 def _restricting_filter(check: Checker, message: filter_pb2.Filter) -> Filter:
     """Reads the filter of an erasure, which may not select everything by accident."""
     filter_ = to_filter(check, "filter", message)
-    ranges = [name for name in ("event_time", "created_at", "updated_at") if message.HasField(name)]
-    for name in ranges:
-        _require_bounds(check, f"filter.{name}", getattr(message, name))
-    if not ranges and not filter_.selects:
+    for path, each, _ in filters_within("filter", message):
+        for name in TIMES:
+            if each.HasField(name):
+                _require_bounds(check, f"{path}.{name}", getattr(each, name))
+        for place, label in enumerate(each.labels):
+            if label.HasField("date"):
+                _require_bounds(check, f"{path}.labels[{place}].date", label.date)
+    if not check.violations and not filter_.selects:
         check.reject(
             "filter", "must say what to erase, not only none_of; use everything to erase all items"
         )

@@ -456,6 +456,9 @@ FILTERS = [
     Filter(none_of=Exclusion(kinds=("note",))),
     Filter(none_of=Exclusion(speakers=("TOM",), sessions=("s1",))),
     Filter(kinds=("note", "turn"), none_of=Exclusion(sessions=("s3",))),
+    Filter(any_of=(Filter(kinds=("note",), sessions=("s1",)), Filter(min_importance=0.8))),
+    Filter(none_of=Exclusion(filters=(Filter(kinds=("note",), speakers=("tom",)),))),
+    Filter(labels={"lang": True, "project": TimeRange()}),
 ]
 
 

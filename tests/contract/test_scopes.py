@@ -53,6 +53,11 @@ FILTERS = [
     (Filter(none_of=Exclusion(kinds=("note",))), "a c"),
     (Filter(none_of=Exclusion(speakers=("ANN",), sessions=("sunday",))), "c"),
     (Filter(none_of=Exclusion(ids=("a", "c"), fact_ids=("b",))), "b"),
+    (Filter(labels={"stage": True}), "a"),
+    (Filter(labels={"stage": False}), "b c"),
+    (Filter(any_of=(Filter(kinds=("note",)), Filter(min_importance=0.6))), "b c"),
+    (Filter(all_of=(Filter(labels={"project": ("goa",)}), Filter(kinds=("turn",)))), "a"),
+    (Filter(none_of=Exclusion(filters=(Filter(sessions=("monday", "sunday")),))), "c"),
 ]
 
 

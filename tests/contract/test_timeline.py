@@ -172,6 +172,8 @@ EVIDENCE_FILTERS = [
     (Filter(none_of=Exclusion(sessions=("a", "b"))), "dangling free"),
     (Filter(none_of=Exclusion(fact_ids=("free", "b"))), "a both dangling"),
     (Filter(kinds=("turn",), none_of=Exclusion(sessions=("a",))), "b both"),
+    (Filter(none_of=Exclusion(filters=(Filter(sessions=("a",)),))), "b both dangling free"),
+    (Filter(any_of=(Filter(sessions=("b",)),)), "b both"),
 ]
 
 

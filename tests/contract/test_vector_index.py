@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import product
@@ -26,7 +26,7 @@ from serving.domain.items.records import (
     segment_id,
 )
 from serving.domain.items.validity import Closing
-from serving.domain.questions.query import Exclusion, Filter, Scope, TimeRange
+from serving.domain.questions.query import Exclusion, Filter, NumberRange, Scope, TimeRange
 from serving.domain.questions.visibility import visible
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
@@ -36,6 +36,7 @@ from tests.contract.known_times import KNOWN_TIMES, LATER
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, fact_row, segment_row, unit
 from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
+from tests.support.filters import nested, some
 from tests.support.visibility import is_shown
 
 OTHER = TenantName("other")
@@ -513,13 +514,9 @@ def facts(draw: st.DrawFn) -> Fact:
     )
 
 
-def some(values: Sequence[str]) -> st.SearchStrategy[tuple[str, ...]]:
-    return st.just(()) | st.lists(st.sampled_from(values), max_size=2).map(tuple)
-
-
 RANGES = st.just(TimeRange()) | st.builds(TimeRange, SOME_INSTANT, SOME_INSTANT)
 
-filters = st.builds(
+flat_filters = st.builds(
     Filter,
     kinds=some(["turn", "note"]),
     labels=st.just({})
@@ -541,6 +538,9 @@ filters = st.builds(
         fact_ids=some(["f0", "f1"]),
     ),
 )
+
+
+filters = nested(flat_filters)
 
 
 class Corpus:
@@ -609,6 +609,16 @@ item_ids = st.integers(0, 11).map(lambda n: segment_id(f"s{n}")) | st.integers(0
     lambda n: fact_id(f"f{n}")
 )
 removals = st.lists(item_ids, max_size=4)
+
+
+def test_narrow_filter_finds_all_that_pass(engine: IndexEngine) -> None:
+    segments = [segment(f"s{n}", labels={"day": str(n)}) for n in range(400)]
+    engine.apply([segment_row(each, unit(n)) for n, each in enumerate(segments)], [])
+    few = Filter(any_of=(Filter(labels={"day": NumberRange(201, 202)}), Filter(speakers=("x",))))
+
+    found = engine.search(unit(1), WantedNeighbours(ItemKind.SEGMENT, scope(filter_=few), 3))
+
+    assert sorted(each.item.id for each in found.candidates) == ["s201", "s202"]
 
 
 @pytest.mark.parametrize("kind", list(ItemKind))

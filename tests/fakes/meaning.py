@@ -16,7 +16,8 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN, ConsistencyToken, Snapshot
 from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.text import QUESTION_MARKS
-from serving.domain.questions.query import Query, Scope, segment_terms
+from serving.domain.questions.filters import segment_terms
+from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.signals import Traits
 from serving.domain.shards import Shard
 from serving.domain.soundness import sound_rows

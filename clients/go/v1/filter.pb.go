@@ -34,12 +34,15 @@ const (
 //
 // A fact passes if one of its evidence segments passes; for `event_time` the
 // range must overlap the fact's validity.
+//
+// Filters nest in `all_of`, `any_of` and `none_of.filters`: at most 64 of them
+// within a filter, and at most 4 deep. Each must restrict something. Within
+// them every field is of the segment, `event_time` too.
 type Filter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Kinds; compared exactly.
 	Kinds []string `protobuf:"bytes,1,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	// Labels; the segment must have each of them, with one of the given values.
-	// Compared exactly.
+	// Labels; the segment must pass the condition of each.
 	Labels []*LabelFilter `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty"`
 	// Speakers; compared as names.
 	Speakers []string `protobuf:"bytes,3,rep,name=speakers,proto3" json:"speakers,omitempty"`
@@ -58,7 +61,11 @@ type Filter struct {
 	UpdatedAt *TimeRange `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// What to leave out. A fact without evidence passes a filter that has nothing
 	// else, unless `fact_ids` names it.
-	NoneOf        *Exclusion `protobuf:"bytes,10,opt,name=none_of,json=noneOf,proto3" json:"none_of,omitempty"`
+	NoneOf *Exclusion `protobuf:"bytes,10,opt,name=none_of,json=noneOf,proto3" json:"none_of,omitempty"`
+	// Filters, of which the segment must pass each.
+	AllOf []*Filter `protobuf:"bytes,11,rep,name=all_of,json=allOf,proto3" json:"all_of,omitempty"`
+	// Filters, of which the segment must pass one. Empty matches everything.
+	AnyOf         []*Filter `protobuf:"bytes,12,rep,name=any_of,json=anyOf,proto3" json:"any_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -163,6 +170,20 @@ func (x *Filter) GetNoneOf() *Exclusion {
 	return nil
 }
 
+func (x *Filter) GetAllOf() []*Filter {
+	if x != nil {
+		return x.AllOf
+	}
+	return nil
+}
+
+func (x *Filter) GetAnyOf() []*Filter {
+	if x != nil {
+		return x.AnyOf
+	}
+	return nil
+}
+
 // What to leave out: an item that matches any value of any field. At most 64
 // values per field; of ids at most 1000.
 type Exclusion struct {
@@ -175,8 +196,10 @@ type Exclusion struct {
 	Sessions []string `protobuf:"bytes,3,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	// Ids of segments, such as those that the conversation has already seen.
 	Ids []string `protobuf:"bytes,4,rep,name=ids,proto3" json:"ids,omitempty"`
-	// Ids of facts.
-	FactIds       []string `protobuf:"bytes,5,rep,name=fact_ids,json=factIds,proto3" json:"fact_ids,omitempty"`
+	// Ids of facts. Not in a filter within another.
+	FactIds []string `protobuf:"bytes,5,rep,name=fact_ids,json=factIds,proto3" json:"fact_ids,omitempty"`
+	// Filters: a segment that passes one of them is left out.
+	Filters       []*Filter `protobuf:"bytes,6,rep,name=filters,proto3" json:"filters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -246,13 +269,29 @@ func (x *Exclusion) GetFactIds() []string {
 	return nil
 }
 
-// A label and its accepted values.
+func (x *Exclusion) GetFilters() []*Filter {
+	if x != nil {
+		return x.Filters
+	}
+	return nil
+}
+
+// A label, and exactly one condition on its value.
 type LabelFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The label's key; compared exactly.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The accepted values; at least one. Compared exactly.
-	Values        []string `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	// The accepted values. Compared exactly.
+	Values []string `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
+	// The accepted numbers. A value is a number if it is written as in JSON; any
+	// other fails.
+	Number *NumberRange `protobuf:"bytes,3,opt,name=number,proto3" json:"number,omitempty"`
+	// The accepted dates. A value is a date if it is one of ISO 8601, such as
+	// "2026-03-01" or "2026-03-01T18:30:00+01:00", in UTC unless it says
+	// otherwise; any other fails.
+	Date *TimeRange `protobuf:"bytes,4,opt,name=date,proto3" json:"date,omitempty"`
+	// Whether the segment must have the label, with any value, or must not.
+	Exists        *bool `protobuf:"varint,5,opt,name=exists,proto3,oneof" json:"exists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -301,6 +340,82 @@ func (x *LabelFilter) GetValues() []string {
 	return nil
 }
 
+func (x *LabelFilter) GetNumber() *NumberRange {
+	if x != nil {
+		return x.Number
+	}
+	return nil
+}
+
+func (x *LabelFilter) GetDate() *TimeRange {
+	if x != nil {
+		return x.Date
+	}
+	return nil
+}
+
+func (x *LabelFilter) GetExists() bool {
+	if x != nil && x.Exists != nil {
+		return *x.Exists
+	}
+	return false
+}
+
+// An interval of numbers, which has both of its ends; an unset end is open.
+type NumberRange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lowest number.
+	Min *float64 `protobuf:"fixed64,1,opt,name=min,proto3,oneof" json:"min,omitempty"`
+	// The highest number; not below `min`.
+	Max           *float64 `protobuf:"fixed64,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NumberRange) Reset() {
+	*x = NumberRange{}
+	mi := &file_trivium_v1_filter_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NumberRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NumberRange) ProtoMessage() {}
+
+func (x *NumberRange) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_filter_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NumberRange.ProtoReflect.Descriptor instead.
+func (*NumberRange) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_filter_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NumberRange) GetMin() float64 {
+	if x != nil && x.Min != nil {
+		return *x.Min
+	}
+	return 0
+}
+
+func (x *NumberRange) GetMax() float64 {
+	if x != nil && x.Max != nil {
+		return *x.Max
+	}
+	return 0
+}
+
 // A half-open interval of time; an unset bound is open.
 type TimeRange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -314,7 +429,7 @@ type TimeRange struct {
 
 func (x *TimeRange) Reset() {
 	*x = TimeRange{}
-	mi := &file_trivium_v1_filter_proto_msgTypes[3]
+	mi := &file_trivium_v1_filter_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -326,7 +441,7 @@ func (x *TimeRange) String() string {
 func (*TimeRange) ProtoMessage() {}
 
 func (x *TimeRange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_filter_proto_msgTypes[3]
+	mi := &file_trivium_v1_filter_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -339,7 +454,7 @@ func (x *TimeRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimeRange.ProtoReflect.Descriptor instead.
 func (*TimeRange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_filter_proto_rawDescGZIP(), []int{3}
+	return file_trivium_v1_filter_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TimeRange) GetStart() *timestamppb.Timestamp {
@@ -361,7 +476,7 @@ var File_trivium_v1_filter_proto protoreflect.FileDescriptor
 const file_trivium_v1_filter_proto_rawDesc = "" +
 	"\n" +
 	"\x17trivium/v1/filter.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x03\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf2\x03\n" +
 	"\x06Filter\x12\x14\n" +
 	"\x05kinds\x18\x01 \x03(\tR\x05kinds\x12/\n" +
 	"\x06labels\x18\x02 \x03(\v2\x17.trivium.v1.LabelFilterR\x06labels\x12\x1a\n" +
@@ -376,16 +491,28 @@ const file_trivium_v1_filter_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\t \x01(\v2\x15.trivium.v1.TimeRangeR\tupdatedAt\x12.\n" +
 	"\anone_of\x18\n" +
-	" \x01(\v2\x15.trivium.v1.ExclusionR\x06noneOf\"\x86\x01\n" +
+	" \x01(\v2\x15.trivium.v1.ExclusionR\x06noneOf\x12)\n" +
+	"\x06all_of\x18\v \x03(\v2\x12.trivium.v1.FilterR\x05allOf\x12)\n" +
+	"\x06any_of\x18\f \x03(\v2\x12.trivium.v1.FilterR\x05anyOf\"\xb4\x01\n" +
 	"\tExclusion\x12\x14\n" +
 	"\x05kinds\x18\x01 \x03(\tR\x05kinds\x12\x1a\n" +
 	"\bspeakers\x18\x02 \x03(\tR\bspeakers\x12\x1a\n" +
 	"\bsessions\x18\x03 \x03(\tR\bsessions\x12\x10\n" +
 	"\x03ids\x18\x04 \x03(\tR\x03ids\x12\x19\n" +
-	"\bfact_ids\x18\x05 \x03(\tR\afactIds\"7\n" +
+	"\bfact_ids\x18\x05 \x03(\tR\afactIds\x12,\n" +
+	"\afilters\x18\x06 \x03(\v2\x12.trivium.v1.FilterR\afilters\"\xbb\x01\n" +
 	"\vLabelFilter\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
-	"\x06values\x18\x02 \x03(\tR\x06values\"k\n" +
+	"\x06values\x18\x02 \x03(\tR\x06values\x12/\n" +
+	"\x06number\x18\x03 \x01(\v2\x17.trivium.v1.NumberRangeR\x06number\x12)\n" +
+	"\x04date\x18\x04 \x01(\v2\x15.trivium.v1.TimeRangeR\x04date\x12\x1b\n" +
+	"\x06exists\x18\x05 \x01(\bH\x00R\x06exists\x88\x01\x01B\t\n" +
+	"\a_exists\"K\n" +
+	"\vNumberRange\x12\x15\n" +
+	"\x03min\x18\x01 \x01(\x01H\x00R\x03min\x88\x01\x01\x12\x15\n" +
+	"\x03max\x18\x02 \x01(\x01H\x01R\x03max\x88\x01\x01B\x06\n" +
+	"\x04_minB\x06\n" +
+	"\x04_max\"k\n" +
 	"\tTimeRange\x120\n" +
 	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
 	"\x03end\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03endB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
@@ -402,27 +529,33 @@ func file_trivium_v1_filter_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_filter_proto_rawDescData
 }
 
-var file_trivium_v1_filter_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_trivium_v1_filter_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_trivium_v1_filter_proto_goTypes = []any{
 	(*Filter)(nil),                // 0: trivium.v1.Filter
 	(*Exclusion)(nil),             // 1: trivium.v1.Exclusion
 	(*LabelFilter)(nil),           // 2: trivium.v1.LabelFilter
-	(*TimeRange)(nil),             // 3: trivium.v1.TimeRange
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*NumberRange)(nil),           // 3: trivium.v1.NumberRange
+	(*TimeRange)(nil),             // 4: trivium.v1.TimeRange
+	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
 }
 var file_trivium_v1_filter_proto_depIdxs = []int32{
-	2, // 0: trivium.v1.Filter.labels:type_name -> trivium.v1.LabelFilter
-	3, // 1: trivium.v1.Filter.event_time:type_name -> trivium.v1.TimeRange
-	3, // 2: trivium.v1.Filter.created_at:type_name -> trivium.v1.TimeRange
-	3, // 3: trivium.v1.Filter.updated_at:type_name -> trivium.v1.TimeRange
-	1, // 4: trivium.v1.Filter.none_of:type_name -> trivium.v1.Exclusion
-	4, // 5: trivium.v1.TimeRange.start:type_name -> google.protobuf.Timestamp
-	4, // 6: trivium.v1.TimeRange.end:type_name -> google.protobuf.Timestamp
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2,  // 0: trivium.v1.Filter.labels:type_name -> trivium.v1.LabelFilter
+	4,  // 1: trivium.v1.Filter.event_time:type_name -> trivium.v1.TimeRange
+	4,  // 2: trivium.v1.Filter.created_at:type_name -> trivium.v1.TimeRange
+	4,  // 3: trivium.v1.Filter.updated_at:type_name -> trivium.v1.TimeRange
+	1,  // 4: trivium.v1.Filter.none_of:type_name -> trivium.v1.Exclusion
+	0,  // 5: trivium.v1.Filter.all_of:type_name -> trivium.v1.Filter
+	0,  // 6: trivium.v1.Filter.any_of:type_name -> trivium.v1.Filter
+	0,  // 7: trivium.v1.Exclusion.filters:type_name -> trivium.v1.Filter
+	3,  // 8: trivium.v1.LabelFilter.number:type_name -> trivium.v1.NumberRange
+	4,  // 9: trivium.v1.LabelFilter.date:type_name -> trivium.v1.TimeRange
+	5,  // 10: trivium.v1.TimeRange.start:type_name -> google.protobuf.Timestamp
+	5,  // 11: trivium.v1.TimeRange.end:type_name -> google.protobuf.Timestamp
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_filter_proto_init() }
@@ -430,13 +563,15 @@ func file_trivium_v1_filter_proto_init() {
 	if File_trivium_v1_filter_proto != nil {
 		return
 	}
+	file_trivium_v1_filter_proto_msgTypes[2].OneofWrappers = []any{}
+	file_trivium_v1_filter_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_filter_proto_rawDesc), len(file_trivium_v1_filter_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -86,17 +86,24 @@ class StrictTool(Tool):
             field = ".".join((*path, name))
             if each["type"] in _UNKNOWN:
                 taken = ", ".join(_fields(self.parameters, path))
-                yield f"{field} is not taken; {'.'.join(path) or self.name} takes {taken}"
+                names = f"; {'.'.join(path) or self.name} takes {taken}" if taken else ""
+                yield f"{field} is not taken{names}"
             else:
                 yield f"{field}: {each['msg']}"
 
 
 def _fields(schema: dict[str, Any], path: Iterable[str]) -> Iterable[str]:
-    """The names of the fields of the object at a path of a JSON schema."""
+    """The names of the fields of the object at a path of a JSON schema; none of alternatives."""
     node = schema
     for name in path:
-        field = node["properties"][name]
-        (reference,) = (each["$ref"] for each in field.get("anyOf", [field]) if "$ref" in each)
-        node = schema["$defs"][reference.rpartition("/")[2]]
-    fields: dict[str, Any] = node["properties"]
+        node = node["items"] if name.isdigit() and "items" in node else _field(node, name)
+        references = [each["$ref"] for each in node.get("anyOf", [node]) if "$ref" in each]
+        if len(references) == 1:
+            node = schema["$defs"][references[0].rpartition("/")[2]]
+    fields: dict[str, Any] = node.get("properties", {})
     return fields
+
+
+def _field(node: dict[str, Any], name: str) -> dict[str, Any]:
+    field: dict[str, Any] = node.get("properties", {}).get(name, {})
+    return field

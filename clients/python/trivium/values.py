@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TypeAlias
 
 # ---------------------------------------------------------------- items
 
@@ -169,11 +170,20 @@ class TimeRange:
     end: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """The numbers from `min` to `max`, both included; None is open."""
+
+    min: float | None = None
+    max: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
     """What to leave out: an item that matches any value of any field.
 
-    `ids` are those of segments. A fact is left out with all of its evidence, or by its own id.
+    `ids` are those of segments. A fact is left out with all of its evidence, or by its own id. A
+    segment is left out if it passes one of `filters`.
     """
 
     kinds: Sequence[str] = ()
@@ -181,17 +191,23 @@ class Exclusion:
     sessions: Sequence[str] = ()
     ids: Sequence[str] = ()
     fact_ids: Sequence[str] = ()
+    filters: Sequence[Filter] = ()
+
+
+LabelCondition: TypeAlias = Sequence[str] | NumberRange | TimeRange | bool
+"""What a label must be: one of these values, a number or a date in a range, there or not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
     """The segments to consider: fields are combined with AND, the values of a field with OR.
 
-    `labels` maps keys to their accepted values; `none_of` says what to leave out.
+    `labels` maps keys to conditions; `none_of` says what to leave out. Filters nest, at most 4
+    deep: a segment must pass each of `all_of`, and one of `any_of`.
     """
 
     kinds: Sequence[str] = ()
-    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    labels: Mapping[str, LabelCondition] = field(default_factory=dict)
     speakers: Sequence[str] = ()
     sessions: Sequence[str] = ()
     entities: Sequence[str] = ()
@@ -200,6 +216,8 @@ class Filter:
     created_at: TimeRange | None = None
     updated_at: TimeRange | None = None
     none_of: Exclusion = Exclusion()
+    all_of: Sequence[Filter] = ()
+    any_of: Sequence[Filter] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,8 +197,7 @@ export class Recall {
 /** The filter without what was said in a session, unless it is by that session. */
 function without(session: string, filter: FilterInit = {}): FilterInit {
   if (filter.sessions?.includes(session)) return filter;
-  const { kinds = [], speakers = [], sessions = [], ids = [], factIds = [] } = filter.noneOf ?? {};
-  const noneOf = { kinds, speakers, sessions: [...sessions, session], ids, factIds };
+  const noneOf = { ...filter.noneOf, sessions: [...(filter.noneOf?.sessions ?? []), session] };
   return { ...filter, noneOf };
 }
 

@@ -74,7 +74,8 @@ async function until(isTrue: () => boolean): Promise<void> {
 }
 
 test("a result whose words equal those of the turn is taken at once", async () => {
-  const recall = new Recall(client(), { session: "s", budgetMs: 10_000, profile: "annie" });
+  const filter = { noneOf: { kinds: ["draft"], filters: [{ speakers: ["Bot"] }] } };
+  const recall = new Recall(client(), { session: "s", budgetMs: 10_000, profile: "annie", filter });
   recall.heard("when is the wedding");
   await until(() => asked.length === 1);
 
@@ -82,6 +83,8 @@ test("a result whose words equal those of the turn is taken at once", async () =
   assert.equal(asked.length, 1);
   assert.equal(asked[0]!.profile, "annie");
   assert.deepEqual(asked[0]!.filter?.noneOf?.sessions, ["s"]);
+  assert.deepEqual(asked[0]!.filter?.noneOf?.kinds, ["draft"]);
+  assert.deepEqual(asked[0]!.filter?.noneOf?.filters[0]?.speakers, ["Bot"]);
   assert.equal(recall.counts.ready + recall.counts.waited, 1);
 });
 

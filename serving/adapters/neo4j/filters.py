@@ -39,15 +39,21 @@ def held(fact: str) -> str:
       AND {if_given("as_known", recorded)}"""
 
 
-# The whole filter except its range of event times, which facts test against their validity.
-_PASSES_FILTER = """segment.importance >= $given.min_importance
-      AND all(terms IN $given.term_groups WHERE any(term IN terms WHERE term IN segment.terms))
-      AND none(term IN $given.excluded_terms WHERE term IN segment.terms)
-      AND NOT segment.id IN $given.excluded_ids
-      AND $given.created_from <= coalesce(segment.created_at, $given.created_from)
-      AND coalesce(segment.created_at, $given.earliest) < $given.created_to
-      AND $given.updated_from <= coalesce(segment.updated_at, $given.updated_from)
-      AND coalesce(segment.updated_at, $given.earliest) < $given.updated_to"""
+# The whole filter except its range of event times, which facts test against their validity. A
+# statement keeps its plan, so the tree of conditions is a value (`search.condition_nodes`): each
+# node is evaluated after its parts, and the root is the last. What most filters have comes first,
+# since each case takes time.
+_PASSES_FILTER = """reduce(results = [], node IN $given.conditions | results + [CASE
+        WHEN node.terms IS NOT NULL THEN any(term IN node.terms WHERE term IN segment.terms)
+        WHEN node.all IS NOT NULL THEN all(part IN node.all WHERE results[part])
+        WHEN node.none IS NOT NULL THEN none(part IN node.none WHERE results[part])
+        WHEN node.any IS NOT NULL THEN any(part IN node.any WHERE results[part])
+        WHEN node.first IS NOT NULL
+          THEN any(term IN segment.terms WHERE node.first <= term AND term < node.end)
+        WHEN node.ids IS NOT NULL THEN segment.id IN node.ids
+        WHEN node.least IS NOT NULL THEN segment.importance >= node.least
+        ELSE coalesce(node.start <= segment[node.time] AND segment[node.time] < node.end, true)
+      END])[-1]"""
 
 
 # A segment that is cited but not written has no event_time and is never visible.

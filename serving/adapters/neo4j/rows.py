@@ -14,8 +14,8 @@ from serving.domain.items.instants import AFTER_ALL, microseconds
 from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.items.validity import Closing
+from serving.domain.questions.filters import segment_terms
 from serving.domain.questions.named_entities import entity_key, entity_words
-from serving.domain.questions.query import segment_terms
 from serving.ports.graph import GraphChanges
 
 Value = object

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, LiteralString, cast
 
 from serving.adapters.neo4j import walks
@@ -11,6 +12,17 @@ from serving.adapters.neo4j.rows import Row
 from serving.domain.items.instants import AFTER_ALL, BEFORE_ALL, microseconds
 from serving.domain.items.records import ItemId, ItemKind, segment_id
 from serving.domain.items.text import MAX_MENTIONS, MAX_NAMES_SHOWN, NAMED_SHARE, words_to_name_by
+from serving.domain.questions.filters import (
+    AllOf,
+    AnyOf,
+    Condition,
+    HasId,
+    HasTerm,
+    HasTermWithin,
+    IsImportant,
+    NoneOf,
+    Within,
+)
 from serving.domain.questions.named_entities import NamedSpan
 from serving.domain.questions.query import Query, Scope, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
@@ -39,6 +51,8 @@ LINKS = {
     WalkDirection.BACKWARD: ["OBJECT"],
 }
 """The links from an entity to a fact that a walk in this direction follows."""
+
+_JOINS: dict[type[Condition], str] = {AllOf: "all", AnyOf: "any", NoneOf: "none"}
 
 DEFAULT_WALK = Walk()
 
@@ -131,22 +145,41 @@ def scope_parameters(scope: Scope) -> Row:
         "latest": AFTER_ALL,
         "filtered": filter_.restricts,
         "timed": filter_.event_time != TimeRange(),
-        "term_groups": filter_.term_groups(),
-        "excluded_terms": filter_.none_of.terms,
-        "excluded_ids": list(filter_.none_of.ids),
-        "min_importance": filter_.min_importance,
-        **_range_parameters("event", filter_.event_time),
-        **_range_parameters("created", filter_.created_at),
-        **_range_parameters("updated", filter_.updated_at),
+        "conditions": condition_nodes(filter_.of_evidence.condition),
+        "event_from": _bound(filter_.event_time.start, BEFORE_ALL),
+        "event_to": _bound(filter_.event_time.end, AFTER_ALL),
     }
 
 
-def _range_parameters(name: str, range_: TimeRange) -> Row:
-    """Both ends of a range; an open end is beyond all instants."""
-    return {
-        f"{name}_from": BEFORE_ALL if range_.start is None else microseconds(range_.start),
-        f"{name}_to": AFTER_ALL if range_.end is None else microseconds(range_.end),
-    }
+def condition_nodes(condition: Condition) -> list[Row]:
+    """The nodes of a condition, each after its parts, which it names by their places."""
+    nodes: list[Row] = []
+    _add_nodes(nodes, condition)
+    return nodes
+
+
+def _add_nodes(nodes: list[Row], condition: Condition) -> int:
+    """Adds the nodes of a condition; returns the place of its own."""
+    match condition:
+        case HasTerm(terms):
+            node: Row = {"terms": list(terms)}
+        case HasTermWithin(first, end):
+            node = {"first": first, "end": end}
+        case HasId(ids):
+            node = {"ids": list(ids)}
+        case IsImportant(least):
+            node = {"least": least}
+        case Within(time, start, end):
+            node = {"time": time, "start": _bound(start, BEFORE_ALL), "end": _bound(end, AFTER_ALL)}
+        case AllOf(parts) | AnyOf(parts) | NoneOf(parts):
+            node = {_JOINS[type(condition)]: [_add_nodes(nodes, part) for part in parts]}
+    nodes.append(node)
+    return len(nodes) - 1
+
+
+def _bound(instant: datetime | None, missing: int) -> int:
+    """An end of a range in microseconds; an open end is beyond all instants."""
+    return missing if instant is None else microseconds(instant)
 
 
 def related_parameters(query: Query, seeds: Sequence[str], depth: int) -> Row:

@@ -12,6 +12,7 @@ from serving.domain.items.instants import AFTER_ALL, BEFORE_ALL, microseconds
 from serving.domain.items.records import Fact, Segment
 from serving.domain.items.text import name_key
 from serving.domain.items.validity import Clocks, final_end
+from serving.domain.questions.filters import passes
 from serving.domain.questions.named_entities import (
     FUZZY_FROM_LETTERS,
     NamedSpan,
@@ -342,11 +343,12 @@ def _visible_in(scope: Scope) -> Callable[[Turn], bool]:
     filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
     if not filter_.restricts:
         return lambda turn: turn.at <= as_of
+    condition = filter_.condition
     known: dict[Turn, bool] = {}
 
     def visible(turn: Turn) -> bool:
         if turn not in known:
-            known[turn] = turn.at <= as_of and filter_.accepts(turn.segment)
+            known[turn] = turn.at <= as_of and passes(turn.segment, condition)
         return known[turn]
 
     return visible

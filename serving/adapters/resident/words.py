@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from serving.domain.items.instants import microseconds
 from serving.domain.items.records import Segment
 from serving.domain.languages import Language
+from serving.domain.questions.filters import passes
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsSearch
 from serving.domain.ranking.ranked_list import Candidate
@@ -175,10 +176,10 @@ class Words:
         return known
 
     def _best(self, scores: NDArray[np.float64], query: Query, depth: int) -> list[Candidate]:
-        filter_, times = query.scope.segment_filter, self._known().times
+        condition, times = query.scope.segment_filter.condition, self._known().times
         scores[times > microseconds(query.scope.as_of)] = 0.0
         rows = np.flatnonzero(scores > 0)
-        if not filter_.restricts and len(rows) > depth:
+        if not condition.parts and len(rows) > depth:
             least = np.partition(scores[rows], -depth)[-depth]
             rows = rows[scores[rows] >= least]
         ranked = sorted(
@@ -187,7 +188,7 @@ class Words:
                 scores[rows].tolist(), times[rows].tolist(), rows.tolist(), strict=True
             )
             if (segment := self._segments[row]) is not None
-            and (not filter_.restricts or filter_.accepts(segment))
+            and (not condition.parts or passes(segment, condition))
         )
         return [Candidate(segment.item, -score) for score, _, _, segment in ranked[:depth]]
 

@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TypeAlias
 
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.items.records import Segment, TenantName
 from serving.domain.items.text import name_key
 from serving.domain.items.validity import Clocks, earliest
+from serving.domain.questions.filters import (
+    OF_SESSION,
+    AllOf,
+    AnyOf,
+    Condition,
+    HasId,
+    HasTerm,
+    IsImportant,
+    NoneOf,
+    Within,
+    date_within,
+    has_label,
+    label_term,
+    number_within,
+    passes,
+)
 
 _INSTANT = timedelta(microseconds=1)
 _LAST = datetime.max.replace(tzinfo=UTC) - _INSTANT
@@ -39,37 +56,16 @@ class TimeRange:
         return begins_in_time and ends_late_enough
 
 
-def label_term(key: str, value: str) -> str:
-    """The filter term of a label.
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """The numbers from `least` to `most`, both included; None is open."""
 
-    Equals signs and backslashes of the key are escaped by a backslash. So the first `=` that is not
-    escaped ends the key, and two different labels never have the same term.
-    """
-    escaped = key.replace("\\", "\\\\").replace("=", "\\=")
-    return f"l:{escaped}={value}"
+    least: float | None = None
+    most: float | None = None
 
 
-OF_SESSION = "c:"
-"""How the term of a session begins."""
-
-
-def segment_terms(segment: Segment) -> frozenset[str]:
-    """The filter terms of a segment; all stores use the same vocabulary.
-
-    A term is "<letter>:<value>": k kind, s speaker, c session (conversation), l label
-    (`label_term`), e entity. PostgreSQL, the vector index and the graph store these terms with each
-    row, so a filter has the same meaning on every leg.
-    """
-    terms = {f"k:{segment.kind}"}
-    if segment.speaker:
-        terms.add(f"s:{name_key(segment.speaker)}")
-    if segment.session:
-        terms.add(f"{OF_SESSION}{segment.session}")
-    terms.update(label_term(key, value) for key, value in segment.labels.items())
-    terms.update(f"e:{name_key(name)}" for name in segment.entities)
-    if segment.entity:
-        terms.add(f"e:{name_key(segment.entity)}")
-    return frozenset(terms)
+LabelCondition: TypeAlias = tuple[str, ...] | NumberRange | TimeRange | bool
+"""What a label must be: one of the values, a number or a date in a range, there or not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,23 +78,33 @@ class Exclusion:
     ids: tuple[str, ...] = ()
     """Of segments."""
     fact_ids: tuple[str, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    """Of segments: what passes one of them is left out."""
 
     @property
-    def terms(self) -> list[str]:
-        """The filter terms of which a segment may have none."""
-        return [
+    def conditions(self) -> list[Condition]:
+        """The conditions of which a segment may pass none."""
+        terms = (
             *(f"k:{kind}" for kind in self.kinds),
             *(f"s:{name_key(speaker)}" for speaker in self.speakers),
-            *(f"c:{session}" for session in self.sessions),
+            *(f"{OF_SESSION}{session}" for session in self.sessions),
+        )
+        return [
+            *([HasTerm(terms)] if terms else []),
+            *([HasId(self.ids)] if self.ids else []),
+            *(each.condition for each in self.filters),
         ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Restricts the segments to search; empty fields do not restrict."""
+    """Restricts the segments to search; empty fields do not restrict.
+
+    A segment must pass each filter of `all_of`, and one of `any_of`.
+    """
 
     kinds: tuple[str, ...] = ()
-    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    labels: Mapping[str, LabelCondition] = field(default_factory=dict)
     speakers: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
     entities: tuple[str, ...] = ()
@@ -107,17 +113,36 @@ class Filter:
     created_at: TimeRange = TimeRange()
     updated_at: TimeRange = TimeRange()
     none_of: Exclusion = Exclusion()
+    all_of: tuple[Filter, ...] = ()
+    any_of: tuple[Filter, ...] = ()
 
-    def term_groups(self) -> list[list[str]]:
-        """The equality filters as groups of terms: a segment needs one term of each group."""
-        groups = [
+    @property
+    def condition(self) -> AllOf:
+        """The condition that a segment must pass, which is hashable; without parts, any passes."""
+        if not self.restricts:
+            return AllOf(())
+        terms = [
             [f"k:{kind}" for kind in self.kinds],
             [f"s:{name_key(speaker)}" for speaker in self.speakers],
-            [f"c:{session}" for session in self.sessions],
+            [f"{OF_SESSION}{session}" for session in self.sessions],
             [f"e:{name_key(entity)}" for entity in self.entities],
-            *([label_term(key, value) for value in values] for key, values in self.labels.items()),
         ]
-        return [group for group in groups if group]
+        parts: list[Condition] = [HasTerm(tuple(group)) for group in terms if group]
+        parts += [_label(key, wanted) for key, wanted in self.labels.items() if wanted != ()]
+        if excluded := self.none_of.conditions:
+            parts.append(NoneOf(tuple(excluded)))
+        if self.min_importance > 0:
+            parts.append(IsImportant(self.min_importance))
+        if self.event_time != TimeRange():
+            parts.append(Within("event_time", self.event_time.start, self.event_time.end))
+        if self.created_at != TimeRange():
+            parts.append(Within("created_at", self.created_at.start, self.created_at.end))
+        if self.updated_at != TimeRange():
+            parts.append(Within("updated_at", self.updated_at.start, self.updated_at.end))
+        parts += [each.condition for each in self.all_of]
+        if self.any_of:
+            parts.append(AnyOf(tuple(each.condition for each in self.any_of)))
+        return AllOf(tuple(parts))
 
     @property
     def restricts(self) -> bool:
@@ -127,7 +152,12 @@ class Filter:
     @property
     def selects(self) -> bool:
         """Whether it says what to consider, and not only what to leave out."""
-        return replace(self, none_of=Exclusion()).restricts
+        own = replace(self, none_of=Exclusion(), all_of=(), any_of=())
+        return (
+            own.restricts
+            or any(each.selects for each in self.all_of)
+            or (bool(self.any_of) and all(each.selects for each in self.any_of))
+        )
 
     @property
     def of_evidence(self) -> Filter:
@@ -140,19 +170,8 @@ class Filter:
         return replace(self, event_time=TimeRange(), none_of=none_of)
 
     def accepts(self, segment: Segment) -> bool:
-        """Whether a stored segment passes. The reference for the implementation of each store."""
-        if not self.restricts:
-            return True
-        terms = segment_terms(segment)
-        return (
-            all(not terms.isdisjoint(group) for group in self.term_groups())
-            and terms.isdisjoint(self.none_of.terms)
-            and segment.id not in self.none_of.ids
-            and segment.importance >= self.min_importance
-            and segment.event_time in self.event_time
-            and (segment.created_at is None or segment.created_at in self.created_at)
-            and (segment.updated_at is None or segment.updated_at in self.updated_at)
-        )
+        """Whether a stored segment passes."""
+        return passes(segment, self.condition)
 
     def failed_by(self, segment: Segment) -> list[str]:
         """The names of the fields that reject a stored segment; empty if it is accepted."""
@@ -164,6 +183,18 @@ class Filter:
 
 
 NO_FILTER = Filter()
+
+
+def _label(key: str, wanted: LabelCondition) -> Condition:
+    match wanted:
+        case NumberRange(least, most):
+            return number_within(key, least, most)
+        case TimeRange(start, end):
+            return date_within(key, start, end)
+        case bool():
+            return has_label(key) if wanted else NoneOf((has_label(key),))
+        case values:
+            return HasTerm(tuple(label_term(key, value) for value in values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

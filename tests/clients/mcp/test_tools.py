@@ -135,6 +135,16 @@ async def test_no_tool_takes_a_tenant_or_unknown_arguments(tools: Tools) -> None
         ),
         (
             "recall",
+            {"query": "x", "filters": {"any_of": [{"none_of": {"topic": "a"}}]}},
+            "filters.any_of.0.none_of.topic is not taken; filters.any_of.0.none_of takes kinds, ",
+        ),
+        (
+            "recall",
+            {"query": "x", "filters": {"labels": {"stars": {"above": 3}}}},
+            "filters.labels.stars.NumberRange.above is not taken",
+        ),
+        (
+            "recall",
             {"query": "x", "filters": {"event_time": {"from": "2026-01-01"}}},
             "filters.event_time.from is not taken; filters.event_time takes start, end",
         ),

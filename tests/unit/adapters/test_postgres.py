@@ -27,7 +27,8 @@ from serving.domain.consistency import Snapshot
 from serving.domain.errors import OverloadedError, StoreUnavailableError
 from serving.domain.items.records import Item
 from serving.domain.items.validity import Closing
-from serving.domain.questions.query import NO_FILTER, Filter, TimeRange, segment_terms
+from serving.domain.questions.filters import segment_terms
+from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.words.query_plan import (
     MAX_WORDS,
     Budget,

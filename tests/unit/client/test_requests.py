@@ -5,8 +5,18 @@ from typing import Any
 
 import pytest
 
-from trivium import Embedding, Exclusion, Fact, Filter, Item, LegOverride, Segment, TimeRange
-from trivium.wire import requests
+from trivium import (
+    Embedding,
+    Exclusion,
+    Fact,
+    Filter,
+    Item,
+    LegOverride,
+    NumberRange,
+    Segment,
+    TimeRange,
+)
+from trivium.wire import requests, responses
 from trivium.wire.requests import Batcher
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -57,6 +67,26 @@ def test_filter_is_sent_field_by_field() -> None:
     assert not sent.event_time.HasField("end")
     assert list(sent.none_of.sessions) == ["now"]
     assert [*sent.none_of.ids, *sent.none_of.fact_ids, *sent.none_of.speakers] == ["a", "f", "Bot"]
+
+
+def test_filter_reads_as_it_was_sent() -> None:
+    given = Filter(
+        kinds=("note",),
+        labels={
+            "project": ("a", "b"),
+            "stars": NumberRange(min=3),
+            "due": TimeRange(end=NOON),
+            "done": False,
+        },
+        created_at=TimeRange(NOON, None),
+        none_of=Exclusion(ids=("a",), filters=(Filter(speakers=("Bot",)),)),
+        all_of=(Filter(entities=("Goa",)),),
+        any_of=(Filter(sessions=("s",)), Filter(min_importance=0.5)),
+    )
+
+    sent = requests.retrieve("acme", "why?", timeout=1, filter=given).filter
+
+    assert responses.to_filter(sent) == given
 
 
 def test_a_segment_is_sent_with_its_vector_or_without() -> None:

@@ -16,7 +16,8 @@ from serving.domain.items.records import Fact
 from serving.domain.items.superseding import closings_of
 from serving.domain.items.text import name_key, name_words, names_entity, words_to_name_by
 from serving.domain.items.validity import Clocks, final_end
-from serving.domain.questions.query import Filter, segment_terms
+from serving.domain.questions.filters import segment_terms
+from serving.domain.questions.query import Filter
 from tests.support.builders import NOON, days, fact, segment
 from tests.support.naive_facts import held
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.domain.items.text import MAX_QUESTIONS, questions_of, text_of, text_to_embed
+from serving.domain.questions.filters import label_term
 from serving.domain.questions.name_index import NameIndex, words_of
 from serving.domain.questions.period import Period
-from serving.domain.questions.query import Filter, TimeRange, label_term
+from serving.domain.questions.query import Exclusion, Filter, NumberRange, TimeRange
 from serving.domain.questions.time_zones import parse_time_zone
 from tests.support.builders import NOON, days, fact, segment
 
@@ -139,6 +140,111 @@ def test_equal_terms_mean_equal_labels(
     same_term = label_term(key, value) == label_term(other_key, other_value)
 
     assert same_term == ((key, value) == (other_key, other_value))
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "most", "passes"),
+    [
+        ("3", 3.0, 3.0, True),
+        ("3.0", 3.0, 3.0, True),
+        ("007", 7.0, 7.0, True),
+        ("-2.5", -2.5, 0.0, True),
+        ("-2.5", -2.4, None, False),
+        ("-10", -2.0, None, False),
+        ("1e2", 100.0, 100.0, True),
+        ("-0", 0.0, 0.0, True),
+        ("0", -0.0, -0.0, True),
+        ("9" * 100, 1e99, None, True),
+        ("4", None, 3.9, False),
+        *((text, None, None, False) for text in ("", "x", "3 ", "3,5", "1e999", "NaN", "inf")),
+        *((text, None, None, False) for text in ("0x1", "1_000", "٣", ".5", "2026-03-01")),
+    ],
+)
+def test_label_passes_a_range_of_numbers(
+    value: str, least: float | None, most: float | None, *, passes: bool
+) -> None:
+    filter_ = Filter(labels={"a": NumberRange(least, most)})
+
+    assert filter_.accepts(segment("1", labels={"a": value, "b": "50"})) is passes
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=32)
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_order_of_numbers_is_that_of_their_terms(value: float, least: float, most: float) -> None:
+    filter_ = Filter(labels={"a": NumberRange(least, most)})
+
+    assert filter_.accepts(segment("1", labels={"a": repr(value)})) == (least <= value <= most)
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"),
+    [
+        ("2026-03-01", True),
+        ("2026-03-01T12:00:00Z", True),
+        ("2026-03-01 23:59", True),
+        ("2026-03-02T01:30:00+02:00", True),
+        ("2026-03-02", False),
+        ("2026-02-28T23:30:00-00:15", False),
+        ("2026-02-30", False),
+        ("2026-03", False),
+        ("20260301", False),
+        ("0001-01-01T00:00+23:00", False),
+        ("tomorrow", False),
+    ],
+)
+def test_label_passes_a_range_of_dates(value: str, *, passes: bool) -> None:
+    day = TimeRange(NOON.replace(hour=0), NOON.replace(hour=0) + days(1))
+
+    assert Filter(labels={"a": day}).accepts(segment("1", labels={"a": value})) is passes
+
+
+def test_label_filter_tells_keys_that_begin_alike() -> None:
+    said = segment("1", labels={"a=": "3", "ab": "3"})
+
+    assert not Filter(labels={"a": True}).accepts(said)
+    assert not Filter(labels={"a": NumberRange()}).accepts(said)
+    assert Filter(labels={"a": False, "ab": True, "a=": NumberRange(3, 3)}).accepts(said)
+
+
+NOTE, ANN = Filter(kinds=("note",)), Filter(speakers=("Ann",))
+
+
+@pytest.mark.parametrize(
+    ("filter_", "passing"),
+    [
+        (Filter(all_of=(NOTE, ANN)), "both"),
+        (Filter(any_of=(NOTE, ANN)), "ann both note"),
+        (Filter(none_of=Exclusion(filters=(NOTE, ANN))), "none"),
+        (Filter(none_of=Exclusion(filters=(Filter(all_of=(NOTE, ANN)),))), "ann none note"),
+        (Filter(kinds=("note",), any_of=(ANN, Filter(min_importance=0.9))), "both"),
+        (Filter(any_of=(Filter(none_of=Exclusion(ids=("both", "note"))),)), "ann none"),
+    ],
+)
+def test_filter_within_a_filter_is_combined(filter_: Filter, passing: str) -> None:
+    segments = [
+        segment("ann", speaker="Ann"),
+        segment("both", kind="note", speaker="Ann"),
+        segment("none"),
+        segment("note", kind="note"),
+    ]
+
+    assert " ".join(each.id for each in segments if filter_.accepts(each)) == passing
+
+
+@pytest.mark.parametrize(
+    ("filter_", "selects"),
+    [
+        (Filter(none_of=Exclusion(filters=(NOTE,))), False),
+        (Filter(all_of=(Filter(none_of=Exclusion(kinds=("note",))),)), False),
+        (Filter(all_of=(Filter(none_of=Exclusion(kinds=("note",))), ANN)), True),
+        (Filter(any_of=(Filter(none_of=Exclusion(kinds=("note",))), ANN)), False),
+        (Filter(any_of=(NOTE, ANN)), True),
+    ],
+)
+def test_filter_selects_if_it_says_what_to_consider(filter_: Filter, *, selects: bool) -> None:
+    assert filter_.selects is selects
 
 
 def test_label_filter_does_not_confuse_key_and_value() -> None:

@@ -38,6 +38,15 @@ def test_a_malformed_erasure_names_its_field(fields: dict[str, Any], field: str)
         (Filter(), ""),
         (Filter(min_importance=0), ""),
         (Filter(none_of=Exclusion(sessions=["now"])), ""),
+        (Filter(all_of=[Filter(none_of=Exclusion(sessions=["now"]))]), ""),
+        (
+            Filter(kinds=["note"], any_of=[Filter(event_time=TimeRange(start=Timestamp()))]),
+            ".any_of[0].event_time.start",
+        ),
+        (
+            Filter(labels=[LabelFilter(key="due", date=TimeRange(end=Timestamp()))]),
+            ".labels[0].date.end",
+        ),
         (Filter(created_at=TimeRange()), ".created_at"),
         (Filter(kinds=["note"], event_time=TimeRange()), ".event_time"),
         (Filter(event_time=TimeRange(start=Timestamp())), ".event_time.start"),

@@ -15,6 +15,7 @@ from trivium.cli.exits import Exit
 from trivium.cli.output import json_option, plain, print_json
 from trivium.cli.ranking import (
     as_of_option,
+    filter_option,
     known_at_option,
     profile_option,
     profile_overrides_option,
@@ -23,7 +24,7 @@ from trivium.cli.ranking import (
 from trivium.client import Client
 from trivium.files.reading import Question, read_questions
 from trivium.files.records import Problem
-from trivium.values import BriefingOptions
+from trivium.values import BriefingOptions, Filter
 from trivium.wire.surrogates import has_lone_surrogate
 
 
@@ -33,6 +34,7 @@ class _Options:
 
     limit: int
     profile: str
+    filter_: Filter | None
     as_of: datetime | None
     known_at: datetime | None
     consistency_token: str
@@ -62,6 +64,7 @@ class _Options:
     "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
 )
 @profile_option
+@filter_option
 @as_of_option
 @known_at_option
 @click.option(
@@ -92,6 +95,7 @@ def ask(
     expect: Sequence[str],
     limit: int,
     profile: str,
+    filter_: Filter | None,
     as_of: datetime | None,
     known_at: datetime | None,
     consistency_token: str,
@@ -111,6 +115,7 @@ def ask(
     options = _Options(
         limit=limit,
         profile=profile,
+        filter_=filter_,
         as_of=as_of,
         known_at=known_at,
         consistency_token=consistency_token,
@@ -158,6 +163,7 @@ def _answers(client: Client, questions: Sequence[Question], options: _Options) -
             briefing=BriefingOptions() if options.briefing else None,
             limit=options.limit,
             profile=options.profile,
+            filter=options.filter_,
             as_of=options.as_of or question.as_of,
             known_at=options.known_at,
             consistency_token=options.consistency_token,

@@ -8,8 +8,12 @@ from datetime import datetime
 from typing import Any
 
 import click
+from google.protobuf import json_format
 
+from trivium.v1 import filter_pb2
+from trivium.values import Filter
 from trivium.wire.requests import zone_of
+from trivium.wire.responses import to_filter
 
 profile_option = click.option(
     "--profile", default="", metavar="NAME", help="The ranking profile.  [default: default]"
@@ -48,6 +52,30 @@ class Time(click.ParamType[datetime]):
         return instant
 
 
+class JsonFilter(click.ParamType[Filter]):
+    """A filter as JSON, with the names of `Filter` in the protos."""
+
+    name = "filter"
+
+    def convert(
+        self, value: str | Filter, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Filter:
+        """Reads it; a wrong one is a usage error."""
+        if isinstance(value, Filter):
+            return value
+        try:
+            return to_filter(json_format.Parse(value, filter_pb2.Filter()))
+        except json_format.ParseError as error:
+            self.fail(f"is no filter: {error}", param, ctx)
+
+
+filter_option = click.option(
+    "--filter",
+    "filter_",
+    type=JsonFilter(),
+    metavar="JSON",
+    help="""Only what passes, as '{"any_of": [{"kinds": ["note"]}, {"speakers": ["Ann"]}]}'.""",
+)
 as_of_option = click.option(
     "--as-of",
     type=Time(),

@@ -23,7 +23,7 @@ from trivium.cli.output import (
     styled,
     table,
 )
-from trivium.cli.ranking import Time, as_of_option, known_at_option
+from trivium.cli.ranking import Time, as_of_option, filter_option, known_at_option
 from trivium.cli.relations import Related, print_relations, related_to
 from trivium.values import (
     Filter,
@@ -140,13 +140,16 @@ def _to_labels(
 
 
 def _to_filter(
-    labels: Mapping[str, Sequence[str]], start: datetime | None, end: datetime | None
+    labels: Mapping[str, Sequence[str]],
+    start: datetime | None,
+    end: datetime | None,
+    given: Filter | None,
 ) -> Filter | None:
     """The filter of an erasure; None if nothing restricts it."""
-    if not labels and start is None and end is None:
-        return None
     times = None if start is None and end is None else TimeRange(start, end)
-    return Filter(labels=labels, event_time=times)
+    if not labels and times is None:
+        return given
+    return Filter(labels=labels, event_time=times, all_of=[given] if given else [])
 
 
 @click.command()
@@ -164,6 +167,7 @@ def _to_filter(
 )
 @click.option("--from", "start", type=Time(), help="All segments of this time or later.")
 @click.option("--until", "end", type=Time(), help="All segments of before this time.")
+@filter_option
 @click.option("--everything", is_flag=True, help="All items of the tenant.")
 @click.option("--dry-run", is_flag=True, help="Erase nothing; count what would be erased.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -180,6 +184,7 @@ def forget(
     labels: Mapping[str, Sequence[str]],
     start: datetime | None,
     end: datetime | None,
+    filter_: Filter | None,
     everything: bool,
     dry_run: bool,
     yes: bool,
@@ -187,31 +192,32 @@ def forget(
 ) -> None:
     """Erases items from every store, and verifies each store.
 
-    --label, --from and --until are combined: all must hold. Facts are erased
+    --label, --from, --until and --filter are combined: all must hold. Facts are erased
     with the last segment that supports them. A speaker is meant by its exact
     name, whatever its case and white space: --dry-run counts the segments of
     each name.
 
     Exits with 1 if a store could not be verified or still has erased items.
     """
-    filter_ = _to_filter(labels, start, end)
+    selection = _to_filter(labels, start, end, filter_)
     by_ids = bool(segment_ids or fact_ids)
-    given = [by_ids, bool(session), bool(speaker), everything, filter_ is not None]
+    given = [by_ids, bool(session), bool(speaker), everything, selection is not None]
     if given.count(True) != 1:
         raise click.UsageError(
-            "exactly one of ids, --session, --speaker, --label with --from and --until, "
+            "exactly one of ids, --session, --speaker, --label, --from, --until and --filter, "
             "and --everything is required"
         )
     with connection.open() as client:
         if not (yes or dry_run):
-            what = _described(segment_ids, fact_ids, session, speaker, filter_)
+            segments = _described_filter(labels, selection, filter_) if selection else ""
+            what = _described(segment_ids, fact_ids, session, speaker, segments)
             click.confirm(f"Erase {what} of {plain(client.tenant)!r}?", abort=True, err=True)
         result = client.forget(
             segment_ids=segment_ids,
             fact_ids=fact_ids,
             session=session,
             speaker=speaker,
-            filter=filter_,
+            filter=selection,
             everything=everything,
             dry_run=dry_run,
         )
@@ -333,21 +339,24 @@ def _described(
     fact_ids: Sequence[str],
     session: str,
     speaker: str,
-    filter_: Filter | None,
+    filter_: str,
 ) -> str:
     if segment_ids or fact_ids:
         return f"{len(segment_ids)} segments and {len(fact_ids)} facts"
     if session:
         return f"the session {plain(session)!r}"
-    if filter_ is not None:
-        return _described_filter(filter_)
+    if filter_:
+        return filter_
     return f"all items of the speaker {plain(speaker)!r}" if speaker else "EVERYTHING"
 
 
-def _described_filter(filter_: Filter) -> str:
-    times = filter_.event_time or TimeRange()
+def _described_filter(
+    labels: Mapping[str, Sequence[str]], selection: Filter, given: Filter | None
+) -> str:
+    times = TimeRange() if selection is given else selection.event_time or TimeRange()
     parts = [
-        *(f"with {key}={' or '.join(values)}" for key, values in filter_.labels.items()),
+        "that pass --filter" if given else "",
+        *(f"with {key}={' or '.join(values)}" for key, values in labels.items()),
         f"from {times.start.isoformat()}" if times.start else "",
         f"until {times.end.isoformat()}" if times.end else "",
     ]

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17trivium/v1/filter.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x02\n\x06\x46ilter\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\'\n\x06labels\x18\x02 \x03(\x0b\x32\x17.trivium.v1.LabelFilter\x12\x10\n\x08speakers\x18\x03 \x03(\t\x12\x10\n\x08sessions\x18\x04 \x03(\t\x12\x10\n\x08\x65ntities\x18\x05 \x03(\t\x12\x16\n\x0emin_importance\x18\x06 \x01(\x01\x12)\n\nevent_time\x18\x07 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12)\n\ncreated_at\x18\x08 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12)\n\nupdated_at\x18\t \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12&\n\x07none_of\x18\n \x01(\x0b\x32\x15.trivium.v1.Exclusion\"]\n\tExclusion\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\x10\n\x08speakers\x18\x02 \x03(\t\x12\x10\n\x08sessions\x18\x03 \x03(\t\x12\x0b\n\x03ids\x18\x04 \x03(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x05 \x03(\t\"*\n\x0bLabelFilter\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\"_\n\tTimeRange\x12)\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17trivium/v1/filter.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xff\x02\n\x06\x46ilter\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\'\n\x06labels\x18\x02 \x03(\x0b\x32\x17.trivium.v1.LabelFilter\x12\x10\n\x08speakers\x18\x03 \x03(\t\x12\x10\n\x08sessions\x18\x04 \x03(\t\x12\x10\n\x08\x65ntities\x18\x05 \x03(\t\x12\x16\n\x0emin_importance\x18\x06 \x01(\x01\x12)\n\nevent_time\x18\x07 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12)\n\ncreated_at\x18\x08 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12)\n\nupdated_at\x18\t \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12&\n\x07none_of\x18\n \x01(\x0b\x32\x15.trivium.v1.Exclusion\x12\"\n\x06\x61ll_of\x18\x0b \x03(\x0b\x32\x12.trivium.v1.Filter\x12\"\n\x06\x61ny_of\x18\x0c \x03(\x0b\x32\x12.trivium.v1.Filter\"\x82\x01\n\tExclusion\x12\r\n\x05kinds\x18\x01 \x03(\t\x12\x10\n\x08speakers\x18\x02 \x03(\t\x12\x10\n\x08sessions\x18\x03 \x03(\t\x12\x0b\n\x03ids\x18\x04 \x03(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x05 \x03(\t\x12#\n\x07\x66ilters\x18\x06 \x03(\x0b\x32\x12.trivium.v1.Filter\"\x98\x01\n\x0bLabelFilter\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\'\n\x06number\x18\x03 \x01(\x0b\x32\x17.trivium.v1.NumberRange\x12#\n\x04\x64\x61te\x18\x04 \x01(\x0b\x32\x15.trivium.v1.TimeRange\x12\x13\n\x06\x65xists\x18\x05 \x01(\x08H\x00\x88\x01\x01\x42\t\n\x07_exists\"A\n\x0bNumberRange\x12\x10\n\x03min\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x03max\x18\x02 \x01(\x01H\x01\x88\x01\x01\x42\x06\n\x04_minB\x06\n\x04_max\"_\n\tTimeRange\x12)\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\033trivium.dev/go/v1;triviumv1'
   _globals['_FILTER']._serialized_start=73
-  _globals['_FILTER']._serialized_end=384
-  _globals['_EXCLUSION']._serialized_start=386
-  _globals['_EXCLUSION']._serialized_end=479
-  _globals['_LABELFILTER']._serialized_start=481
-  _globals['_LABELFILTER']._serialized_end=523
-  _globals['_TIMERANGE']._serialized_start=525
-  _globals['_TIMERANGE']._serialized_end=620
+  _globals['_FILTER']._serialized_end=456
+  _globals['_EXCLUSION']._serialized_start=459
+  _globals['_EXCLUSION']._serialized_end=589
+  _globals['_LABELFILTER']._serialized_start=592
+  _globals['_LABELFILTER']._serialized_end=744
+  _globals['_NUMBERRANGE']._serialized_start=746
+  _globals['_NUMBERRANGE']._serialized_end=811
+  _globals['_TIMERANGE']._serialized_start=813
+  _globals['_TIMERANGE']._serialized_end=908
 # @@protoc_insertion_point(module_scope)

@@ -30,7 +30,9 @@ from trivium.values import (
     Fact,
     Filter,
     Item,
+    LabelCondition,
     LegOverride,
+    NumberRange,
     Segment,
     TimeRange,
 )
@@ -448,9 +450,7 @@ def _fact(fact: Fact) -> fact_pb2.Fact:
 def _filter(given: Filter) -> filter_pb2.Filter:
     return filter_pb2.Filter(
         kinds=given.kinds,
-        labels=[
-            filter_pb2.LabelFilter(key=key, values=passing) for key, passing in given.labels.items()
-        ],
+        labels=[_label(key, wanted) for key, wanted in given.labels.items()],
         speakers=given.speakers,
         sessions=given.sessions,
         entities=given.entities,
@@ -459,7 +459,22 @@ def _filter(given: Filter) -> filter_pb2.Filter:
         created_at=_time_range(given.created_at),
         updated_at=_time_range(given.updated_at),
         none_of=_exclusion(given.none_of),
+        all_of=map(_filter, given.all_of),
+        any_of=map(_filter, given.any_of),
     )
+
+
+def _label(key: str, wanted: LabelCondition) -> filter_pb2.LabelFilter:
+    match wanted:
+        case NumberRange():
+            number = filter_pb2.NumberRange(min=wanted.min, max=wanted.max)
+            return filter_pb2.LabelFilter(key=key, number=number)
+        case TimeRange():
+            return filter_pb2.LabelFilter(key=key, date=_time_range(wanted))
+        case bool():
+            return filter_pb2.LabelFilter(key=key, exists=wanted)
+        case values:
+            return filter_pb2.LabelFilter(key=key, values=values)
 
 
 def _exclusion(given: Exclusion) -> filter_pb2.Exclusion | None:
@@ -471,6 +486,7 @@ def _exclusion(given: Exclusion) -> filter_pb2.Exclusion | None:
         sessions=given.sessions,
         ids=given.ids,
         fact_ids=given.fact_ids,
+        filters=map(_filter, given.filters),
     )
 
 

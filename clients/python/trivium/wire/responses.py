@@ -16,6 +16,7 @@ from trivium.tuning import Absence, Comparison, LegAbsence, Loss, Profile, RankC
 from trivium.v1 import (
     catalog_service_pb2,
     fact_pb2,
+    filter_pb2,
     ingest_service_pb2,
     item_pb2,
     retrieval_service_pb2,
@@ -246,6 +247,51 @@ def _to_closing(message: fact_pb2.FactClosing) -> values.FactClosing:
         recorded_at=message.recorded_at.ToDatetime(tzinfo=UTC),
         retracted_at=_time(message, "retracted_at"),
     )
+
+
+def to_filter(message: filter_pb2.Filter) -> values.Filter:
+    """Reads a filter, as a file or an argument may have it."""
+    none_of = message.none_of
+    return values.Filter(
+        kinds=tuple(message.kinds),
+        labels={label.key: _label_condition(label) for label in message.labels},
+        speakers=tuple(message.speakers),
+        sessions=tuple(message.sessions),
+        entities=tuple(message.entities),
+        min_importance=message.min_importance,
+        event_time=_time_range(message, "event_time"),
+        created_at=_time_range(message, "created_at"),
+        updated_at=_time_range(message, "updated_at"),
+        none_of=values.Exclusion(
+            kinds=tuple(none_of.kinds),
+            speakers=tuple(none_of.speakers),
+            sessions=tuple(none_of.sessions),
+            ids=tuple(none_of.ids),
+            fact_ids=tuple(none_of.fact_ids),
+            filters=tuple(map(to_filter, none_of.filters)),
+        ),
+        all_of=tuple(map(to_filter, message.all_of)),
+        any_of=tuple(map(to_filter, message.any_of)),
+    )
+
+
+def _label_condition(label: filter_pb2.LabelFilter) -> values.LabelCondition:
+    if label.HasField("number"):
+        number = label.number
+        return values.NumberRange(
+            number.min if number.HasField("min") else None,
+            number.max if number.HasField("max") else None,
+        )
+    if (date := _time_range(label, "date")) is not None:
+        return date
+    return label.exists if label.HasField("exists") else tuple(label.values)
+
+
+def _time_range(message: Message, field: str) -> values.TimeRange | None:
+    if not message.HasField(field):
+        return None
+    given = getattr(message, field)
+    return values.TimeRange(_time(given, "start"), _time(given, "end"))
 
 
 def to_ingest_result(response: ingest_service_pb2.IngestResponse) -> values.IngestResult:

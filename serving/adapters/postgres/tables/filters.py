@@ -9,7 +9,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from serving.domain.items.records import ItemKind, Segment
-from serving.domain.questions.query import Filter, TimeRange, segment_terms
+from serving.domain.questions.filters import (
+    AllOf,
+    AnyOf,
+    Condition,
+    HasId,
+    HasTerm,
+    HasTermWithin,
+    IsImportant,
+    NoneOf,
+    Within,
+    segment_terms,
+)
+from serving.domain.questions.query import Filter, TimeRange
 
 TENANT_ID = "(SELECT tenant.id FROM tenant WHERE tenant.name = %(tenant)s::text)"
 """The id of the tenant named by `%(tenant)s`; NULL, which equals nothing, for an unknown tenant.
@@ -69,14 +81,50 @@ class Conditions:
     texts: list[str] = field(default_factory=list)
     values: dict[str, object] = field(default_factory=dict)
 
-    def add(self, text: str, value: object) -> None:
-        """Adds a condition; `{}` in `text` stands for the value."""
-        name = f"filter_{len(self.values)}"
-        self.texts.append(text.format(f"%({name})s"))
-        self.values[name] = value
+    def add(self, text: str, *values: object) -> None:
+        """Adds a condition; each `{}` in `text` stands for a value."""
+        self.texts.append(self._with_values(text, *values))
+
+    def require(self, condition: Condition) -> None:
+        """Adds a condition on `segment`."""
+        self.texts.append(self._text(condition))
+
+    def _with_values(self, text: str, *values: object) -> str:
+        names = [f"filter_{len(self.values) + place}" for place in range(len(values))]
+        self.values.update(zip(names, values, strict=True))
+        return text.format(*(f"%({name})s" for name in names))
+
+    def _text(self, condition: Condition) -> str:
+        match condition:
+            case HasTerm(terms):
+                return self._with_values("tags && {}::text[]", list(terms))
+            case HasTermWithin(first, end):
+                return self._with_values(_HAS_TERM_WITHIN, first, end)
+            case HasId(ids):
+                return self._with_values("id = ANY ({}::text[])", list(ids))
+            case IsImportant(least):
+                return self._with_values("importance >= {}::float8", least)
+            case Within(time, start, end):
+                bounds = ((">=", start), ("<", end))
+                given = [
+                    self._with_values(f"{time} {sign} {{}}::timestamptz", bound)
+                    for sign, bound in bounds
+                    if bound is not None
+                ]
+                return " AND ".join(given) or "true"
+            case AllOf(parts):
+                return " AND ".join(map(self._text, parts)) or "true"
+            case AnyOf(parts):
+                return f"({' OR '.join(f'({self._text(part)})' for part in parts)})"
+            case NoneOf(parts):
+                return f"NOT {self._text(AnyOf(parts))}"
 
     def __str__(self) -> str:
         return "".join(f" AND {text}" for text in self.texts)
+
+
+_HAS_TERM_WITHIN = """EXISTS (SELECT FROM unnest(tags) AS tag
+  WHERE tag COLLATE "C" >= {}::text AND tag COLLATE "C" < {}::text)"""
 
 
 def conditions_of(filter_: Filter, as_of: datetime | None = None) -> Conditions:
@@ -86,30 +134,14 @@ def conditions_of(filter_: Filter, as_of: datetime | None = None) -> Conditions:
     them.
     """
     conditions = Conditions()
-    for group in filter_.term_groups():
-        conditions.add("tags && {}::text[]", group)
-    if terms := filter_.none_of.terms:
-        conditions.add("NOT tags && {}::text[]", terms)
-    if ids := filter_.none_of.ids:
-        conditions.add("id <> ALL ({}::text[])", list(ids))
-    if filter_.min_importance > 0:
-        conditions.add("importance >= {}::float8", filter_.min_importance)
-    _add_range(conditions, "event_time", filter_.event_time)
-    _add_range(conditions, "created_at", filter_.created_at)
-    _add_range(conditions, "updated_at", filter_.updated_at)
+    for part in filter_.condition.parts:
+        conditions.require(part)
     if as_of is not None:
         conditions.add("event_time <= {}::timestamptz", as_of)
     weeks = _week_terms(filter_.event_time, as_of)
     if weeks:
         conditions.add("tags && {}::text[]", weeks)
     return conditions
-
-
-def _add_range(conditions: Conditions, column: str, range_: TimeRange) -> None:
-    if range_.start is not None:
-        conditions.add(column + " >= {}::timestamptz", range_.start)
-    if range_.end is not None:
-        conditions.add(column + " < {}::timestamptz", range_.end)
 
 
 def _week_terms(range_: TimeRange, as_of: datetime | None) -> list[str]:

@@ -23,7 +23,7 @@ from serving.domain.items.instants import (
 )
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.items.text import name_key
-from serving.domain.questions.query import OF_SESSION
+from serving.domain.questions.filters import OF_SESSION
 from serving.ports.index_engine import IndexRow
 
 RESTS_ON_WIDTH, CLOSING_WIDTH = 2, 5

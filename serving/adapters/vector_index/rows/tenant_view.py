@@ -11,10 +11,21 @@ import numpy as np
 
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask, among
-from serving.adapters.vector_index.rows.view import ANY_TIME, PartitionView
+from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.instants import ClockTimes, Span, microseconds
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
-from serving.domain.questions.query import Filter, Scope
+from serving.domain.questions.filters import (
+    AllOf,
+    AnyOf,
+    Condition,
+    HasId,
+    HasTerm,
+    HasTermWithin,
+    IsImportant,
+    NoneOf,
+    Within,
+)
+from serving.domain.questions.query import Filter, Scope, TimeRange
 from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
 
 Closed = Mapping[str, AbstractSet[str]]
@@ -70,20 +81,20 @@ class TenantView:
     def allowed(self, wanted: WantedNeighbours) -> AllowedRows:
         """The rows that the scope accepts, restricted to `wanted.only` if given."""
         scope = wanted.scope
-        filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
         view = self.of_kind(wanted.kind)
         if wanted.kind is ItemKind.FACT:
             accepted = self._accepted_facts(scope)
         else:
-            accepted = self.accepted(view, filter_, as_of)
+            accepted = self.accepted(view, scope.segment_filter, microseconds(scope.as_of))
         if wanted.only is None:
             return accepted
         return AllowedRows(accepted.mask & self._rows_of(view, wanted.only))
 
     def accepted(self, view: PartitionView, filter_: Filter, as_of: int) -> AllowedRows:
         """The segments of a view that pass the filter and are not later than `as_of`, in us."""
-        key = (view, filter_key(filter_))
-        passing = self._cached(key, lambda: self._passing(view, filter_))
+        condition = filter_.condition
+        key = (view, condition)
+        passing = self._cached(key, lambda: view.alive & self._passing(view, condition))
         if view.latest_event <= as_of:
             return passing
         span = partial(view.unchanged_span, as_of, EVENT_TIMES)
@@ -91,11 +102,31 @@ class TenantView:
             key, as_of, span, lambda: passing.mask & (view.time("event_time") <= as_of)
         )
 
-    def _passing(self, view: PartitionView, filter_: Filter) -> Mask:
-        passing = view.passing(filter_)
-        if ids := filter_.none_of.ids:
-            passing &= ~self._rows_of(view, map(segment_id, ids))
-        return passing
+    def _passing(self, view: PartitionView, condition: Condition) -> Mask:
+        """The rows of segments that pass a condition, dead ones included."""
+        match condition:
+            case HasTerm(terms):
+                return view.have_any(terms)
+            case HasTermWithin(first, end):
+                return view.have_any_within(first, end)
+            case HasId(ids):
+                return self._rows_of(view, map(segment_id, ids))
+            case IsImportant(least):
+                return view.columns.importance[: view.count] >= least
+            case Within(time, start, end):
+                return view.within(time, start, end)
+            case AllOf(parts):
+                mask = np.ones(view.count, np.bool_)
+                for part in parts:
+                    mask &= self._passing(view, part)
+                return mask
+            case AnyOf(parts):
+                mask = np.zeros(view.count, np.bool_)
+                for part in parts:
+                    mask |= self._passing(view, part)
+                return mask
+            case NoneOf(parts):
+                return ~self._passing(view, AnyOf(parts))
 
     def _rows_of(self, view: PartitionView, items: Iterable[ItemId]) -> Mask:
         # By number, which never changes: the partition's slots may be newer than this view.
@@ -116,7 +147,7 @@ class TenantView:
             spans.append(self.facts.unchanged_span(clocks.as_of, FACT_TIMES))
             return Span(max(each.since for each in spans), min(each.until for each in spans))
 
-        key = ("facts", filter_key(scope.filter))
+        key = ("facts", scope.filter.condition, scope.filter.none_of.fact_ids)
         make = partial(self._holding_facts, scope, clocks)
         return self._cached_by_span(key, clocks.as_of, span, make)
 
@@ -125,7 +156,7 @@ class TenantView:
         as_of, ends = clocks.as_of, facts.ends(clocks)
         mask = facts.alive & facts.known(clocks)
         mask &= (facts.time("valid_from") <= as_of) & (ends > as_of)
-        if scope.filter.event_time != ANY_TIME:
+        if scope.filter.event_time != TimeRange():
             mask &= facts.valid_within(scope.filter.event_time, ends)
         if fact_ids := scope.filter.none_of.fact_ids:
             mask &= ~self._rows_of(facts, map(fact_id, fact_ids))
@@ -181,7 +212,7 @@ class TenantView:
         look_up = partial(self._resting_on, lambda view: self.accepted(view, filter_, as_of).mask)
         if max(view.latest_event for view in self._evidence) > as_of:
             return look_up()
-        return self._cached(("evidence", filter_key(filter_)), look_up).mask
+        return self._cached(("evidence", filter_.condition), look_up).mask
 
     def _resting_on(self, mask_of: Callable[[PartitionView], Mask]) -> Mask:
         """The facts with an evidence segment among these rows of each view."""
@@ -235,10 +266,3 @@ class TenantView:
                 self._cache.clear()
             allowed = self._cache[key] = AllowedRows(make())
         return allowed
-
-
-def filter_key(filter_: Filter) -> object:
-    """A hashable key of a filter, whose own mapping is not hashable."""
-    groups = tuple(tuple(group) for group in filter_.term_groups())
-    times = (filter_.event_time, filter_.created_at, filter_.updated_at)
-    return groups, filter_.min_importance, times, filter_.none_of

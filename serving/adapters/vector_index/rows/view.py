@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 
 import numpy as np
@@ -33,9 +34,8 @@ from serving.domain.items.instants import (
 from serving.domain.items.passage import Part
 from serving.domain.items.records import ItemId
 from serving.domain.items.text import MAX_MENTIONS
-from serving.domain.questions.query import Filter, TimeRange
+from serving.domain.questions.query import TimeRange
 
-ANY_TIME = TimeRange()
 _NO_ROWS = array("q")
 
 
@@ -121,35 +121,18 @@ class PartitionView:
                 mask[slots[slots < self.count]] = True
         return mask
 
-    def within(self, name: str, allowed: TimeRange) -> Mask:
+    def have_any_within(self, first: str, end: str) -> Mask:
+        """The rows with a term from `first` on and before `end`."""
+        # A list, which is made at once: a writer may add terms meanwhile.
+        return self.have_any(each for each in [*self.columns.postings] if first <= each < end)
+
+    def within(self, name: str, start: datetime | None, end: datetime | None) -> Mask:
         instants = self.time(name)
         mask = np.ones(self.count, np.bool_)
-        if allowed.start is not None:
-            mask &= instants >= microseconds(allowed.start)
-        if allowed.end is not None:
-            mask &= instants < microseconds(allowed.end)
-        return mask
-
-    def passing(self, filter_: Filter) -> Mask:
-        """The live rows of segments that pass the filter, by the rules of `Filter.accepts`.
-
-        Ids that are left out are not among these rules: a tenant's view knows the rows of items.
-        """
-        mask = self.alive.copy()
-        for group in filter_.term_groups():
-            mask &= self.have_any(group)
-        if terms := filter_.none_of.terms:
-            mask &= ~self.have_any(terms)
-        if filter_.min_importance > 0:
-            mask &= self.columns.importance[: self.count] >= filter_.min_importance
-        if filter_.event_time != ANY_TIME:
-            mask &= self.within("event_time", filter_.event_time)
-        for name, allowed in (
-            ("created_at", filter_.created_at),
-            ("updated_at", filter_.updated_at),
-        ):
-            if allowed != ANY_TIME:
-                mask &= self.within(name, allowed) | (self.time(name) == BEFORE_ALL)
+        if start is not None:
+            mask &= (instants >= microseconds(start)) | (instants == BEFORE_ALL)
+        if end is not None:
+            mask &= instants < microseconds(end)
         return mask
 
     def unchanged_span(self, as_of: int, names: Iterable[str]) -> Span:

@@ -10,7 +10,7 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.log.index_feed import BATCH_ROWS
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.domain.questions.query import segment_terms
+from serving.domain.questions.filters import segment_terms
 from serving.domain.shards import Shard, all_shards
 from serving.ports.index_engine import IndexRow
 from serving.ports.memory_store import Selector

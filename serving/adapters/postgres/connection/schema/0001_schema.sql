@@ -58,7 +58,7 @@ CREATE TABLE segment (
   created_at    timestamptz NOT NULL DEFAULT now(),
   updated_at    timestamptz NOT NULL DEFAULT now(),
   expires_at    timestamptz,  -- NULL: never
-  tags          text[] NOT NULL,  -- segment_terms (domain/questions/query.py), and the week ("w:")
+  tags          text[] NOT NULL,  -- segment_terms (domain/questions/filters.py), and the week ("w:")
   tsv           tsvector NOT NULL,  -- made by words/tsvector.py
   dl            int NOT NULL,       -- distinct words, without function words
   UNIQUE (tenant_id, id)

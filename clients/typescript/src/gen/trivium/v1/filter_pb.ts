@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/filter.proto.
  */
 export const file_trivium_v1_filter: GenFile = /*@__PURE__*/
-  fileDesc("Chd0cml2aXVtL3YxL2ZpbHRlci5wcm90bxIKdHJpdml1bS52MSK3AgoGRmlsdGVyEg0KBWtpbmRzGAEgAygJEicKBmxhYmVscxgCIAMoCzIXLnRyaXZpdW0udjEuTGFiZWxGaWx0ZXISEAoIc3BlYWtlcnMYAyADKAkSEAoIc2Vzc2lvbnMYBCADKAkSEAoIZW50aXRpZXMYBSADKAkSFgoObWluX2ltcG9ydGFuY2UYBiABKAESKQoKZXZlbnRfdGltZRgHIAEoCzIVLnRyaXZpdW0udjEuVGltZVJhbmdlEikKCmNyZWF0ZWRfYXQYCCABKAsyFS50cml2aXVtLnYxLlRpbWVSYW5nZRIpCgp1cGRhdGVkX2F0GAkgASgLMhUudHJpdml1bS52MS5UaW1lUmFuZ2USJgoHbm9uZV9vZhgKIAEoCzIVLnRyaXZpdW0udjEuRXhjbHVzaW9uIl0KCUV4Y2x1c2lvbhINCgVraW5kcxgBIAMoCRIQCghzcGVha2VycxgCIAMoCRIQCghzZXNzaW9ucxgDIAMoCRILCgNpZHMYBCADKAkSEAoIZmFjdF9pZHMYBSADKAkiKgoLTGFiZWxGaWx0ZXISCwoDa2V5GAEgASgJEg4KBnZhbHVlcxgCIAMoCSJfCglUaW1lUmFuZ2USKQoFc3RhcnQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEicKA2VuZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("Chd0cml2aXVtL3YxL2ZpbHRlci5wcm90bxIKdHJpdml1bS52MSL/AgoGRmlsdGVyEg0KBWtpbmRzGAEgAygJEicKBmxhYmVscxgCIAMoCzIXLnRyaXZpdW0udjEuTGFiZWxGaWx0ZXISEAoIc3BlYWtlcnMYAyADKAkSEAoIc2Vzc2lvbnMYBCADKAkSEAoIZW50aXRpZXMYBSADKAkSFgoObWluX2ltcG9ydGFuY2UYBiABKAESKQoKZXZlbnRfdGltZRgHIAEoCzIVLnRyaXZpdW0udjEuVGltZVJhbmdlEikKCmNyZWF0ZWRfYXQYCCABKAsyFS50cml2aXVtLnYxLlRpbWVSYW5nZRIpCgp1cGRhdGVkX2F0GAkgASgLMhUudHJpdml1bS52MS5UaW1lUmFuZ2USJgoHbm9uZV9vZhgKIAEoCzIVLnRyaXZpdW0udjEuRXhjbHVzaW9uEiIKBmFsbF9vZhgLIAMoCzISLnRyaXZpdW0udjEuRmlsdGVyEiIKBmFueV9vZhgMIAMoCzISLnRyaXZpdW0udjEuRmlsdGVyIoIBCglFeGNsdXNpb24SDQoFa2luZHMYASADKAkSEAoIc3BlYWtlcnMYAiADKAkSEAoIc2Vzc2lvbnMYAyADKAkSCwoDaWRzGAQgAygJEhAKCGZhY3RfaWRzGAUgAygJEiMKB2ZpbHRlcnMYBiADKAsyEi50cml2aXVtLnYxLkZpbHRlciKYAQoLTGFiZWxGaWx0ZXISCwoDa2V5GAEgASgJEg4KBnZhbHVlcxgCIAMoCRInCgZudW1iZXIYAyABKAsyFy50cml2aXVtLnYxLk51bWJlclJhbmdlEiMKBGRhdGUYBCABKAsyFS50cml2aXVtLnYxLlRpbWVSYW5nZRITCgZleGlzdHMYBSABKAhIAIgBAUIJCgdfZXhpc3RzIkEKC051bWJlclJhbmdlEhAKA21pbhgBIAEoAUgAiAEBEhAKA21heBgCIAEoAUgBiAEBQgYKBF9taW5CBgoEX21heCJfCglUaW1lUmFuZ2USKQoFc3RhcnQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEicKA2VuZBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
 
 /**
  * The segments to consider. Fields are combined with AND, the values of a field
@@ -28,6 +28,10 @@ export const file_trivium_v1_filter: GenFile = /*@__PURE__*/
  * A fact passes if one of its evidence segments passes; for `event_time` the
  * range must overlap the fact's validity.
  *
+ * Filters nest in `all_of`, `any_of` and `none_of.filters`: at most 64 of them
+ * within a filter, and at most 4 deep. Each must restrict something. Within
+ * them every field is of the segment, `event_time` too.
+ *
  * @generated from message trivium.v1.Filter
  */
 export type Filter = Message<"trivium.v1.Filter"> & {
@@ -39,8 +43,7 @@ export type Filter = Message<"trivium.v1.Filter"> & {
   kinds: string[];
 
   /**
-   * Labels; the segment must have each of them, with one of the given values.
-   * Compared exactly.
+   * Labels; the segment must pass the condition of each.
    *
    * @generated from field: repeated trivium.v1.LabelFilter labels = 2;
    */
@@ -103,6 +106,20 @@ export type Filter = Message<"trivium.v1.Filter"> & {
    * @generated from field: trivium.v1.Exclusion none_of = 10;
    */
   noneOf?: Exclusion | undefined;
+
+  /**
+   * Filters, of which the segment must pass each.
+   *
+   * @generated from field: repeated trivium.v1.Filter all_of = 11;
+   */
+  allOf: Filter[];
+
+  /**
+   * Filters, of which the segment must pass one. Empty matches everything.
+   *
+   * @generated from field: repeated trivium.v1.Filter any_of = 12;
+   */
+  anyOf: Filter[];
 };
 
 /**
@@ -148,11 +165,18 @@ export type Exclusion = Message<"trivium.v1.Exclusion"> & {
   ids: string[];
 
   /**
-   * Ids of facts.
+   * Ids of facts. Not in a filter within another.
    *
    * @generated from field: repeated string fact_ids = 5;
    */
   factIds: string[];
+
+  /**
+   * Filters: a segment that passes one of them is left out.
+   *
+   * @generated from field: repeated trivium.v1.Filter filters = 6;
+   */
+  filters: Filter[];
 };
 
 /**
@@ -163,7 +187,7 @@ export const ExclusionSchema: GenMessage<Exclusion> = /*@__PURE__*/
   messageDesc(file_trivium_v1_filter, 1);
 
 /**
- * A label and its accepted values.
+ * A label, and exactly one condition on its value.
  *
  * @generated from message trivium.v1.LabelFilter
  */
@@ -176,11 +200,35 @@ export type LabelFilter = Message<"trivium.v1.LabelFilter"> & {
   key: string;
 
   /**
-   * The accepted values; at least one. Compared exactly.
+   * The accepted values. Compared exactly.
    *
    * @generated from field: repeated string values = 2;
    */
   values: string[];
+
+  /**
+   * The accepted numbers. A value is a number if it is written as in JSON; any
+   * other fails.
+   *
+   * @generated from field: trivium.v1.NumberRange number = 3;
+   */
+  number?: NumberRange | undefined;
+
+  /**
+   * The accepted dates. A value is a date if it is one of ISO 8601, such as
+   * "2026-03-01" or "2026-03-01T18:30:00+01:00", in UTC unless it says
+   * otherwise; any other fails.
+   *
+   * @generated from field: trivium.v1.TimeRange date = 4;
+   */
+  date?: TimeRange | undefined;
+
+  /**
+   * Whether the segment must have the label, with any value, or must not.
+   *
+   * @generated from field: optional bool exists = 5;
+   */
+  exists?: boolean | undefined;
 };
 
 /**
@@ -189,6 +237,34 @@ export type LabelFilter = Message<"trivium.v1.LabelFilter"> & {
  */
 export const LabelFilterSchema: GenMessage<LabelFilter> = /*@__PURE__*/
   messageDesc(file_trivium_v1_filter, 2);
+
+/**
+ * An interval of numbers, which has both of its ends; an unset end is open.
+ *
+ * @generated from message trivium.v1.NumberRange
+ */
+export type NumberRange = Message<"trivium.v1.NumberRange"> & {
+  /**
+   * The lowest number.
+   *
+   * @generated from field: optional double min = 1;
+   */
+  min?: number | undefined;
+
+  /**
+   * The highest number; not below `min`.
+   *
+   * @generated from field: optional double max = 2;
+   */
+  max?: number | undefined;
+};
+
+/**
+ * Describes the message trivium.v1.NumberRange.
+ * Use `create(NumberRangeSchema)` to create a new message.
+ */
+export const NumberRangeSchema: GenMessage<NumberRange> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_filter, 3);
 
 /**
  * A half-open interval of time; an unset bound is open.
@@ -216,5 +292,5 @@ export type TimeRange = Message<"trivium.v1.TimeRange"> & {
  * Use `create(TimeRangeSchema)` to create a new message.
  */
 export const TimeRangeSchema: GenMessage<TimeRange> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_filter, 3);
+  messageDesc(file_trivium_v1_filter, 4);
 
