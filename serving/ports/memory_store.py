@@ -121,7 +121,10 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class TenantCounts:
-    """The row counts of a tenant. Both texts are empty for an unknown tenant."""
+    """The row counts of a tenant. Both texts are empty for an unknown tenant.
+
+    `newest` is the time of the latest segment that is not sensitive.
+    """
 
     segments: int
     sensitive_segments: int
@@ -130,6 +133,7 @@ class TenantCounts:
     embeddable: int
     text_search_config: str
     time_zone: str
+    newest: datetime | None = None
 
 
 class MemoryStore(Protocol):

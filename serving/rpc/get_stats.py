@@ -73,6 +73,7 @@ def _tenant_stats(counts: TenantCounts, entities: int) -> catalog_pb.TenantStats
         embeddable_count=counts.embeddable,
         text_search_config=counts.text_search_config,
         time_zone=counts.time_zone,
+        newest_event_time=timestamp(counts.newest),
     )
 
 

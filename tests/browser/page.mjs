@@ -15,10 +15,11 @@ export function shown(page) {
   return page.locator("main > div:not([hidden])");
 }
 
-/** Opens a view of a tenant in a context of its own. */
-export async function opened(browser, address, { tenant, view = "ask", width = 1280, scheme = "light" }) {
+/** Opens a view of a tenant in a context of its own; `answers` takes the place of those of the service, by RPC. */
+export async function opened(browser, address, { tenant, view = "ask", width = 1280, scheme = "light", answers = {} }) {
   const context = await browser.newContext({ viewport: { width, height: width < 600 ? 800 : 860 }, colorScheme: scheme, timezoneId: "UTC" });
   context.setDefaultTimeout(WAIT_MS);
+  for (const [rpc, json] of Object.entries(answers)) await context.route(`**/trivium.v1.*/${rpc}`, (route) => route.fulfill({ json }));
   const page = await context.newPage();
   await page.goto(`${address}/ui?tenant=${tenant}#${view}`);
   await shown(page).waitFor();

@@ -93,6 +93,56 @@ test("an answer shows its legs, the budget, the sum of its score, and the block"
   assert.equal(await page.locator(".hits .older").count(), outdated);
 }));
 
+test("the bar of a hit is as long as its score", () => withPage({}, async (page) => {
+  const answered = page.waitForResponse((response) => response.url().endsWith("/Retrieve"));
+  await FILLED.ask(page);
+  const { hits } = await (await answered).json();
+
+  const lengths = await page.locator(".stack").evaluateAll((stacks) => stacks.map((stack) => [...stack.children].reduce((sum, part) => sum + Number.parseFloat(part.style.width), 0)));
+  const best = Math.max(...hits.map((hit) => hit.score));
+  assert.ok(hits.some((hit) => hit.ledger.currency || hit.ledger.importance || hit.ledger.adjacent), "no score has a factor");
+  lengths.forEach((length, place) => assert.ok(Math.abs(length - (100 * hits[place].score) / best) < 0.5, `${length} of ${JSON.stringify(hits[place])}`));
+}));
+
+test("a memory of the past is asked as of its newest turn", () => withPage({ answers: { GetStats: { tenant: { textSearchConfig: "english", newestEventTime: "2025-11-02T17:51:26Z" } } } }, async (page) => {
+  await page.waitForFunction(() => document.querySelector("[name=asOf]").value === "2025-11-02T17:52");
+}));
+
+test("a tenant without items is called unknown", () => withPage({ tenant: "<b>nobody</b>" }, async (page) => {
+  await page.getByText("There is no tenant “<b>nobody</b>”").waitFor();
+}));
+
+test("the ring of a field does not cover its label", () => withPage({}, async (page) => {
+  await page.locator("[name=query]").focus();
+  const free = await page.locator("[name=query]").evaluate((field) => {
+    const label = document.createRange();
+    label.selectNode(field.previousSibling);
+    const { outlineWidth, outlineOffset } = getComputedStyle(field);
+    return field.getBoundingClientRect().top - Number.parseFloat(outlineWidth) - Number.parseFloat(outlineOffset) - label.getBoundingClientRect().bottom;
+  });
+
+  assert.ok(free >= -1, `the ring covers ${-free} px`);
+}));
+
+test("the default profile can be the second of a comparison", () => withPage({ view: "compare" }, async (page) => {
+  await page.fill("[name=query]", QUESTION);
+  await page.selectOption("[name=profile]", "two_stage_baseline");
+  await page.selectOption("[name=against]", "default");
+  await submit(page);
+
+  await page.getByRole("heading", { name: "Second: default" }).waitFor();
+}));
+
+for (const width of [1280, 390]) {
+  test(`counts of what a leg missed are whole at ${width} px`, () => withPage({ view: "service", width, answers: { GetStats: { legs: [{ leg: "temporal", answerCount: 1234, timedOutCount: 26, failedCount: 13, skippedCount: 7 }] } } }, async (page) => {
+    const badges = page.locator(".badge.warn");
+    await badges.first().waitFor();
+
+    assert.deepEqual(await badges.allTextContents(), ["26 late", "13 failed"]);
+    assert.ok(await badges.evaluateAll((all) => all.every((each) => each.scrollWidth <= each.clientWidth)), "a badge is clipped");
+  }));
+}
+
 test("a name that was heard wrongly is shown with the one it was read as", () => withPage({}, async (page) => {
   await page.fill("[name=query]", "What does Idrris draw?");
   await page.fill("[name=budget]", "20000");

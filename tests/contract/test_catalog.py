@@ -67,8 +67,8 @@ async def test_a_tenant_is_counted(stored: Stored) -> None:
         Batch(
             TENANT,
             [
-                segment("a"),
-                segment("b", sensitive=True),
+                segment("a", event_time=NOON),
+                segment("b", event_time=NOON + days(1), sensitive=True),
                 fact("open", "x", "y", "z", evidence=("a",)),
                 fact("hidden", "x", "y", "z", evidence=("a", "b")),
                 fact("secret", "x", "y", "z", sensitive=True),
@@ -83,11 +83,12 @@ async def test_a_tenant_is_counted(stored: Stored) -> None:
     assert (counts.segments, counts.sensitive_segments, counts.facts) == (2, 1, 3)
     assert (counts.embeddable, counts.embedded) == (2, 0)
     assert (counts.text_search_config, counts.time_zone) == ("simple", "Asia/Kolkata")
+    assert counts.newest == NOON
 
 
 async def test_an_unknown_tenant_has_no_counts(stored: Stored) -> None:
     counts = await stored.catalog.tenant_counts(TENANT, None)
 
     assert (counts.segments, counts.facts) == (0, 0)
-    assert (counts.text_search_config, counts.time_zone) == ("", "")
+    assert (counts.text_search_config, counts.time_zone, counts.newest) == ("", "", None)
     assert await stored.catalog.dead_letters(TENANT, 10) == []

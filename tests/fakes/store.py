@@ -225,6 +225,7 @@ class InMemoryStore:
             embeddable=len(segments) - len(sensitive) + len(visible),
             text_search_config=found.text_search_config,
             time_zone=str(found.time_zone),
+            newest=max((each.event_time for each in segments if not each.sensitive), default=None),
         )
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:

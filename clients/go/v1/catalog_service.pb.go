@@ -772,9 +772,12 @@ type TenantStats struct {
 	TextSearchConfig string `protobuf:"bytes,7,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
 	// Whose days are meant by requests that name no time zone: an IANA name or an
 	// offset; empty for an unknown tenant.
-	TimeZone      string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	TimeZone string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// The time of the latest segment that is not sensitive; unset if there is
+	// none.
+	NewestEventTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=newest_event_time,json=newestEventTime,proto3" json:"newest_event_time,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TenantStats) Reset() {
@@ -861,6 +864,13 @@ func (x *TenantStats) GetTimeZone() string {
 		return x.TimeZone
 	}
 	return ""
+}
+
+func (x *TenantStats) GetNewestEventTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NewestEventTime
+	}
+	return nil
 }
 
 // How far a projection is behind PostgreSQL.
@@ -1354,7 +1364,7 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"\ffailed_count\x18\x04 \x01(\x05R\vfailedCount\x12#\n" +
 	"\rskipped_count\x18\x05 \x01(\x05R\fskippedCount\x12+\n" +
 	"\x03p50\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x03p50\x12+\n" +
-	"\x03p95\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03p95\"\xdf\x02\n" +
+	"\x03p95\x18\a \x01(\v2\x19.google.protobuf.DurationR\x03p95\"\xa7\x03\n" +
 	"\vTenantStats\x12#\n" +
 	"\rsegment_count\x18\x01 \x01(\x03R\fsegmentCount\x126\n" +
 	"\x17sensitive_segment_count\x18\x02 \x01(\x03R\x15sensitiveSegmentCount\x12\x1d\n" +
@@ -1364,7 +1374,8 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"\x0eembedded_count\x18\x05 \x01(\x03R\rembeddedCount\x12)\n" +
 	"\x10embeddable_count\x18\x06 \x01(\x03R\x0fembeddableCount\x12,\n" +
 	"\x12text_search_config\x18\a \x01(\tR\x10textSearchConfig\x12\x1b\n" +
-	"\ttime_zone\x18\b \x01(\tR\btimeZoneB\x0f\n" +
+	"\ttime_zone\x18\b \x01(\tR\btimeZone\x12F\n" +
+	"\x11newest_event_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0fnewestEventTimeB\x0f\n" +
 	"\r_entity_count\"\xaf\x01\n" +
 	"\x0fProjectionStats\x12\x1e\n" +
 	"\n" +
@@ -1470,26 +1481,27 @@ var file_trivium_v1_catalog_service_proto_depIdxs = []int32{
 	10, // 11: trivium.v1.GetStatsResponse.legs:type_name -> trivium.v1.LegStats
 	21, // 12: trivium.v1.LegStats.p50:type_name -> google.protobuf.Duration
 	21, // 13: trivium.v1.LegStats.p95:type_name -> google.protobuf.Duration
-	21, // 14: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
-	14, // 15: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
-	20, // 16: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
-	22, // 17: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
-	20, // 18: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
-	0,  // 19: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
-	2,  // 20: trivium.v1.CatalogService.GetFacts:input_type -> trivium.v1.GetFactsRequest
-	4,  // 21: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
-	6,  // 22: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
-	8,  // 23: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
-	1,  // 24: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
-	3,  // 25: trivium.v1.CatalogService.GetFacts:output_type -> trivium.v1.GetFactsResponse
-	5,  // 26: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
-	7,  // 27: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
-	9,  // 28: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
-	24, // [24:29] is the sub-list for method output_type
-	19, // [19:24] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	20, // 14: trivium.v1.TenantStats.newest_event_time:type_name -> google.protobuf.Timestamp
+	21, // 15: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
+	14, // 16: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
+	20, // 17: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
+	22, // 18: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
+	20, // 19: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
+	0,  // 20: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
+	2,  // 21: trivium.v1.CatalogService.GetFacts:input_type -> trivium.v1.GetFactsRequest
+	4,  // 22: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
+	6,  // 23: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
+	8,  // 24: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
+	1,  // 25: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
+	3,  // 26: trivium.v1.CatalogService.GetFacts:output_type -> trivium.v1.GetFactsResponse
+	5,  // 27: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
+	7,  // 28: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
+	9,  // 29: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_catalog_service_proto_init() }

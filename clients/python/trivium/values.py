@@ -735,7 +735,10 @@ class FactsFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantStats:
-    """Counts of the tenant's items; `entity_count` is None if the graph is unreachable."""
+    """Counts of the tenant's items; `entity_count` is None if the graph is unreachable.
+
+    `newest_event_time` is the time of the latest segment that is not sensitive.
+    """
 
     segment_count: int
     sensitive_segment_count: int
@@ -745,6 +748,7 @@ class TenantStats:
     embeddable_count: int
     text_search_config: str
     time_zone: str
+    newest_event_time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,7 @@ class LegStats(_message.Message):
     def __init__(self, leg: _Optional[str] = ..., answer_count: _Optional[int] = ..., timed_out_count: _Optional[int] = ..., failed_count: _Optional[int] = ..., skipped_count: _Optional[int] = ..., p50: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., p95: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class TenantStats(_message.Message):
-    __slots__ = ("segment_count", "sensitive_segment_count", "fact_count", "entity_count", "embedded_count", "embeddable_count", "text_search_config", "time_zone")
+    __slots__ = ("segment_count", "sensitive_segment_count", "fact_count", "entity_count", "embedded_count", "embeddable_count", "text_search_config", "time_zone", "newest_event_time")
     SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     SENSITIVE_SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     FACT_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +138,7 @@ class TenantStats(_message.Message):
     EMBEDDABLE_COUNT_FIELD_NUMBER: _ClassVar[int]
     TEXT_SEARCH_CONFIG_FIELD_NUMBER: _ClassVar[int]
     TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_EVENT_TIME_FIELD_NUMBER: _ClassVar[int]
     segment_count: int
     sensitive_segment_count: int
     fact_count: int
@@ -146,7 +147,8 @@ class TenantStats(_message.Message):
     embeddable_count: int
     text_search_config: str
     time_zone: str
-    def __init__(self, segment_count: _Optional[int] = ..., sensitive_segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., entity_count: _Optional[int] = ..., embedded_count: _Optional[int] = ..., embeddable_count: _Optional[int] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ...) -> None: ...
+    newest_event_time: _timestamp_pb2.Timestamp
+    def __init__(self, segment_count: _Optional[int] = ..., sensitive_segment_count: _Optional[int] = ..., fact_count: _Optional[int] = ..., entity_count: _Optional[int] = ..., embedded_count: _Optional[int] = ..., embeddable_count: _Optional[int] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ..., newest_event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ProjectionStats(_message.Message):
     __slots__ = ("projection", "pending_count", "lag", "dead_letter_count")

@@ -552,6 +552,7 @@ def _tenant_stats(stats: catalog_service_pb2.TenantStats) -> values.TenantStats:
         embeddable_count=stats.embeddable_count,
         text_search_config=stats.text_search_config,
         time_zone=stats.time_zone,
+        newest_event_time=_time(stats, "newest_event_time"),
     )
 
 

@@ -83,16 +83,17 @@ class PostgresCatalog:
             found = await connection.fetch_all(_COUNTS, values)
         if not found:
             return TenantCounts(0, 0, 0, 0, 0, "", "")
-        config, time_zone, segments, sensitive_segments, facts, hidden_facts, lacking = found[0]
-        embeddable = segments - sensitive_segments + facts - hidden_facts
+        config, time_zone, newest, segments, sensitive, facts, hidden_facts, lacking = found[0]
+        embeddable = segments - sensitive + facts - hidden_facts
         return TenantCounts(
             segments=segments,
-            sensitive_segments=sensitive_segments,
+            sensitive_segments=sensitive,
             facts=facts,
             embedded=embeddable - lacking,
             embeddable=embeddable,
             text_search_config=config,
             time_zone=str(parse_time_zone(time_zone)),
+            newest=newest,
         )
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
@@ -166,6 +167,8 @@ WITH unfinished AS (
    WHERE projection = 'embedding' AND tenant_id = {TENANT_ID} -- tenant filter
 )
 SELECT tenant.text_search_config, tenant.time_zone,
+       (SELECT max(event_time) FROM segment
+         WHERE tenant_id = tenant.id AND NOT sensitive), -- tenant filter
        {_count(ItemKind.SEGMENT)},
        {_count(ItemKind.SEGMENT, IS_HIDDEN[ItemKind.SEGMENT])},
        {_count(ItemKind.FACT)},

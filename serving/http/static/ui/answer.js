@@ -5,6 +5,7 @@ import { milliseconds } from "/ui/api.js";
 import { Table, Text, colour, idOf, minute, words } from "/ui/parts.js";
 
 const MAX_SCALE = 5;
+const ROUNDING = 1e-6;
 const LATE = ["LEG_STATE_TIMED_OUT", "LEG_STATE_FAILED"];
 const short = (number) => Number((number ?? 0).toPrecision(3)).toString();
 
@@ -73,10 +74,27 @@ function factors({ importance, decay, diversity, rerank, reservedBy, adjacent = 
   ].filter(Boolean);
 }
 
+/** The parts of a score: what each leg is worth after all factors, and what is added besides. */
+function parts({ score = 0, ledger = {} }) {
+  const { legTerms = [], fusedScore = 0, importance, decay, rerank, currency = [] } = ledger;
+  // A field that is 0 is left out of ProtoJSON, a term that does not apply is no field at all.
+  const multipliers = [importance, decay].filter(Boolean).map((term) => term.multiplier ?? 0);
+  const mixed = rerank ? (1 - (rerank.weight ?? 0)) / rerank.scale : 1;
+  const factor = [...multipliers, ...currency.map((term) => term.factor ?? 0)].reduce((product, each) => product * each, mixed);
+  const added = Math.max(0, score - factor * fusedScore);
+  const sum = legTerms.map((term) => `${term.leg} ${short(term.term)}`).join(" + ");
+  const said = Math.abs(factor - 1) < ROUNDING ? sum : `${legTerms.length > 1 ? `(${sum})` : sum} × ${short(factor)}`;
+  return {
+    bars: [...legTerms.map((term) => [colour(term.leg), Math.max(0, factor * (term.term ?? 0))]), ["added", added]],
+    said: added > ROUNDING ? `${said} + ${short(added)}` : said,
+  };
+}
+
 /** How a score came about: a bar with a part for each leg, and the sum when it is opened. */
 export function Ledger({ hit, most }) {
   const ledger = hit.ledger ?? {};
   const terms = ledger.legTerms ?? [];
+  const { bars, said: sum } = parts(hit);
   const rows = [
     ...terms.map((term) => [
       html`<span class=${`swatch ${colour(term.leg)}`}></span>${term.leg}`,
@@ -87,9 +105,9 @@ export function Ledger({ hit, most }) {
     ...factors(ledger).map(([name, said]) => [name, said, ""]),
   ];
   return html`<details class="ledger"><summary>
-      <span class="stack" aria-hidden="true">${terms.map((term) => html`<span class=${colour(term.leg)} style=${{ width: `${(100 * (term.term ?? 0)) / most}%` }}></span>`)}</span>
+      <span class="stack" aria-hidden="true">${bars.map(([tone, worth]) => html`<span class=${tone} style=${{ width: `${(100 * worth) / most}%` }}></span>`)}</span>
       <span class="score">${short(hit.score)}</span>
-      <small>${terms.map((term) => `${term.leg} ${short(term.term)}`).join(" + ")}</small>
+      <small>${sum}</small>
     </summary><${Table} label=${`Score of rank ${hit.rank}`} rows=${rows} /></details>`;
 }
 
@@ -116,7 +134,7 @@ function Item({ hit, tenant, most }) {
 }
 
 export function Hits({ hits = [], tenant }) {
-  const most = Math.max(...hits.map((hit) => hit.ledger?.fusedScore ?? 0), 1e-9);
+  const most = Math.max(...hits.map((hit) => hit.score ?? 0), 1e-9);
   if (hits.length === 0) return html`<p class="card">Nothing was found.</p>`;
   return html`<ol class="hits card">${hits.map((hit) => html`<${Item} key=${(hit.segment ?? hit.fact).id} hit=${hit} tenant=${tenant} most=${most} />`)}</ol>`;
 }

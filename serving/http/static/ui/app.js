@@ -9,11 +9,18 @@ import { Service } from "/ui/service.js";
 import { WhyNot } from "/ui/why.js";
 
 const VIEWS = { ask: ["Ask", Ask], compare: ["Compare", Compare], why: ["Why not", WhyNot], memory: ["Memory", Memory], service: ["Service", Service] };
+/** The age from which a memory is one of the past, in milliseconds: "yesterday" is then said of its own time. */
+const PAST_MS = 30 * 86_400_000;
 const SAMPLE = 'With the sample of `make demo`, the tenant is "demo": ask "When is the wedding?"';
 
 function shownView() {
   const name = location.hash.slice(1);
   return Object.hasOwn(VIEWS, name) ? name : "ask";
+}
+
+/** The minute after a time, as the field of a form has it. */
+function minuteAfter(time) {
+  return new Date(Date.parse(time) + 60_000).toISOString().slice(0, 16);
 }
 
 function go(view) {
@@ -26,9 +33,21 @@ function App() {
   const [tenant, setTenant] = useState(new URLSearchParams(location.search).get("tenant") ?? "demo");
   const [key, setKey] = useState("");
   const [profiles, setProfiles] = useState([]);
+  const [stored, setStored] = useState();
   const [question, setQuestion] = useState({ timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone, kind: "segment" });
   caller.key = key;
   const set = (changes) => setQuestion((before) => ({ ...before, ...changes }));
+  useEffect(() => {
+    let isCurrent = true;
+    const read = (counts) => {
+      if (!isCurrent) return;
+      const { newestEventTime: newest } = counts ?? {};
+      setStored(counts);
+      set({ asOf: newest && Date.now() - Date.parse(newest) > PAST_MS ? minuteAfter(newest) : "" });
+    };
+    call("GetStats", { tenant }).then((answer) => read(answer.tenant), () => read(undefined));
+    return () => { isCurrent = false; };
+  }, [tenant, key]);
   useEffect(() => {
     const changed = () => {
       setView(shownView());
@@ -53,6 +72,7 @@ function App() {
         <label>Key or token<input type="password" name="key" autocomplete="off" value=${key} onChange=${(event) => setKey(event.target.value)} /></label>
       </form>
     </header>
+    <div role="status">${stored && !stored.textSearchConfig && html`<p class="notice">There is no tenant “${tenant}”. The first write makes it.</p>`}</div>
     <main>${Object.entries(VIEWS).map(([name, [label, View]]) => opened.includes(name) && html`<div key=${`${name} ${tenant} ${key}`} hidden=${view !== name}>
       <h2>${label}</h2>
       <${View} tenant=${tenant} profiles=${profiles} question=${[question, set]} go=${go} shown=${view === name} sample=${SAMPLE} />

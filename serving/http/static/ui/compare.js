@@ -54,7 +54,7 @@ export function Compare({ tenant, profiles, question, go }) {
     go("why");
   };
   return html`<${Question} state=${question} profiles=${profiles} onAsk=${ask} button="Compare">
-      <${Choice} label="Second profile" name="against" state=${question} options=${[["", "the same"], ...profiles.map((name) => [name, name])]} />
+      <${Choice} label="Second profile" name="against" state=${question} options=${[["", "the same"], ["default", "default"], ...profiles.map((name) => [name, name])]} />
       <${Field} label="Second overrides (JSON)" name="againstOverrides" state=${question} />
     <//>
     <${Outcome} state=${state} said=${state.answer ? `${Math.round(100 * overlap)} % of the items are in both.` : "Choose a second profile, or overrides of the second."}>

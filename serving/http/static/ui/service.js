@@ -15,7 +15,7 @@ function legRow(leg) {
   return [
     html`<span class=${`swatch ${colour(leg.leg)}`}></span>${leg.leg}`,
     leg.answerCount ?? 0, ...[leg.p50, leg.p95].map((each) => html`<span class="number">${milliseconds(each).toFixed(1)}</span>`),
-    html`${missed.length > 0 && html`<span class="badge warn">${missed.join(", ")}</span>`} ${leg.skippedCount ? `${leg.skippedCount} skipped` : ""}`,
+    html`${missed.map((each) => html`<span class="badge warn">${each}</span> `)}${leg.skippedCount ? `${leg.skippedCount} skipped` : ""}`,
   ];
 }
 
