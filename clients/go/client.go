@@ -31,11 +31,12 @@ const (
 // maxResponseBytes: a page of 1,000 segments of 32 KiB exceeds gRPC's default of 4 MiB.
 const maxResponseBytes = 64 << 20
 
-// Every call of this API is idempotent, so a call is repeated if the connection was refused or
-// broke. gRPC does not repeat a call that the service itself has answered.
+// Every call of this API but CreateKey is idempotent, so a call is repeated if the connection was
+// refused or broke. gRPC does not repeat a call that the service itself has answered.
 const serviceConfig = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 4,
   "initialBackoff": "0.02s", "maxBackoff": "0.5s", "backoffMultiplier": 3,
-  "retryableStatusCodes": ["UNAVAILABLE"]}}]}`
+  "retryableStatusCodes": ["UNAVAILABLE"]}},
+  {"name": [{"service": "trivium.v1.AdminService", "method": "CreateKey"}]}]}`
 
 // Client is a connection to the service for one tenant. It may be used by several goroutines.
 //
@@ -43,11 +44,12 @@ const serviceConfig = `{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAtte
 // none. An error of a call is an *Error; errors.Is finds context.DeadlineExceeded and context.Canceled
 // in it.
 type Client struct {
-	// Retrieval, Ingestion and Catalog are the generated clients, for all other calls and options.
-	// Their errors are those of gRPC; AsError converts them.
+	// Retrieval, Ingestion, Catalog and Admin are the generated clients, for all other calls and
+	// options. Their errors are those of gRPC; AsError converts them.
 	Retrieval triviumv1.RetrievalServiceClient
 	Ingestion triviumv1.IngestServiceClient
 	Catalog   triviumv1.CatalogServiceClient
+	Admin     triviumv1.AdminServiceClient
 
 	tenant     string
 	connection *grpc.ClientConn
@@ -132,6 +134,7 @@ func New(target, tenant string, configured ...Option) (*Client, error) {
 		Retrieval:  triviumv1.NewRetrievalServiceClient(connection),
 		Ingestion:  triviumv1.NewIngestServiceClient(connection),
 		Catalog:    triviumv1.NewCatalogServiceClient(connection),
+		Admin:      triviumv1.NewAdminServiceClient(connection),
 		tenant:     tenant,
 		connection: connection,
 		options:    its,

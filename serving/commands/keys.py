@@ -11,7 +11,7 @@ import click
 from serving.adapters.postgres.api_keys import PostgresApiKeys
 from serving.commands.database import in_database
 from serving.config.settings import Settings
-from serving.domain.identity import ApiKey, KeyText, Role, hash_of_secret
+from serving.domain.identity import ApiKey, Role
 from serving.domain.items.records import TenantName
 from serving.ports.api_keys import ApiKeys
 
@@ -49,14 +49,12 @@ def create(
     """Create a key, and print it. It is shown only now: a hash is stored."""
     if bool(tenant) == all_tenants:
         raise click.UsageError("give either --tenant or --all-tenants")
-    text, now = KeyText.new(), datetime.now(UTC)
-    key = ApiKey(
-        id=text.id,
-        secret_hash=hash_of_secret(text.secret),
-        roles=frozenset(map(Role, roles)),
-        tenant=TenantName(tenant) if tenant else None,
+    now = datetime.now(UTC)
+    text, key = ApiKey.new(
+        frozenset(map(Role, roles)),
+        TenantName(tenant) if tenant else None,
+        now,
         note=note,
-        created_at=now,
         expires_at=now + timedelta(days=days) if days else None,
     )
     _run(settings, lambda stored: stored.add(key))

@@ -238,6 +238,7 @@ def _use_cases(
         store=postgres.store,
         catalog=postgres.catalog,
         embedder=space.embedder,
+        keys=postgres.api_keys,
     )
 
 

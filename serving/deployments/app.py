@@ -25,6 +25,7 @@ SERVICERS = [
     "serving.rpc.registration.add_retrieval_service",
     "serving.rpc.registration.add_ingest_service",
     "serving.rpc.registration.add_catalog_service",
+    "serving.rpc.registration.add_admin_service",
     "grpc_health.v1.health_pb2_grpc.add_HealthServicer_to_server",
 ]
 REQUEST_TIMEOUT_S = 3600.0

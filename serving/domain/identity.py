@@ -9,6 +9,7 @@ import secrets
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Self
 
 from serving.domain.errors import PermissionDeniedError
 from serving.domain.items.records import TenantName
@@ -70,6 +71,29 @@ class ApiKey:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+
+    @classmethod
+    def new(
+        cls,
+        roles: frozenset[Role],
+        tenant: TenantName | None,
+        now: datetime,
+        *,
+        note: str = "",
+        expires_at: datetime | None = None,
+    ) -> tuple[KeyText, Self]:
+        """A new random key as its owner has it, and as it is stored."""
+        text = KeyText.new()
+        key = cls(
+            id=text.id,
+            secret_hash=hash_of_secret(text.secret),
+            roles=roles,
+            tenant=tenant,
+            note=note,
+            created_at=now,
+            expires_at=expires_at,
+        )
+        return text, key
 
     @property
     def caller(self) -> Caller:

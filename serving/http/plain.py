@@ -37,6 +37,10 @@ PLAIN_ROUTES = (
     PlainRoute("GET", "/v1/segments", "ListSegments"),
     PlainRoute("GET", "/v1/describe", "DescribeEntity"),
     PlainRoute("GET", "/v1/stats", "GetStats"),
+    PlainRoute("GET", "/v1/tenants", "ListTenants"),
+    PlainRoute("GET", "/v1/keys", "ListKeys"),
+    PlainRoute("POST", "/v1/keys", "CreateKey"),
+    PlainRoute("POST", "/v1/keys/revoke", "RevokeKey"),
 )
 
 

@@ -136,6 +136,24 @@ class TenantCounts:
     newest: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TenantSummary:
+    """A tenant, with what it holds.
+
+    `text_bytes` are those of texts of segments and sentences of facts, in UTF-8, `newest` is the
+    time of the latest segment that is not sensitive, and `updated_at` that of the last write.
+    """
+
+    name: TenantName
+    text_search_config: str
+    time_zone: str
+    segments: int = 0
+    facts: int = 0
+    text_bytes: int = 0
+    newest: datetime | None = None
+    updated_at: datetime | None = None
+
+
 class MemoryStore(Protocol):
     """The source of truth, written in transactions."""
 
@@ -209,6 +227,12 @@ class Catalog(Protocol):
 
     async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
         """Returns the row counts of the tenant."""
+
+    async def list_tenants(self, after: str, limit: int) -> list[TenantSummary]:
+        """Returns the tenants whose name follows `after`, by name.
+
+        Reads all of their rows, so a page of large tenants takes seconds.
+        """
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
         """Returns the tenant's dead letters, newest first."""

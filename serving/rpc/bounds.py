@@ -26,8 +26,7 @@ from serving.domain.errors import (
 )
 from serving.domain.identity import Caller
 from serving.rpc.boundary import CallContext, Guarded, answer_with_error, call_deadline
-from serving.rpc.identity.authenticator import ANYONE
-from serving.rpc.identity.rules import RULES
+from serving.rpc.identity.rules import ANYONE, RULES
 from serving.rpc.message_bounds import read_wire
 from serving.rpc.pending import PENDING_CALLS
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from serving.rpc.check import MAX_ID_BYTES, Checker
+from trivium.v1 import admin_service_pb2 as admin_pb
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
@@ -29,6 +30,8 @@ def to_page(
     check: Checker,
     request: catalog_pb.ListSegmentsRequest
     | catalog_pb.ListFactsRequest
+    | admin_pb.ListTenantsRequest
+    | admin_pb.ListKeysRequest
     | retrieval_pb.ListProfilesRequest,
 ) -> Page:
     """Reads the page token and the page size; violations go to `check`."""

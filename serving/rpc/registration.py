@@ -18,6 +18,8 @@ from google.protobuf.message import DecodeError
 
 from serving.domain.errors import InvalidRequestError, Violation
 from trivium.v1 import (
+    admin_service_pb2,
+    admin_service_pb2_grpc,
     catalog_service_pb2,
     catalog_service_pb2_grpc,
     ingest_service_pb2,
@@ -28,7 +30,12 @@ from trivium.v1 import (
 
 METHODS: Mapping[str, MethodDescriptor] = {
     method.name: method
-    for protos in (retrieval_service_pb2, ingest_service_pb2, catalog_service_pb2)
+    for protos in (
+        retrieval_service_pb2,
+        ingest_service_pb2,
+        catalog_service_pb2,
+        admin_service_pb2,
+    )
     for service in protos.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
@@ -69,6 +76,11 @@ def add_ingest_service(servicer: Any, server: Server) -> None:
 def add_catalog_service(servicer: Any, server: Server) -> None:
     """Registers `trivium.v1.CatalogService`."""
     catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(servicer, _reading(server))
+
+
+def add_admin_service(servicer: Any, server: Server) -> None:
+    """Registers `trivium.v1.AdminService`."""
+    admin_service_pb2_grpc.add_AdminServiceServicer_to_server(servicer, _reading(server))
 
 
 def _reading(server: Server) -> Any:

@@ -38,9 +38,11 @@ from serving.pipeline.retrieval.warm import Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingested, Ingestor
 from serving.pipeline.writes.stats import Observer
+from serving.ports.api_keys import ApiKeys
 from serving.ports.embedding import Embedder
 from serving.ports.memory_store import Catalog, MemoryStore
 from serving.rpc import (
+    admin,
     catalog,
     compare,
     describe_entity,
@@ -66,6 +68,7 @@ from serving.rpc.retrieve import RetrieveCall
 from serving.rpc.retrieve_stream import StreamedCall
 from serving.rpc.tracing import note_answer
 from serving.telemetry import NoRecorder, Recorder, Tracer
+from trivium.v1 import admin_service_pb2 as admin_pb
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -97,6 +100,7 @@ class UseCases:
     store: MemoryStore
     catalog: Catalog
     embedder: Embedder
+    keys: ApiKeys
 
 
 class TriviumService:
@@ -361,6 +365,36 @@ class TriviumService:
         if self.rejected_profiles:
             overview.degraded.append(f"profiles: {self.rejected_profiles}")
         return get_stats.from_overview(overview, self._recent_legs.activities())
+
+    @rpc(admin_pb.ListTenantsResponse)
+    async def ListTenants(
+        self, request: admin_pb.ListTenantsRequest
+    ) -> admin_pb.ListTenantsResponse:
+        """Lists all tenants in pages."""
+        page = admin.to_admin_page(request)
+        return admin.from_tenants(await self.use_cases.catalog.list_tenants(*page), page)
+
+    @rpc(admin_pb.ListKeysResponse)
+    async def ListKeys(self, request: admin_pb.ListKeysRequest) -> admin_pb.ListKeysResponse:
+        """Lists all API keys in pages."""
+        page = admin.to_admin_page(request)
+        accepted = self.authenticator.keys is not None
+        return admin.from_keys(await self.use_cases.keys.all(), page, accepted=accepted)
+
+    @rpc(admin_pb.CreateKeyResponse)
+    async def CreateKey(self, request: admin_pb.CreateKeyRequest) -> admin_pb.CreateKeyResponse:
+        """Makes an API key."""
+        text, key = admin.to_new_key(request, self._now())
+        await self.use_cases.keys.add(key)
+        return admin_pb.CreateKeyResponse(secret=str(text), key=admin.from_key(key))
+
+    @rpc(admin_pb.RevokeKeyResponse)
+    async def RevokeKey(self, request: admin_pb.RevokeKeyRequest) -> admin_pb.RevokeKeyResponse:
+        """Revokes an API key."""
+        id_ = admin.to_key_id(request)
+        if not await self.use_cases.keys.revoke(id_):
+            raise admin.unknown_key(id_)
+        return admin_pb.RevokeKeyResponse()
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext

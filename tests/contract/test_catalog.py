@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoneinfo import ZoneInfo
 
-from serving.domain.items.records import TenantName
+from serving.domain.items.records import TenantName, segment_id
 from serving.domain.questions.query import NO_FILTER
 from serving.ports.memory_store import Batch
 from tests.fixtures.memory_or_postgres import Stored
@@ -84,6 +84,25 @@ async def test_a_tenant_is_counted(stored: Stored) -> None:
     assert (counts.embeddable, counts.embedded) == (2, 0)
     assert (counts.text_search_config, counts.time_zone) == ("simple", "Asia/Kolkata")
     assert counts.newest == NOON
+
+
+async def test_tenants_come_in_pages_with_what_they_hold(stored: Stored) -> None:
+    secret = segment("s", "Größe", event_time=NOON + days(1), sensitive=True)
+    said = fact("f", "Ann", "likes", "Goa", sentence="Ann likes Goa.")
+    await stored.write(segment("a", "Goa"), secret, said, tenant=TenantName("b"))
+    await stored.write(segment("a"), tenant=TenantName("c"))
+    await stored.write(segment("a"), tenant=TenantName("a"))
+    await stored.erase(segment_id("a"), tenant=TenantName("a"))
+
+    first = await stored.catalog.list_tenants("", 2)
+    second = await stored.catalog.list_tenants(first[-1].name, 2)
+
+    assert [each.name for each in (*first, *second)] == ["a", "b", "c"]
+    empty, held = first
+    assert (empty.segments, empty.facts, empty.text_bytes, empty.newest) == (0, 0, 0, None)
+    assert (held.segments, held.facts, held.newest) == (2, 1, NOON)
+    assert held.text_bytes == len("GoaGrößeAnn likes Goa.".encode())
+    assert (held.text_search_config, held.time_zone) == ("english", "UTC")
 
 
 async def test_an_unknown_tenant_has_no_counts(stored: Stored) -> None:

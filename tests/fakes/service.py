@@ -16,6 +16,8 @@ from grpc_health.v1 import health, health_pb2_grpc
 
 from trivium.errors import DETAILS_KEY
 from trivium.v1 import (
+    admin_service_pb2,
+    admin_service_pb2_grpc,
     catalog_service_pb2,
     catalog_service_pb2_grpc,
     ingest_service_pb2,
@@ -57,6 +59,7 @@ class FakeService(
     retrieval_service_pb2_grpc.RetrievalServiceServicer,
     ingest_service_pb2_grpc.IngestServiceServicer,
     catalog_service_pb2_grpc.CatalogServiceServicer,
+    admin_service_pb2_grpc.AdminServiceServicer,
 ):
     """Answers each method with what `will_answer` queued for it, then with empty messages."""
 
@@ -118,6 +121,10 @@ class FakeService(
     ListSegments = _unary("ListSegments", catalog_service_pb2.ListSegmentsResponse)
     ListFacts = _unary("ListFacts", catalog_service_pb2.ListFactsResponse)
     GetStats = _unary("GetStats", catalog_service_pb2.GetStatsResponse)
+    ListTenants = _unary("ListTenants", admin_service_pb2.ListTenantsResponse)
+    ListKeys = _unary("ListKeys", admin_service_pb2.ListKeysResponse)
+    CreateKey = _unary("CreateKey", admin_service_pb2.CreateKeyResponse)
+    RevokeKey = _unary("RevokeKey", admin_service_pb2.RevokeKeyResponse)
 
 
 Fake = TypeVar("Fake", bound=FakeService)
@@ -130,6 +137,7 @@ def running(service: Fake) -> Iterator[Fake]:
     retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(service, server)
     ingest_service_pb2_grpc.add_IngestServiceServicer_to_server(service, server)
     catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(service, server)
+    admin_service_pb2_grpc.add_AdminServiceServicer_to_server(service, server)
     health_pb2_grpc.add_HealthServicer_to_server(service.health, server)
     service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()

@@ -41,6 +41,7 @@ from serving.ports.memory_store import (
     Selected,
     Selector,
     TenantCounts,
+    TenantSummary,
     WriteReceipt,
 )
 
@@ -225,6 +226,27 @@ class InMemoryStore:
             embeddable=len(segments) - len(sensitive) + len(visible),
             text_search_config=found.text_search_config,
             time_zone=str(found.time_zone),
+            newest=max((each.event_time for each in segments if not each.sensitive), default=None),
+        )
+
+    async def list_tenants(self, after: str, limit: int) -> list[TenantSummary]:
+        """The time of the last write is not known here."""
+        self._check_available()
+        names = sorted(name for name in self._tenants if name > after)[:limit]
+        return [self._summary(name, self._tenants[name]) for name in names]
+
+    def _summary(self, name: TenantName, tenant: _Tenant) -> TenantSummary:
+        items = [row.item for row in tenant.rows.values()]
+        segments = [item for item in items if isinstance(item, Segment)]
+        facts = [item for item in items if isinstance(item, Fact)]
+        texts = [*(item.text for item in segments), *(item.sentence for item in facts)]
+        return TenantSummary(
+            name,
+            tenant.text_search_config,
+            str(tenant.time_zone),
+            segments=len(segments),
+            facts=len(facts),
+            text_bytes=sum(len(text.encode()) for text in texts),
             newest=max((each.event_time for each in segments if not each.sensitive), default=None),
         )
 

@@ -19,6 +19,7 @@ from serving.domain.questions.named_entities import question_spans
 from serving.domain.questions.query import Query
 from serving.ports.embedding import EmbeddingModel
 from serving.rpc import (
+    admin,
     catalog,
     compare,
     describe_entity,
@@ -36,7 +37,12 @@ from serving.rpc.status import to_status
 from tests.security.hostile import TEXTS, Hostility
 from tests.security.metadata import Doorkeeper
 from tests.support.answers import MAX_HEADER_BYTES, header_bytes
-from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+from trivium.v1 import (
+    admin_service_pb2,
+    catalog_service_pb2,
+    ingest_service_pb2,
+    retrieval_service_pb2,
+)
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 MODEL = EmbeddingModel("model", 2)
@@ -65,11 +71,20 @@ READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "ListSegments": lambda r, _: catalog.to_list_segments_call(r),
     "ListFacts": lambda r, _: catalog.to_list_facts_call(r),
     "GetStats": lambda r, _: get_stats.to_stats_tenant(r),
+    "ListTenants": lambda r, _: admin.to_admin_page(r),
+    "ListKeys": lambda r, _: admin.to_admin_page(r),
+    "CreateKey": lambda r, _: admin.to_new_key(r, NOW),
+    "RevokeKey": lambda r, _: admin.to_key_id(r),
 }
 
 METHODS: Mapping[str, MethodDescriptor] = {
     method.name: method
-    for file in (catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2)
+    for file in (
+        admin_service_pb2,
+        catalog_service_pb2,
+        ingest_service_pb2,
+        retrieval_service_pb2,
+    )
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }

@@ -4,6 +4,7 @@
 `trivium.v1`.
 """
 
+from trivium.admin import ApiKey, NewKey, Role, Tenant
 from trivium.aio import AsyncClient
 from trivium.client import Client
 from trivium.errors import (
@@ -89,6 +90,7 @@ __all__ = [
     "TLS",
     "Absence",
     "AdjacentTerm",
+    "ApiKey",
     "AsyncClient",
     "AuthenticationError",
     "BriefingOptions",
@@ -134,6 +136,7 @@ __all__ = [
     "Lookup",
     "LookupKey",
     "Loss",
+    "NewKey",
     "NumberRange",
     "OverloadedError",
     "PreconditionError",
@@ -143,6 +146,7 @@ __all__ = [
     "RerankReport",
     "RerankTerm",
     "Retrieval",
+    "Role",
     "Segment",
     "SegmentsFound",
     "ServerError",
@@ -153,6 +157,7 @@ __all__ = [
     "StoreReceipt",
     "StreamResult",
     "StreamedRetrieval",
+    "Tenant",
     "TenantStats",
     "TimeRange",
     "Transcript",

@@ -11,8 +11,11 @@ from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 
+from trivium.admin import ApiKey, NewKey, Role, Tenant
 from trivium.errors import TriviumError, not_connected, to_error
 from trivium.tuning import Absence, Comparison, Profile
+from trivium.v1.admin_service_pb2 import ListKeysRequest, ListTenantsRequest, RevokeKeyRequest
+from trivium.v1.admin_service_pb2_grpc import AdminServiceStub
 from trivium.v1.catalog_service_pb2 import GetFactsRequest, GetSegmentsRequest, GetStatsRequest
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
 from trivium.v1.ingest_service_pb2 import IngestStreamRequest
@@ -129,6 +132,7 @@ class AsyncClient:
         self._retrieval = RetrievalServiceStub(self._channel)
         self._ingest = IngestServiceStub(self._channel)
         self._catalog = CatalogServiceStub(self._channel)
+        self._admin = AdminServiceStub(self._channel)
         self._check = self._channel.unary_unary(
             health.CHECK_METHOD, health.encode_request, health.decode_response
         )
@@ -378,13 +382,9 @@ class AsyncClient:
     ) -> AsyncIterator[Profile]:
         """Iterates over the ranking profiles by name; `timeout` applies to each page."""
         request = ListProfilesRequest(page_size=page_size)
-        while True:
-            page = await self._send(self._retrieval.ListProfiles, request, self._reading(timeout))
+        async for page in self._pages(self._retrieval.ListProfiles, request, timeout):
             for profile in page.profiles:
                 yield responses.to_profile(profile)
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     async def compare(
         self,
@@ -548,13 +548,9 @@ class AsyncClient:
     ) -> AsyncIterator[Segment]:
         """Iterates over the segments by id; `timeout` applies to each page."""
         request = requests.list_segments(self.tenant, filter, page_size)
-        while True:
-            page = await self._send(self._catalog.ListSegments, request, self._reading(timeout))
+        async for page in self._pages(self._catalog.ListSegments, request, timeout):
             for segment in page.segments:
                 yield responses.to_segment(segment)
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     async def list_facts(
         self,
@@ -566,13 +562,9 @@ class AsyncClient:
     ) -> AsyncIterator[Fact]:
         """Iterates over the facts by id; `timeout` applies to each page."""
         request = requests.list_facts(self.tenant, entities, valid_at, page_size)
-        while True:
-            page = await self._send(self._catalog.ListFacts, request, self._reading(timeout))
+        async for page in self._pages(self._catalog.ListFacts, request, timeout):
             for fact in page.facts:
                 yield responses.to_fact(fact)
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     async def stats(self, *, timeout: float | None = None) -> Stats:
         """Reads item counts, the lag of each projection, and the state of the service."""
@@ -580,9 +572,70 @@ class AsyncClient:
         response = await self._send(self._catalog.GetStats, request, self._reading(timeout))
         return responses.to_stats(response)
 
+    async def list_tenants(
+        self, *, page_size: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[Tenant]:
+        """Iterates over all tenants by name; `timeout` applies to each page.
+
+        As the other calls about all tenants, it needs the role admin, for no tenant in particular.
+        """
+        request = ListTenantsRequest(page_size=page_size)
+        async for page in self._pages(self._admin.ListTenants, request, timeout):
+            for tenant in page.tenants:
+                yield responses.to_tenant(tenant)
+
+    async def list_keys(
+        self, *, page_size: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[ApiKey]:
+        """Iterates over all API keys, the newest first; `timeout` applies to each page."""
+        request = ListKeysRequest(page_size=page_size)
+        async for page in self._pages(self._admin.ListKeys, request, timeout):
+            for key in page.keys:
+                yield responses.to_key(key)
+
+    async def create_key(
+        self,
+        roles: Iterable[Role],
+        *,
+        tenant: str = "",
+        all_tenants: bool = False,
+        note: str = "",
+        expires_at: datetime | None = None,
+        timeout: float | None = None,
+    ) -> NewKey:
+        """Makes an API key, which is valid after about two seconds.
+
+        Args:
+            roles: What the key allows.
+            tenant: The only tenant that the key may name.
+            all_tenants: Whether it may name any; either this or `tenant` is given.
+            note: Who uses the key.
+            expires_at: When it is no longer accepted; None: never.
+            timeout: The deadline in seconds.
+        """
+        request = requests.create_key(roles, tenant, all_tenants, note, expires_at)
+        response = await self._send(self._admin.CreateKey, request, self._writing(timeout))
+        return NewKey(secret=response.secret, key=responses.to_key(response.key))
+
+    async def revoke_key(self, id: str, *, timeout: float | None = None) -> None:
+        """Revokes the API key with this id, which is rejected within five seconds."""
+        request = RevokeKeyRequest(id=id)
+        await self._send(self._admin.RevokeKey, request, self._writing(timeout))
+
     async def check(self, service: str = "", *, timeout: float | None = None) -> Health:
         """Checks the health of a service; empty means the whole server."""
         return await self._send(self._check, service, self._reading(timeout))
+
+    async def _pages(
+        self, method: Callable[..., Awaitable[Any]], request: Any, timeout: float | None
+    ) -> AsyncIterator[Any]:
+        """The pages of a list, each asked for when the one before was read."""
+        while True:
+            page = await self._send(method, request, self._reading(timeout))
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
 
     async def _send(
         self,

@@ -7,6 +7,7 @@ import { openTransport } from "#transport";
 
 import { type Dated, type WithDates, withDates, withTimestamps } from "./dates.js";
 import { typed } from "./errors.js";
+import { AdminService } from "./gen/trivium/v1/admin_service_pb.js";
 import { CatalogService, type GetStatsResponse } from "./gen/trivium/v1/catalog_service_pb.js";
 import type { FactSchema } from "./gen/trivium/v1/fact_pb.js";
 import type { FilterSchema } from "./gen/trivium/v1/filter_pb.js";
@@ -86,6 +87,7 @@ export class TriviumClient {
   readonly retrieval: Client<typeof RetrievalService>;
   readonly ingestion: Client<typeof IngestService>;
   readonly catalog: Client<typeof CatalogService>;
+  readonly admin: Client<typeof AdminService>;
   readonly #timeoutMs: number;
   readonly #writeTimeoutMs: number;
 
@@ -103,6 +105,7 @@ export class TriviumClient {
     this.retrieval = createClient(RetrievalService, transport);
     this.ingestion = createClient(IngestService, transport);
     this.catalog = createClient(CatalogService, transport);
+    this.admin = createClient(AdminService, transport);
   }
 
   /** Finds the items worth putting into a prompt. */

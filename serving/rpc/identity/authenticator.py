@@ -9,16 +9,13 @@ from typing import Any, Protocol
 from google.protobuf.message import Message
 
 from serving.domain.errors import UnauthenticatedError
-from serving.domain.identity import Caller, Role
-from serving.rpc.identity.rules import RULES, Rule
+from serving.domain.identity import Caller
+from serving.rpc.identity.rules import ANYONE, RULES, Rule
 from serving.rpc.registration import Malformed
 
 AUTHORIZATION = "authorization"
 _BEARER = "bearer "
 _KEY_PREFIX = "trv_"
-
-ANYONE = Caller(name="anyone", roles=frozenset({Role.ADMIN}), tenants=None)
-"""The caller of a service without authentication."""
 
 
 class CallMetadata(Protocol):
@@ -44,14 +41,14 @@ class Authenticator:
         return self.keys is None and self.tokens is None
 
     def caller_of(self, method: str, call: CallMetadata) -> Caller:
-        """Authenticates the caller, and checks its role.
+        """Authenticates the caller, and checks whether it may call this method at all.
 
         Raises:
             UnauthenticatedError: The credentials are missing or not valid.
-            PermissionDeniedError: The caller lacks the role.
+            PermissionDeniedError: The caller may not.
         """
         caller = self.authenticated(call)
-        caller.require(RULES[method].role)
+        RULES[method].require(caller)
         return caller
 
     def authenticated(self, call: CallMetadata) -> Caller:

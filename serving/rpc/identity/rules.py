@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from serving.domain.identity import Role
+from serving.domain.errors import PermissionDeniedError
+from serving.domain.identity import Caller, Role
+
+ANYONE = Caller(name="anyone", roles=frozenset({Role.ADMIN}), tenants=None)
+"""The caller of a service without authentication."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +22,27 @@ class Rule:
 
     `tenant_in` is the path of the message with the field `tenant`: () is the request itself, None
     means that the request has no tenant. `hidden` are the paths of fields in the response that are
-    about all tenants; they are cleared for a caller that is bound to some.
+    about all tenants; they are cleared for a caller that is bound to some. What is `of_all` tenants
+    is not for such a caller. What `outlasts` the lack of authentication, such as a key, is not for
+    anyone on a service that has none.
     """
 
     role: Role
     tenant_in: tuple[str, ...] | None = ()
     hidden: tuple[str, ...] = ()
+    of_all: bool = False
+    outlasts: bool = False
+
+    def require(self, caller: Caller) -> None:
+        """Raises `PermissionDeniedError` for a caller that may not call the RPC for any tenant."""
+        caller.require(self.role)
+        if self.of_all and caller.tenants is not None:
+            raise PermissionDeniedError("this call needs credentials for all tenants")
+        if self.outlasts and caller is ANYONE:
+            raise PermissionDeniedError(
+                "the service has no authentication: `trivium-server keys` makes and revokes keys "
+                "(docs/security.md)"
+            )
 
 
 RULES: Mapping[str, Rule] = {
@@ -51,4 +70,8 @@ RULES: Mapping[str, Rule] = {
             "legs",
         ),
     ),
+    "ListTenants": Rule(Role.ADMIN, tenant_in=None, of_all=True),
+    "ListKeys": Rule(Role.ADMIN, tenant_in=None, of_all=True),
+    "CreateKey": Rule(Role.ADMIN, tenant_in=None, of_all=True, outlasts=True),
+    "RevokeKey": Rule(Role.ADMIN, tenant_in=None, of_all=True, outlasts=True),
 }

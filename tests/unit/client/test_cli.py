@@ -15,6 +15,7 @@ from tests.fixtures.client import CommandLine
 from trivium.cli.app import trivium
 from trivium.files.reading import read_items
 from trivium.files.records import Problem
+from trivium.v1.admin_service_pb2 import ListTenantsResponse, Tenant
 from trivium.v1.catalog_service_pb2 import (
     GetSegmentsResponse,
     GetStatsResponse,
@@ -598,6 +599,17 @@ def test_stats_are_shown(cli: CommandLine) -> None:
         assert part in result.stdout
     (leg,) = [line.split() for line in result.stdout.splitlines() if "dense" in line]
     assert leg == ["dense", "41", "0", "0", "0", "4.2", "ms", "0.0", "ms"]
+
+
+def test_tenants_are_listed_without_a_tenant(cli: CommandLine) -> None:
+    held = Tenant(name="ac\x1bme", segment_count=3, text_bytes=70, text_search_config="english")
+    answer = ListTenantsResponse(tenants=[held])
+
+    shown = cli.run("tenants", tenant="", ListTenants=answer).stdout
+    written = json.loads(cli.run("tenants", "--json", tenant="", ListTenants=answer).stdout)
+
+    assert shown.splitlines()[1].split() == ["ac", "me", "3", "0", "70", "english"]
+    assert (written[0]["name"], written[0]["newest_event_time"]) == ("ac\x1bme", None)
 
 
 def test_stats_tell_how_vectors_are_searched(cli: CommandLine) -> None:

@@ -21,10 +21,19 @@ from trivium import (
     LegState,
     OverloadedError,
     Retrieval,
+    Role,
     Segment,
     TriviumError,
     UnavailableError,
 )
+from trivium.v1.admin_service_pb2 import (
+    ROLE_READER,
+    CreateKeyResponse,
+    ListKeysResponse,
+    ListTenantsResponse,
+)
+from trivium.v1.admin_service_pb2 import ApiKey as KeyMessage
+from trivium.v1.admin_service_pb2 import Tenant as TenantMessage
 from trivium.v1.catalog_service_pb2 import (
     GetFactsResponse,
     GetSegmentsResponse,
@@ -53,6 +62,7 @@ from trivium.wire.requests import RetrieveOptions
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Code = grpc.StatusCode
+UNKNOWN_ROLE: Any = 99
 UNAVAILABLE = Failure(Code.UNAVAILABLE, "restarting")
 
 
@@ -334,6 +344,51 @@ def test_pages_of_facts_are_read_lazily(client: Client, fake_service: FakeServic
 
     assert first.id == "f"
     assert list(fake_service.request().entities) == ["Nora"]
+
+
+def test_tenants_and_keys_are_read_to_the_end(client: Client, fake_service: FakeService) -> None:
+    held = TenantMessage(name="acme", segment_count=3, fact_count=1, text_bytes=70)
+    fake_service.will_answer(
+        "ListTenants",
+        ListTenantsResponse(tenants=[held], next_page_token="more"),
+        ListTenantsResponse(tenants=[TenantMessage(name="other")]),
+    )
+    key = KeyMessage(id="k1", roles=[ROLE_READER, UNKNOWN_ROLE], tenant="acme", note="the bot")
+    fake_service.will_answer("ListKeys", ListKeysResponse(keys=[key]))
+
+    tenants = list(client.list_tenants(page_size=1))
+    (listed,) = client.list_keys()
+
+    assert [(each.name, each.segment_count, each.text_bytes) for each in tenants] == [
+        ("acme", 3, 70),
+        ("other", 0, 0),
+    ]
+    assert tenants[0].updated_at is None
+    assert [each.page_token for each in fake_service.requests] == ["", "more", ""]
+    assert (listed.id, listed.tenant, listed.note) == ("k1", "acme", "the bot")
+    assert listed.roles == {Role.READER, Role.UNKNOWN}
+
+
+def test_made_key_has_secret_that_no_repr_shows(client: Client, fake_service: FakeService) -> None:
+    fake_service.will_answer("CreateKey", CreateKeyResponse(secret="trv_k1_s", key={"id": "k1"}))
+
+    made = client.create_key([Role.READER], tenant="acme", note="bot", expires_at=NOON)
+    client.revoke_key(made.key.id)
+
+    asked, revoked = fake_service.requests
+    assert (list(asked.roles), asked.tenant, asked.note) == ([ROLE_READER], "acme", "bot")
+    assert asked.expires_at.ToDatetime(tzinfo=UTC) == NOON
+    assert (made.secret, revoked.id) == ("trv_k1_s", "k1")
+    assert made.secret not in repr(made)
+
+
+def test_key_is_not_made_again_after_a_failure(client: Client, fake_service: FakeService) -> None:
+    fake_service.will_answer("CreateKey", UNAVAILABLE)
+
+    with pytest.raises(UnavailableError):
+        client.create_key([Role.READER], all_tenants=True)
+
+    assert len(fake_service.requests) == 1
 
 
 def test_missing_segments_and_facts_are_named(client: Client, fake_service: FakeService) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from trivium.cli.admin import tenants
 from trivium.cli.ask import ask
 from trivium.cli.connection import connection_options, tenant_option
 from trivium.cli.exits import GroupBoundary, exit_codes_help
@@ -32,6 +33,7 @@ COMMANDS = (
     show,
     describe,
     stats,
+    tenants,
     forget,
     profiles,
     compare,

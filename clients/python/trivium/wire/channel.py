@@ -1,6 +1,6 @@
 """The options of a connection: default timeouts, limits and retries.
 
-Every call of this API is idempotent. gRPC therefore makes up to four attempts
+Every call of this API but CreateKey is idempotent. gRPC therefore makes up to four attempts
 within the deadline if a call fails with UNAVAILABLE because the connection was
 refused or broke, or a proxy had no server. It does not retry if the service
 itself answered UNAVAILABLE, after the headers of a response (gRFC A6): then
@@ -48,11 +48,13 @@ SERVICE_CONFIG = json.dumps(
                     "backoffMultiplier": 3,
                     "retryableStatusCodes": ["UNAVAILABLE"],
                 },
-            }
+            },
+            {"name": [{"service": "trivium.v1.AdminService", "method": "CreateKey"}]},
         ]
     }
 )
-"""The retry policy of all methods, as a gRPC service config (gRFC A6)."""
+"""The retry policy of all methods but the one that is not idempotent, as a gRPC service config
+(gRFC A6)."""
 
 DEFAULT_OPTIONS: ChannelOptions = (
     ("grpc.service_config", SERVICE_CONFIG),

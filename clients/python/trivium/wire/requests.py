@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, TypedDict
 from uuid import uuid4
@@ -14,7 +14,9 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from trivium.admin import Role
 from trivium.v1 import (
+    admin_service_pb2,
     catalog_service_pb2,
     fact_pb2,
     filter_pb2,
@@ -352,6 +354,19 @@ def list_facts(
     """Builds the request for the first page of facts."""
     return catalog_service_pb2.ListFactsRequest(
         tenant=tenant, entities=entities, valid_at=_timestamp(valid_at), page_size=page_size
+    )
+
+
+def create_key(
+    roles: Iterable[Role], tenant: str, all_tenants: bool, note: str, expires_at: datetime | None
+) -> admin_service_pb2.CreateKeyRequest:
+    """Builds the request for an API key."""
+    return admin_service_pb2.CreateKeyRequest(
+        roles=[getattr(admin_service_pb2, f"ROLE_{Role(role).name}") for role in roles],
+        tenant=tenant,
+        all_tenants=all_tenants,
+        note=note,
+        expires_at=_timestamp(expires_at),
     )
 
 

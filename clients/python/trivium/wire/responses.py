@@ -10,10 +10,11 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from trivium import values
+from trivium import admin, values
 from trivium.errors import TriviumError, error_of
 from trivium.tuning import Absence, Comparison, LegAbsence, Loss, Profile, RankChange
 from trivium.v1 import (
+    admin_service_pb2,
     catalog_service_pb2,
     fact_pb2,
     filter_pb2,
@@ -55,6 +56,12 @@ _LOSSES = {
     getattr(retrieval_service_pb2, f"LOSS_{loss.name}"): loss
     for loss in Loss
     if loss is not Loss.UNKNOWN
+}
+
+_ROLES = {
+    getattr(admin_service_pb2, f"ROLE_{role.name}"): role
+    for role in admin.Role
+    if role is not admin.Role.UNKNOWN
 }
 
 _ITEM_STATES = {
@@ -539,6 +546,33 @@ def _outcomes(outcomes: Iterable[ingest_service_pb2.ItemOutcome]) -> tuple[value
             ),
         )
         for each in outcomes
+    )
+
+
+def to_tenant(message: admin_service_pb2.Tenant) -> admin.Tenant:
+    """Reads a tenant."""
+    return admin.Tenant(
+        name=message.name,
+        segment_count=message.segment_count,
+        fact_count=message.fact_count,
+        text_bytes=message.text_bytes,
+        newest_event_time=_time(message, "newest_event_time"),
+        updated_at=_time(message, "updated_at"),
+        text_search_config=message.text_search_config,
+        time_zone=message.time_zone,
+    )
+
+
+def to_key(message: admin_service_pb2.ApiKey) -> admin.ApiKey:
+    """Reads an API key."""
+    return admin.ApiKey(
+        id=message.id,
+        roles=frozenset(_ROLES.get(role, admin.Role.UNKNOWN) for role in message.roles),
+        tenant=message.tenant,
+        note=message.note,
+        created_at=_time(message, "created_at"),
+        expires_at=_time(message, "expires_at"),
+        revoked_at=_time(message, "revoked_at"),
     )
 
 

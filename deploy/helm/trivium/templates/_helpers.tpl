@@ -25,6 +25,7 @@ grpc_options:
     - serving.rpc.registration.add_retrieval_service
     - serving.rpc.registration.add_ingest_service
     - serving.rpc.registration.add_catalog_service
+    - serving.rpc.registration.add_admin_service
     - grpc_health.v1.health_pb2_grpc.add_HealthServicer_to_server
 logging_config: {encoding: JSON, log_level: INFO, enable_access_log: false}
 applications:

@@ -25,7 +25,7 @@ from serving.domain.questions.query import Filter
 from serving.domain.questions.time_zones import parse_time_zone
 from serving.ports.change_log import DeadLetter
 from serving.ports.embedding import EmbeddingModel
-from serving.ports.memory_store import TenantCounts
+from serving.ports.memory_store import TenantCounts, TenantSummary
 
 
 class PostgresCatalog:
@@ -95,6 +95,14 @@ class PostgresCatalog:
             time_zone=str(parse_time_zone(time_zone)),
             newest=newest,
         )
+
+    async def list_tenants(self, after: str, limit: int) -> list[TenantSummary]:
+        async with self._database.snapshot() as connection:
+            rows = await connection.fetch_all(_TENANTS, {"after": after, "limit": limit})
+        return [
+            TenantSummary(TenantName(name), config, str(parse_time_zone(zone)), *held)
+            for name, config, zone, *held in rows
+        ]
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
         async with self._database.work() as connection:
@@ -176,4 +184,25 @@ SELECT tenant.text_search_config, tenant.time_zone,
        {" + ".join(_LACKING[kind] for kind in ItemKind)}
   FROM tenant
  WHERE tenant.name = %(tenant)s::text -- tenant filter
+"""
+
+# Of all tenants of a page in one pass, for those who may read them all. The length of a text is
+# known without reading what is stored out of line.
+_TENANTS = """
+WITH page AS (
+  SELECT id, name, text_search_config, time_zone FROM tenant
+   WHERE name > %(after)s::text ORDER BY name LIMIT %(limit)s::int4
+), held AS (
+  SELECT tenant_id, count(*) AS segments, 0 AS facts, sum(octet_length(text)) AS bytes,
+         max(event_time) FILTER (WHERE NOT sensitive) AS newest, max(updated_at) AS updated_at
+    FROM segment WHERE tenant_id IN (SELECT id FROM page) GROUP BY tenant_id
+   UNION ALL
+  SELECT tenant_id, 0, count(*), sum(octet_length(sentence)), NULL, max(updated_at)
+    FROM fact WHERE tenant_id IN (SELECT id FROM page) GROUP BY tenant_id
+)
+SELECT name, text_search_config, time_zone,
+       coalesce(sum(segments), 0)::int8, coalesce(sum(facts), 0)::int8,
+       coalesce(sum(bytes), 0)::int8, max(newest), max(updated_at)
+  FROM page LEFT JOIN held ON held.tenant_id = page.id
+ GROUP BY name, text_search_config, time_zone ORDER BY name
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -40,7 +40,9 @@ class FakeApiKeys:
         self.stored.append(key)
 
     async def revoke(self, key_id: str) -> bool:
-        raise NotImplementedError
+        found = [key for key in self.stored if key.id == key_id]
+        self.stored = [replace(key, revoked_at=NOW) if key in found else key for key in self.stored]
+        return bool(found)
 
     async def all(self) -> list[ApiKey]:
         if self.failing is not None:

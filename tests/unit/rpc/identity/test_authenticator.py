@@ -21,14 +21,13 @@ from serving.domain.errors import (
 from serving.domain.identity import ApiKey, Caller, KeyText, Role
 from serving.domain.items.records import TenantName
 from serving.rpc.identity.authenticator import (
-    ANYONE,
     OPEN,
     Authenticator,
     each_within_tenants,
     hide_from,
 )
 from serving.rpc.identity.key_ring import STALE_S, KeyRing
-from serving.rpc.identity.rules import RULES
+from serving.rpc.identity.rules import ANYONE, RULES
 from serving.rpc.identity.web_tokens import WebTokens, read_key_set
 from serving.rpc.registration import Malformed
 from tests.support.stepped_clock import SteppedClock

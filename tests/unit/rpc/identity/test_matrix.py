@@ -56,8 +56,11 @@ MAY_CALL: Mapping[Role, set[str]] = {
     },
     Role.WRITER: {"Ingest", "IngestStream"},
     Role.ERASER: {"Forget"},
+    Role.ADMIN: {"ListTenants", "ListKeys", "CreateKey", "RevokeKey"},
 }
-WITHOUT_TENANT = {"ListProfiles"}
+OF_ALL_TENANTS = MAY_CALL[Role.ADMIN]
+"""For callers that are bound to no tenant."""
+WITHOUT_TENANT = {"ListProfiles", *OF_ALL_TENANTS}
 LONG = 40
 """The characters at the end of a key or a token that are of its secret or its signature."""
 
@@ -152,6 +155,8 @@ async def gate() -> Door:
 def may(caller: Caller, method: str, named: str) -> bool:
     role = next(iter(caller.roles))
     allowed = role is Role.ADMIN or method in MAY_CALL[role]
+    if method in OF_ALL_TENANTS:
+        return allowed and caller.tenants is None
     return allowed and (
         method in WITHOUT_TENANT or caller.tenants is None or named in {"", *caller.tenants}
     )
@@ -189,8 +194,10 @@ async def test_without_a_tenant_nothing_is_answered(
     for authenticator, call in [(OPEN, Call()), *of_all]:
         await by(method, with_tenant(method, ""), call, authenticator)
 
-        if method.name in WITHOUT_TENANT:
-            assert call.code is grpc.StatusCode.OK, call
+        if authenticator is OPEN and RULES[method.name].outlasts:
+            assert call.code is grpc.StatusCode.PERMISSION_DENIED, call
+        elif method.name in WITHOUT_TENANT:
+            assert call.code in ADMITTED, call
         else:
             assert call.code is grpc.StatusCode.INVALID_ARGUMENT, call
             assert "tenant: must not be blank" in call.details

@@ -103,6 +103,7 @@ async def listening(authenticator: Authenticator = OPEN) -> AsyncIterator[str]:
     registration.add_retrieval_service(service, bounded)
     registration.add_ingest_service(service, bounded)
     registration.add_catalog_service(service, bounded)
+    registration.add_admin_service(service, bounded)
     health_pb2_grpc.add_HealthServicer_to_server(service, bounded)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

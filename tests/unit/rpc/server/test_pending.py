@@ -255,6 +255,7 @@ class RecordingServer:
         (registration.add_retrieval_service, "trivium.v1.RetrievalService"),
         (registration.add_ingest_service, "trivium.v1.IngestService"),
         (registration.add_catalog_service, "trivium.v1.CatalogService"),
+        (registration.add_admin_service, "trivium.v1.AdminService"),
     ],
 )
 def test_service_is_added_once_by_generic_handler(add: Any, full_name: str) -> None:

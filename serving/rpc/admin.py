@@ -1,0 +1,107 @@
+"""ListTenants, ListKeys, CreateKey and RevokeKey: reads requests, and writes answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from serving.domain.errors import InvalidRequestError, Violation
+from serving.domain.identity import ApiKey, KeyText, Role
+from serving.domain.items.records import TenantName
+from serving.ports.memory_store import TenantSummary
+from serving.rpc.check import MAX_ID_BYTES, Checker
+from serving.rpc.items import timestamp
+from serving.rpc.pages import Page, to_page
+from trivium.v1 import admin_service_pb2 as admin_pb
+
+_ROLES = {getattr(admin_pb, f"ROLE_{role.name}"): role for role in Role}
+_SENT_ROLES = {role: value for value, role in _ROLES.items()}
+
+
+def to_admin_page(request: admin_pb.ListTenantsRequest | admin_pb.ListKeysRequest) -> Page:
+    """Reads a ListTenantsRequest or a ListKeysRequest."""
+    with Checker() as check:
+        return to_page(check, request)
+
+
+def from_tenants(tenants: Sequence[TenantSummary], page: Page) -> admin_pb.ListTenantsResponse:
+    """Writes a page of tenants."""
+    return admin_pb.ListTenantsResponse(
+        tenants=[
+            admin_pb.Tenant(
+                name=each.name,
+                segment_count=each.segments,
+                fact_count=each.facts,
+                text_bytes=each.text_bytes,
+                newest_event_time=timestamp(each.newest),
+                updated_at=timestamp(each.updated_at),
+                text_search_config=each.text_search_config,
+                time_zone=each.time_zone,
+            )
+            for each in tenants
+        ],
+        next_page_token=page.next_token([each.name for each in tenants]),
+    )
+
+
+def from_keys(keys: Sequence[ApiKey], page: Page, *, accepted: bool) -> admin_pb.ListKeysResponse:
+    """Writes the page of all keys, which are in the order of their creation."""
+    newest_first = list(reversed(keys))
+    ids = [key.id for key in newest_first]
+    # Keys are added and never deleted: the page goes on after the same one.
+    first = ids.index(page.after) + 1 if page.after in ids else 0
+    shown = newest_first[first : first + page.size]
+    return admin_pb.ListKeysResponse(
+        keys=map(from_key, shown),
+        next_page_token=page.next_token([key.id for key in shown]),
+        accepted=accepted,
+    )
+
+
+def from_key(key: ApiKey) -> admin_pb.ApiKey:
+    """Writes a key without its secret."""
+    return admin_pb.ApiKey(
+        id=key.id,
+        roles=sorted(_SENT_ROLES[role] for role in key.roles),
+        tenant=key.tenant or "",
+        note=key.note,
+        created_at=timestamp(key.created_at),
+        expires_at=timestamp(key.expires_at),
+        revoked_at=timestamp(key.revoked_at),
+    )
+
+
+def to_new_key(request: admin_pb.CreateKeyRequest, now: datetime) -> tuple[KeyText, ApiKey]:
+    """Reads a CreateKeyRequest, and makes its key."""
+    with Checker() as check:
+        if not request.roles:
+            check.reject("roles", "must not be empty")
+        for place, role in enumerate(request.roles):
+            if role not in _ROLES:
+                check.reject(f"roles[{place}]", "must be a role")
+        if bool(request.tenant) == request.all_tenants:
+            check.reject("tenant", "give either tenant or all_tenants")
+        elif not request.all_tenants:
+            check.tenant(request.tenant)
+        check.text("note", request.note, MAX_ID_BYTES)
+        expires_at = check.optional_instant("expires_at", request)
+        if expires_at is not None and expires_at <= now:
+            check.reject("expires_at", "must be in the future")
+    return ApiKey.new(
+        frozenset(_ROLES[role] for role in request.roles),
+        TenantName(request.tenant) if request.tenant else None,
+        now,
+        note=request.note,
+        expires_at=expires_at,
+    )
+
+
+def to_key_id(request: admin_pb.RevokeKeyRequest) -> str:
+    """Reads a RevokeKeyRequest."""
+    with Checker() as check:
+        return check.text("id", request.id, MAX_ID_BYTES, required=True)
+
+
+def unknown_key(id_: str) -> InvalidRequestError:
+    """The error for an id that no key has."""
+    return InvalidRequestError([Violation("id", f"there is no key {id_!r}; ListKeys has the ids")])

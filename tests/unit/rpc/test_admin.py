@@ -1,0 +1,189 @@
+"""The RPCs of administrators: tenants and API keys."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import grpc
+import pytest
+
+from serving.domain.identity import KeyText, Role
+from serving.domain.items.records import TenantName
+from serving.ports.memory_store import Batch
+from serving.rpc.identity.authenticator import OPEN, Authenticator
+from serving.rpc.identity.key_ring import KeyRing
+from serving.rpc.identity.rules import RULES
+from tests.fakes.store import InMemoryStore
+from tests.support.builders import NOON, segment
+from tests.unit.rpc.calling import Call, service_over
+from tests.unit.rpc.identity.callers import OURS, FakeApiKeys, bearer
+from trivium.v1.admin_service_pb2 import (
+    ROLE_ADMIN,
+    ROLE_READER,
+    ROLE_UNSPECIFIED,
+    CreateKeyRequest,
+    ListKeysRequest,
+    ListTenantsRequest,
+    RevokeKeyRequest,
+)
+
+NOW = NOON
+UNKNOWN_ROLE: Any = 99
+
+
+class Administered:
+    """A service with keys, called by an administrator of all tenants."""
+
+    def __init__(self) -> None:
+        self.keys = FakeApiKeys()
+        self.store = InMemoryStore()
+        self.text = self.keys.make(Role.ADMIN, tenant=None)
+        self.ring = KeyRing(self.keys, now=lambda: NOW, monotonic=lambda: 0.0)
+        self.service = service_over(
+            {"keys": self.keys, "catalog": self.store},
+            authenticator=Authenticator(keys=self.ring.verify),
+            now=lambda: NOW,
+        )
+
+    async def call(self, method: str, request: Any, text: KeyText | None = None) -> Any:
+        """The answer; raises ValueError with the status of an error."""
+        await self.ring.refresh()
+        call = bearer(text or self.text)
+        answer = await getattr(self.service, method)(request, call)
+        if call.code is not grpc.StatusCode.OK:
+            raise ValueError(f"{call.code.name}: {call.details}")
+        return answer
+
+
+@pytest.fixture
+def administered() -> Administered:
+    return Administered()
+
+
+async def test_made_key_opens_until_it_is_revoked(administered: Administered) -> None:
+    ends = NOW + timedelta(days=1)
+    asked = CreateKeyRequest(roles=[ROLE_READER], tenant=OURS, note="the bot")
+    asked.expires_at.FromDatetime(ends)
+
+    made = await administered.call("CreateKey", asked)
+
+    text = KeyText.parse(made.secret)
+    assert text is not None
+    (_, stored) = administered.keys.stored
+    assert stored.roles == frozenset({Role.READER})
+    assert (stored.tenant, stored.note) == (OURS, "the bot")
+    assert (stored.created_at, stored.expires_at) == (NOW, ends)
+    await administered.ring.refresh()
+    assert administered.ring.verify(made.secret).tenants == frozenset({OURS})
+    await administered.call("RevokeKey", RevokeKeyRequest(id=text.id))
+    await administered.ring.refresh()
+    with pytest.raises(Exception, match="not valid"):
+        administered.ring.verify(made.secret)
+
+
+async def test_secret_of_a_key_is_answered_once(administered: Administered) -> None:
+    made = await administered.call(
+        "CreateKey", CreateKeyRequest(roles=[ROLE_READER], all_tenants=True)
+    )
+
+    listed = await administered.call("ListKeys", ListKeysRequest())
+
+    secret = made.secret.split("_", maxsplit=2)[2]
+    assert secret not in str(listed)
+    assert secret not in str(made.key)
+    assert secret not in repr(administered.keys.stored)
+    assert listed.keys[0] == made.key
+
+
+async def test_keys_come_in_pages_newest_first(administered: Administered) -> None:
+    made = [administered.text, *(administered.keys.make(Role.READER) for _ in range(2))]
+
+    first = await administered.call("ListKeys", ListKeysRequest(page_size=2))
+    administered.keys.make(Role.READER)  # meanwhile
+    rest = ListKeysRequest(page_size=2, page_token=first.next_page_token)
+    second = await administered.call("ListKeys", rest)
+
+    assert [key.id for key in (*first.keys, *second.keys)] == [key.id for key in reversed(made)]
+    assert (second.next_page_token, second.accepted) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (CreateKeyRequest(tenant=OURS), "roles: must not be empty"),
+        (CreateKeyRequest(roles=[ROLE_UNSPECIFIED], tenant=OURS), "roles[0]: must be a role"),
+        (CreateKeyRequest(roles=[UNKNOWN_ROLE], tenant=OURS), "roles[0]: must be a role"),
+        (CreateKeyRequest(roles=[ROLE_ADMIN]), "tenant: give either tenant or all_tenants"),
+        (
+            CreateKeyRequest(roles=[ROLE_READER], tenant="a", all_tenants=True),
+            "tenant: give either",
+        ),
+        (CreateKeyRequest(roles=[ROLE_READER], tenant=" "), "tenant: must not be blank"),
+        (
+            CreateKeyRequest(roles=[ROLE_READER], tenant="a", note="n" * 257),
+            "note: must be at most",
+        ),
+        (
+            CreateKeyRequest(roles=[ROLE_READER], tenant="a", expires_at={"seconds": 1}),
+            "expires_at: must",
+        ),
+        (RevokeKeyRequest(), "id: must not be blank"),
+        (RevokeKeyRequest(id="0" * 16), "id: there is no key"),
+    ],
+)
+async def test_bad_request_about_a_key_names_the_field(
+    administered: Administered, request_: Any, field: str
+) -> None:
+    method = type(request_).__name__.removesuffix("Request")
+
+    with pytest.raises(ValueError, match=re.escape(f"INVALID_ARGUMENT: {field}")):
+        await administered.call(method, request_)
+    assert len(administered.keys.stored) == 1
+
+
+async def test_tenants_are_listed_with_what_they_hold(administered: Administered) -> None:
+    for name in ("b", "<script>", "a"):
+        await administered.store.write(batch_for(name))
+
+    first = await administered.call("ListTenants", ListTenantsRequest(page_size=2))
+    rest = ListTenantsRequest(page_size=2, page_token=first.next_page_token)
+    second = await administered.call("ListTenants", rest)
+
+    assert [each.name for each in (*first.tenants, *second.tenants)] == ["<script>", "a", "b"]
+    (tenant,) = second.tenants
+    assert (tenant.segment_count, tenant.fact_count, tenant.text_bytes) == (1, 0, 3)
+    assert tenant.newest_event_time.ToDatetime(tzinfo=NOON.tzinfo) == NOON
+    assert (tenant.text_search_config, tenant.time_zone) == ("english", "UTC")
+
+
+@pytest.mark.parametrize("method", [name for name, rule in RULES.items() if rule.of_all])
+async def test_administrator_of_one_tenant_is_denied_all(
+    administered: Administered, method: str
+) -> None:
+    bound = administered.keys.make(Role.ADMIN, tenant=OURS)
+    request = CreateKeyRequest(roles=[ROLE_ADMIN], tenant=OURS) if method == "CreateKey" else None
+
+    with pytest.raises(ValueError, match="PERMISSION_DENIED: this call needs credentials for all"):
+        await administered.call(method, request or ListKeysRequest(), bound)
+
+
+@pytest.mark.parametrize("method", ["CreateKey", "RevokeKey"])
+async def test_service_without_authentication_changes_no_key(method: str) -> None:
+    keys = FakeApiKeys()
+    text = keys.make(Role.READER)
+    service = service_over({"keys": keys}, authenticator=OPEN)
+    call = Call()
+    made = CreateKeyRequest(roles=[ROLE_ADMIN], all_tenants=True)
+    request = made if method == "CreateKey" else RevokeKeyRequest(id=text.id)
+
+    await getattr(service, method)(request, call)
+
+    assert call.code is grpc.StatusCode.PERMISSION_DENIED
+    assert "trivium-server keys" in call.details
+    assert [key.revoked_at for key in keys.stored] == [None]
+
+
+def batch_for(tenant: str) -> Batch:
+    return Batch(TenantName(tenant), [segment("a", "Goa")])
