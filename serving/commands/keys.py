@@ -14,6 +14,7 @@ from serving.config.settings import Settings
 from serving.domain.identity import ApiKey, Role
 from serving.domain.items.records import TenantName
 from serving.ports.api_keys import ApiKeys
+from serving.ports.audit_log import Actor, acting
 
 Result = TypeVar("Result")
 
@@ -57,7 +58,7 @@ def create(
         note=note,
         expires_at=now + timedelta(days=days) if days else None,
     )
-    _run(settings, lambda stored: stored.add(key))
+    _run(settings, "CreateKey", lambda stored: stored.add(key))
     click.echo(str(text))
 
 
@@ -65,7 +66,7 @@ def create(
 @click.pass_obj
 def list_(settings: Settings) -> None:
     """List all keys, without their secrets."""
-    for key in _run(settings, lambda stored: stored.all()):
+    for key in _run(settings, "ListKeys", lambda stored: stored.all()):
         click.echo(line_of(key, datetime.now(UTC)))
 
 
@@ -74,7 +75,7 @@ def list_(settings: Settings) -> None:
 @click.pass_obj
 def revoke(settings: Settings, key_id: str) -> None:
     """Revoke the key with this id; the service rejects it within 5 seconds."""
-    if not _run(settings, lambda stored: stored.revoke(key_id)):
+    if not _run(settings, "RevokeKey", lambda stored: stored.revoke(key_id)):
         raise click.ClickException(f"there is no key {key_id!r}; `keys list` shows the ids")
 
 
@@ -90,5 +91,7 @@ def line_of(key: ApiKey, now: datetime) -> str:
     return f"{key.id}  {roles}  {tenant}  {state}  {key.note!r}".removesuffix("  ''")
 
 
-def _run(settings: Settings, work: Callable[[ApiKeys], Awaitable[Result]]) -> Result:
-    return in_database(settings, lambda database: work(PostgresApiKeys(database)))
+def _run(settings: Settings, rpc: str, work: Callable[[ApiKeys], Awaitable[Result]]) -> Result:
+    """Does what an RPC does, and has it logged so."""
+    with acting(Actor("command line", rpc)):
+        return in_database(settings, lambda database: work(PostgresApiKeys(database)))

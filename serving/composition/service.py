@@ -9,7 +9,13 @@ import asyncio
 import importlib.metadata
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from datetime import timedelta
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.postgres.assembly import Postgres
@@ -47,6 +53,7 @@ from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.stats import About, Observer
 from serving.pipeline.writes.write_slots import WriteSlots
+from serving.ports.audit_log import AuditLog
 from serving.ports.reranking import Reranker
 from serving.ports.resident_view import ResidentView
 from serving.rpc.bounds import OpenStreams
@@ -58,6 +65,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.5
 WARM_UP_S = 15.0
+AUDIT_SWEEP_S = 3600.0
 RETRIEVALS = 3 / 8
 STREAMS = 1 / 4
 WRITES = 1 / 4
@@ -117,6 +125,7 @@ async def running_service(
         authenticator = await stack.enter_async_context(
             open_authenticator(settings, postgres.api_keys)
         )
+        await stack.enter_async_context(_sweeping(postgres.audit_log, settings.auth.audit_days))
         tracer = stack.enter_context(_open_tracer(TracesEnvironment()))
         yield TriviumService(
             use_cases,
@@ -126,6 +135,16 @@ async def running_service(
             authenticator=authenticator,
             streams=OpenStreams(_share_of_calls(settings, STREAMS)),
         )
+
+
+def _sweeping(log: AuditLog, days: int) -> AbstractAsyncContextManager[None]:
+    """Deletes entries of the audit log that are older than these days, once an hour."""
+
+    async def sweep() -> None:
+        await log.delete_before(now_utc() - timedelta(days=days))
+
+    # PostgreSQL may be down, or not migrated yet.
+    return repeated(sweep, AUDIT_SWEEP_S, "audit log not swept", logging.INFO)
 
 
 @contextmanager
@@ -239,6 +258,7 @@ def _use_cases(
         catalog=postgres.catalog,
         embedder=space.embedder,
         keys=postgres.api_keys,
+        audit_log=postgres.audit_log,
     )
 
 

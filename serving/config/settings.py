@@ -254,6 +254,8 @@ class AuthSettings(_Section):
     """Start without authentication although other machines may reach the service: everyone who does
     so can read and erase everything. The desk needs no such permission, since it listens on
     loopback."""
+    audit_days: int = Field(default=90, ge=1)
+    """The days for which it is kept who changed what (docs/administration.md)."""
 
     @property
     def required(self) -> bool:

@@ -38,6 +38,7 @@ PLAIN_ROUTES = (
     PlainRoute("GET", "/v1/describe", "DescribeEntity"),
     PlainRoute("GET", "/v1/stats", "GetStats"),
     PlainRoute("GET", "/v1/tenants", "ListTenants"),
+    PlainRoute("GET", "/v1/audit", "ListAuditEntries"),
     PlainRoute("GET", "/v1/keys", "ListKeys"),
     PlainRoute("POST", "/v1/keys", "CreateKey"),
     PlainRoute("POST", "/v1/keys/revoke", "RevokeKey"),

@@ -24,6 +24,11 @@ class WriteReceipt:
     outcomes: list[Outcome]
     token: ConsistencyToken
 
+    @property
+    def changes(self) -> bool:
+        """Whether any item was stored."""
+        return any(outcome != "unchanged" for outcome in self.outcomes)
+
 
 @dataclass(frozen=True, slots=True)
 class GivenVectors:

@@ -1,19 +1,23 @@
-"""ListTenants, ListKeys, CreateKey and RevokeKey: reads requests, and writes answers."""
+"""The RPCs of AdminService: reads their requests, and writes their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.identity import ApiKey, KeyText, Role
 from serving.domain.items.records import TenantName
+from serving.ports.audit_log import AuditEntry
 from serving.ports.memory_store import TenantSummary
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.items import timestamp
 from serving.rpc.pages import Page, to_page
 from trivium.v1 import admin_service_pb2 as admin_pb
 
+MAX_DIGITS = 19
+"""Of a number of 64 bits, less one."""
 _ROLES = {getattr(admin_pb, f"ROLE_{role.name}"): role for role in Role}
 _SENT_ROLES = {role: value for value, role in _ROLES.items()}
 
@@ -100,6 +104,45 @@ def to_key_id(request: admin_pb.RevokeKeyRequest) -> str:
     """Reads a RevokeKeyRequest."""
     with Checker() as check:
         return check.text("id", request.id, MAX_ID_BYTES, required=True)
+
+
+class AuditPage(NamedTuple):
+    """At most `size` entries whose number is below `before`; None: from the newest on."""
+
+    before: int | None
+    size: int
+
+
+def to_audit_page(request: admin_pb.ListAuditEntriesRequest) -> AuditPage:
+    """Reads a ListAuditEntriesRequest; an empty tenant is all."""
+    with Checker() as check:
+        check.text("tenant", request.tenant, MAX_ID_BYTES)
+        after, size = to_page(check, request)
+        if after and not (after.isascii() and after.isdigit() and len(after) < MAX_DIGITS):
+            check.reject("page_token", "must be the next_page_token of the previous page")
+    return AuditPage(int(after) if after else None, size)
+
+
+def from_entries(
+    entries: Sequence[AuditEntry], page: AuditPage
+) -> admin_pb.ListAuditEntriesResponse:
+    """Writes a page of the audit log."""
+    return admin_pb.ListAuditEntriesResponse(
+        entries=[
+            admin_pb.AuditEntry(
+                at=timestamp(each.at),
+                caller=each.actor.caller,
+                rpc=each.actor.rpc,
+                tenant=each.changed.tenant,
+                created_count=each.changed.created,
+                updated_count=each.changed.updated,
+                erased_count=each.changed.erased,
+                key_id=each.changed.key_id,
+            )
+            for each in entries
+        ],
+        next_page_token=Page("", page.size).next_token([str(each.number) for each in entries]),
+    )
 
 
 def unknown_key(id_: str) -> InvalidRequestError:

@@ -23,6 +23,7 @@ from google.rpc import code_pb2, status_pb2
 from serving.domain.budget import RESPONSE, Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.identity import Caller
+from serving.ports.audit_log import Actor, acting
 from serving.rpc.identity.authenticator import (
     Authenticator,
     CallMetadata,
@@ -111,7 +112,8 @@ def rpc(
                 caller, admitted = _admit(
                     name, service.authenticator, request, grpc_context, logged
                 )
-                response = await method(service, admitted)
+                with acting(Actor(caller.name, name)):
+                    response = await method(service, admitted)
                 hide_from(caller, rule, response)
                 return response
             return response_type()

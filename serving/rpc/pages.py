@@ -32,6 +32,7 @@ def to_page(
     | catalog_pb.ListFactsRequest
     | admin_pb.ListTenantsRequest
     | admin_pb.ListKeysRequest
+    | admin_pb.ListAuditEntriesRequest
     | retrieval_pb.ListProfilesRequest,
 ) -> Page:
     """Reads the page token and the page size; violations go to `check`."""

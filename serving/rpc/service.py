@@ -39,6 +39,7 @@ from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingested, Ingestor
 from serving.pipeline.writes.stats import Observer
 from serving.ports.api_keys import ApiKeys
+from serving.ports.audit_log import AuditLog
 from serving.ports.embedding import Embedder
 from serving.ports.memory_store import Catalog, MemoryStore
 from serving.rpc import (
@@ -101,6 +102,7 @@ class UseCases:
     catalog: Catalog
     embedder: Embedder
     keys: ApiKeys
+    audit_log: AuditLog
 
 
 class TriviumService:
@@ -395,6 +397,15 @@ class TriviumService:
         if not await self.use_cases.keys.revoke(id_):
             raise admin.unknown_key(id_)
         return admin_pb.RevokeKeyResponse()
+
+    @rpc(admin_pb.ListAuditEntriesResponse)
+    async def ListAuditEntries(
+        self, request: admin_pb.ListAuditEntriesRequest
+    ) -> admin_pb.ListAuditEntriesResponse:
+        """Lists who changed what, in pages."""
+        page = admin.to_audit_page(request)
+        entries = await self.use_cases.audit_log.entries(request.tenant, page.before, page.size)
+        return admin.from_entries(entries, page)
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, grpc_context: CallContext

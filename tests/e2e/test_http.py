@@ -60,8 +60,9 @@ def test_readme_commands_store_two_turns_and_get_a_block(service: Service) -> No
     assert found["context"].startswith("<memory>")
 
 
-def test_commands_on_the_page_about_http_are_answered(service: Service) -> None:
-    for command in commands("docs/http.md"):
+@pytest.mark.parametrize("page", ["docs/http.md", "docs/administration.md"])
+def test_commands_on_pages_are_answered(service: Service, page: str) -> None:
+    for command in commands(page):
         answer = curl(service, command)
 
         assert answer.status_code == 200, (command, answer.text)

@@ -122,6 +122,7 @@ class FakeService(
     ListFacts = _unary("ListFacts", catalog_service_pb2.ListFactsResponse)
     GetStats = _unary("GetStats", catalog_service_pb2.GetStatsResponse)
     ListTenants = _unary("ListTenants", admin_service_pb2.ListTenantsResponse)
+    ListAuditEntries = _unary("ListAuditEntries", admin_service_pb2.ListAuditEntriesResponse)
     ListKeys = _unary("ListKeys", admin_service_pb2.ListKeysResponse)
     CreateKey = _unary("CreateKey", admin_service_pb2.CreateKeyResponse)
     RevokeKey = _unary("RevokeKey", admin_service_pb2.RevokeKeyResponse)

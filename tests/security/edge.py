@@ -73,6 +73,7 @@ READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "GetStats": lambda r, _: get_stats.to_stats_tenant(r),
     "ListTenants": lambda r, _: admin.to_admin_page(r),
     "ListKeys": lambda r, _: admin.to_admin_page(r),
+    "ListAuditEntries": lambda r, _: admin.to_audit_page(r),
     "CreateKey": lambda r, _: admin.to_new_key(r, NOW),
     "RevokeKey": lambda r, _: admin.to_key_id(r),
 }

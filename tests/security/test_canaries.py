@@ -116,6 +116,7 @@ READS: Mapping[str, Message] = {
     "ListSegments": catalog.ListSegmentsRequest(tenant=TENANT),
     "ListFacts": catalog.ListFactsRequest(tenant=TENANT),
     "GetStats": catalog.GetStatsRequest(tenant=TENANT),
+    "ListAuditEntries": admin.ListAuditEntriesRequest(tenant=TENANT),
 }
 ANSWERABLE: Mapping[str, Message] = {
     **READS,

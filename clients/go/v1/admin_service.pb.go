@@ -309,6 +309,238 @@ func (x *Tenant) GetTimeZone() string {
 	return ""
 }
 
+// Request message for AdminService.ListAuditEntries.
+type ListAuditEntriesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant. Empty: changes of all tenants and keys, for credentials that
+	// name none.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// As in ListTenantsRequest.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// As in ListTenantsRequest.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditEntriesRequest) Reset() {
+	*x = ListAuditEntriesRequest{}
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditEntriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditEntriesRequest) ProtoMessage() {}
+
+func (x *ListAuditEntriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditEntriesRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditEntriesRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListAuditEntriesRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListAuditEntriesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditEntriesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// Response message for AdminService.ListAuditEntries.
+type ListAuditEntriesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entries, the newest first.
+	Entries []*AuditEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// The `page_token` of the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditEntriesResponse) Reset() {
+	*x = ListAuditEntriesResponse{}
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditEntriesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditEntriesResponse) ProtoMessage() {}
+
+func (x *ListAuditEntriesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditEntriesResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditEntriesResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListAuditEntriesResponse) GetEntries() []*AuditEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListAuditEntriesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// A change. It has counts, and no texts or ids of items, and outlasts them.
+type AuditEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was made.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// Who made it: "key" with its id, "token of" a subject, "anyone" where there
+	// is no authentication, or "command line".
+	Caller string `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	// The RPC, such as "Ingest"; commands name the one that does the same.
+	Rpc string `protobuf:"bytes,3,opt,name=rpc,proto3" json:"rpc,omitempty"`
+	// The tenant whose items were changed, or to which the key is bound; it may
+	// be erased. Empty: a key of all tenants.
+	Tenant string `protobuf:"bytes,4,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The number of items that were stored first.
+	CreatedCount int64 `protobuf:"varint,5,opt,name=created_count,json=createdCount,proto3" json:"created_count,omitempty"`
+	// The number of items that were changed.
+	UpdatedCount int64 `protobuf:"varint,6,opt,name=updated_count,json=updatedCount,proto3" json:"updated_count,omitempty"`
+	// The number of segments and facts that were erased. An erasure has an entry
+	// even if it found none.
+	ErasedCount int64 `protobuf:"varint,7,opt,name=erased_count,json=erasedCount,proto3" json:"erased_count,omitempty"`
+	// The id of the API key that was made or revoked.
+	KeyId         string `protobuf:"bytes,8,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditEntry) Reset() {
+	*x = AuditEntry{}
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditEntry) ProtoMessage() {}
+
+func (x *AuditEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditEntry.ProtoReflect.Descriptor instead.
+func (*AuditEntry) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AuditEntry) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *AuditEntry) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetRpc() string {
+	if x != nil {
+		return x.Rpc
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *AuditEntry) GetCreatedCount() int64 {
+	if x != nil {
+		return x.CreatedCount
+	}
+	return 0
+}
+
+func (x *AuditEntry) GetUpdatedCount() int64 {
+	if x != nil {
+		return x.UpdatedCount
+	}
+	return 0
+}
+
+func (x *AuditEntry) GetErasedCount() int64 {
+	if x != nil {
+		return x.ErasedCount
+	}
+	return 0
+}
+
+func (x *AuditEntry) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
 // Request message for AdminService.ListKeys.
 type ListKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -322,7 +554,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +566,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +579,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{3}
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListKeysRequest) GetPageSize() int32 {
@@ -379,7 +611,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +623,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +636,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{4}
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListKeysResponse) GetKeys() []*ApiKey {
@@ -451,7 +683,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +695,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +708,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ApiKey) GetId() string {
@@ -548,7 +780,7 @@ type CreateKeyRequest struct {
 
 func (x *CreateKeyRequest) Reset() {
 	*x = CreateKeyRequest{}
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +792,7 @@ func (x *CreateKeyRequest) String() string {
 func (*CreateKeyRequest) ProtoMessage() {}
 
 func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +805,7 @@ func (x *CreateKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyRequest.ProtoReflect.Descriptor instead.
 func (*CreateKeyRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateKeyRequest) GetRoles() []Role {
@@ -624,7 +856,7 @@ type CreateKeyResponse struct {
 
 func (x *CreateKeyResponse) Reset() {
 	*x = CreateKeyResponse{}
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +868,7 @@ func (x *CreateKeyResponse) String() string {
 func (*CreateKeyResponse) ProtoMessage() {}
 
 func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +881,7 @@ func (x *CreateKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyResponse.ProtoReflect.Descriptor instead.
 func (*CreateKeyResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{7}
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateKeyResponse) GetSecret() string {
@@ -677,7 +909,7 @@ type RevokeKeyRequest struct {
 
 func (x *RevokeKeyRequest) Reset() {
 	*x = RevokeKeyRequest{}
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +921,7 @@ func (x *RevokeKeyRequest) String() string {
 func (*RevokeKeyRequest) ProtoMessage() {}
 
 func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +934,7 @@ func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RevokeKeyRequest) GetId() string {
@@ -721,7 +953,7 @@ type RevokeKeyResponse struct {
 
 func (x *RevokeKeyResponse) Reset() {
 	*x = RevokeKeyResponse{}
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +965,7 @@ func (x *RevokeKeyResponse) String() string {
 func (*RevokeKeyResponse) ProtoMessage() {}
 
 func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_admin_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_admin_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +978,7 @@ func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyResponse.ProtoReflect.Descriptor instead.
 func (*RevokeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_admin_service_proto_rawDescGZIP(), []int{12}
 }
 
 var File_trivium_v1_admin_service_proto protoreflect.FileDescriptor
@@ -773,7 +1005,25 @@ const file_trivium_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12,\n" +
 	"\x12text_search_config\x18\a \x01(\tR\x10textSearchConfig\x12\x1b\n" +
-	"\ttime_zone\x18\b \x01(\tR\btimeZone\"M\n" +
+	"\ttime_zone\x18\b \x01(\tR\btimeZone\"m\n" +
+	"\x17ListAuditEntriesRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
+	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"t\n" +
+	"\x18ListAuditEntriesResponse\x120\n" +
+	"\aentries\x18\x01 \x03(\v2\x16.trivium.v1.AuditEntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfe\x01\n" +
+	"\n" +
+	"AuditEntry\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06caller\x18\x02 \x01(\tR\x06caller\x12\x10\n" +
+	"\x03rpc\x18\x03 \x01(\tR\x03rpc\x12\x16\n" +
+	"\x06tenant\x18\x04 \x01(\tR\x06tenant\x12#\n" +
+	"\rcreated_count\x18\x05 \x01(\x03R\fcreatedCount\x12#\n" +
+	"\rupdated_count\x18\x06 \x01(\x03R\fupdatedCount\x12!\n" +
+	"\ferased_count\x18\a \x01(\x03R\verasedCount\x12\x15\n" +
+	"\x06key_id\x18\b \x01(\tR\x05keyId\"M\n" +
 	"\x0fListKeysRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -813,9 +1063,10 @@ const file_trivium_v1_admin_service_proto_rawDesc = "" +
 	"\vROLE_WRITER\x10\x02\x12\x0f\n" +
 	"\vROLE_ERASER\x10\x03\x12\x0e\n" +
 	"\n" +
-	"ROLE_ADMIN\x10\x042\xc8\x02\n" +
+	"ROLE_ADMIN\x10\x042\xac\x03\n" +
 	"\fAdminService\x12S\n" +
-	"\vListTenants\x12\x1e.trivium.v1.ListTenantsRequest\x1a\x1f.trivium.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\vListTenants\x12\x1e.trivium.v1.ListTenantsRequest\x1a\x1f.trivium.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12b\n" +
+	"\x10ListAuditEntries\x12#.trivium.v1.ListAuditEntriesRequest\x1a$.trivium.v1.ListAuditEntriesResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bListKeys\x12\x1b.trivium.v1.ListKeysRequest\x1a\x1c.trivium.v1.ListKeysResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\tCreateKey\x12\x1c.trivium.v1.CreateKeyRequest\x1a\x1d.trivium.v1.CreateKeyResponse\x12M\n" +
 	"\tRevokeKey\x12\x1c.trivium.v1.RevokeKeyRequest\x1a\x1d.trivium.v1.RevokeKeyResponse\"\x03\x90\x02\x02B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
@@ -833,46 +1084,53 @@ func file_trivium_v1_admin_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_admin_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_trivium_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_trivium_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_trivium_v1_admin_service_proto_goTypes = []any{
-	(Role)(0),                     // 0: trivium.v1.Role
-	(*ListTenantsRequest)(nil),    // 1: trivium.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),   // 2: trivium.v1.ListTenantsResponse
-	(*Tenant)(nil),                // 3: trivium.v1.Tenant
-	(*ListKeysRequest)(nil),       // 4: trivium.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),      // 5: trivium.v1.ListKeysResponse
-	(*ApiKey)(nil),                // 6: trivium.v1.ApiKey
-	(*CreateKeyRequest)(nil),      // 7: trivium.v1.CreateKeyRequest
-	(*CreateKeyResponse)(nil),     // 8: trivium.v1.CreateKeyResponse
-	(*RevokeKeyRequest)(nil),      // 9: trivium.v1.RevokeKeyRequest
-	(*RevokeKeyResponse)(nil),     // 10: trivium.v1.RevokeKeyResponse
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(Role)(0),                        // 0: trivium.v1.Role
+	(*ListTenantsRequest)(nil),       // 1: trivium.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),      // 2: trivium.v1.ListTenantsResponse
+	(*Tenant)(nil),                   // 3: trivium.v1.Tenant
+	(*ListAuditEntriesRequest)(nil),  // 4: trivium.v1.ListAuditEntriesRequest
+	(*ListAuditEntriesResponse)(nil), // 5: trivium.v1.ListAuditEntriesResponse
+	(*AuditEntry)(nil),               // 6: trivium.v1.AuditEntry
+	(*ListKeysRequest)(nil),          // 7: trivium.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),         // 8: trivium.v1.ListKeysResponse
+	(*ApiKey)(nil),                   // 9: trivium.v1.ApiKey
+	(*CreateKeyRequest)(nil),         // 10: trivium.v1.CreateKeyRequest
+	(*CreateKeyResponse)(nil),        // 11: trivium.v1.CreateKeyResponse
+	(*RevokeKeyRequest)(nil),         // 12: trivium.v1.RevokeKeyRequest
+	(*RevokeKeyResponse)(nil),        // 13: trivium.v1.RevokeKeyResponse
+	(*timestamppb.Timestamp)(nil),    // 14: google.protobuf.Timestamp
 }
 var file_trivium_v1_admin_service_proto_depIdxs = []int32{
 	3,  // 0: trivium.v1.ListTenantsResponse.tenants:type_name -> trivium.v1.Tenant
-	11, // 1: trivium.v1.Tenant.newest_event_time:type_name -> google.protobuf.Timestamp
-	11, // 2: trivium.v1.Tenant.updated_at:type_name -> google.protobuf.Timestamp
-	6,  // 3: trivium.v1.ListKeysResponse.keys:type_name -> trivium.v1.ApiKey
-	0,  // 4: trivium.v1.ApiKey.roles:type_name -> trivium.v1.Role
-	11, // 5: trivium.v1.ApiKey.created_at:type_name -> google.protobuf.Timestamp
-	11, // 6: trivium.v1.ApiKey.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 7: trivium.v1.ApiKey.revoked_at:type_name -> google.protobuf.Timestamp
-	0,  // 8: trivium.v1.CreateKeyRequest.roles:type_name -> trivium.v1.Role
-	11, // 9: trivium.v1.CreateKeyRequest.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 10: trivium.v1.CreateKeyResponse.key:type_name -> trivium.v1.ApiKey
-	1,  // 11: trivium.v1.AdminService.ListTenants:input_type -> trivium.v1.ListTenantsRequest
-	4,  // 12: trivium.v1.AdminService.ListKeys:input_type -> trivium.v1.ListKeysRequest
-	7,  // 13: trivium.v1.AdminService.CreateKey:input_type -> trivium.v1.CreateKeyRequest
-	9,  // 14: trivium.v1.AdminService.RevokeKey:input_type -> trivium.v1.RevokeKeyRequest
-	2,  // 15: trivium.v1.AdminService.ListTenants:output_type -> trivium.v1.ListTenantsResponse
-	5,  // 16: trivium.v1.AdminService.ListKeys:output_type -> trivium.v1.ListKeysResponse
-	8,  // 17: trivium.v1.AdminService.CreateKey:output_type -> trivium.v1.CreateKeyResponse
-	10, // 18: trivium.v1.AdminService.RevokeKey:output_type -> trivium.v1.RevokeKeyResponse
-	15, // [15:19] is the sub-list for method output_type
-	11, // [11:15] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	14, // 1: trivium.v1.Tenant.newest_event_time:type_name -> google.protobuf.Timestamp
+	14, // 2: trivium.v1.Tenant.updated_at:type_name -> google.protobuf.Timestamp
+	6,  // 3: trivium.v1.ListAuditEntriesResponse.entries:type_name -> trivium.v1.AuditEntry
+	14, // 4: trivium.v1.AuditEntry.at:type_name -> google.protobuf.Timestamp
+	9,  // 5: trivium.v1.ListKeysResponse.keys:type_name -> trivium.v1.ApiKey
+	0,  // 6: trivium.v1.ApiKey.roles:type_name -> trivium.v1.Role
+	14, // 7: trivium.v1.ApiKey.created_at:type_name -> google.protobuf.Timestamp
+	14, // 8: trivium.v1.ApiKey.expires_at:type_name -> google.protobuf.Timestamp
+	14, // 9: trivium.v1.ApiKey.revoked_at:type_name -> google.protobuf.Timestamp
+	0,  // 10: trivium.v1.CreateKeyRequest.roles:type_name -> trivium.v1.Role
+	14, // 11: trivium.v1.CreateKeyRequest.expires_at:type_name -> google.protobuf.Timestamp
+	9,  // 12: trivium.v1.CreateKeyResponse.key:type_name -> trivium.v1.ApiKey
+	1,  // 13: trivium.v1.AdminService.ListTenants:input_type -> trivium.v1.ListTenantsRequest
+	4,  // 14: trivium.v1.AdminService.ListAuditEntries:input_type -> trivium.v1.ListAuditEntriesRequest
+	7,  // 15: trivium.v1.AdminService.ListKeys:input_type -> trivium.v1.ListKeysRequest
+	10, // 16: trivium.v1.AdminService.CreateKey:input_type -> trivium.v1.CreateKeyRequest
+	12, // 17: trivium.v1.AdminService.RevokeKey:input_type -> trivium.v1.RevokeKeyRequest
+	2,  // 18: trivium.v1.AdminService.ListTenants:output_type -> trivium.v1.ListTenantsResponse
+	5,  // 19: trivium.v1.AdminService.ListAuditEntries:output_type -> trivium.v1.ListAuditEntriesResponse
+	8,  // 20: trivium.v1.AdminService.ListKeys:output_type -> trivium.v1.ListKeysResponse
+	11, // 21: trivium.v1.AdminService.CreateKey:output_type -> trivium.v1.CreateKeyResponse
+	13, // 22: trivium.v1.AdminService.RevokeKey:output_type -> trivium.v1.RevokeKeyResponse
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_admin_service_proto_init() }
@@ -886,7 +1144,7 @@ func file_trivium_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_admin_service_proto_rawDesc), len(file_trivium_v1_admin_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

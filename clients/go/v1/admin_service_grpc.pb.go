@@ -21,10 +21,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_ListTenants_FullMethodName = "/trivium.v1.AdminService/ListTenants"
-	AdminService_ListKeys_FullMethodName    = "/trivium.v1.AdminService/ListKeys"
-	AdminService_CreateKey_FullMethodName   = "/trivium.v1.AdminService/CreateKey"
-	AdminService_RevokeKey_FullMethodName   = "/trivium.v1.AdminService/RevokeKey"
+	AdminService_ListTenants_FullMethodName      = "/trivium.v1.AdminService/ListTenants"
+	AdminService_ListAuditEntries_FullMethodName = "/trivium.v1.AdminService/ListAuditEntries"
+	AdminService_ListKeys_FullMethodName         = "/trivium.v1.AdminService/ListKeys"
+	AdminService_CreateKey_FullMethodName        = "/trivium.v1.AdminService/CreateKey"
+	AdminService_RevokeKey_FullMethodName        = "/trivium.v1.AdminService/RevokeKey"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -32,12 +33,18 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // For callers with the role admin, whose credentials name no tenant: each call
-// is about all tenants.
+// but ListAuditEntries is about all tenants.
 //
 // Errors are reported as in RetrievalService.
 type AdminServiceClient interface {
 	// Lists tenants by name, in pages.
 	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
+	// Lists who changed what: calls that stored, changed or erased items, and that
+	// made or revoked keys; the newest first, in pages. An entry is written in the
+	// transaction of its change, and deleted after the days of the setting
+	// `auth.audit_days`. Calls that changed nothing, or were rejected, are in the
+	// log of the service alone.
+	ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error)
 	// Lists API keys without their secrets, the newest first, in pages.
 	ListKeys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
 	// Makes an API key, which is valid after about two seconds. A call that is
@@ -61,6 +68,16 @@ func (c *adminServiceClient) ListTenants(ctx context.Context, in *ListTenantsReq
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListTenantsResponse)
 	err := c.cc.Invoke(ctx, AdminService_ListTenants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) ListAuditEntries(ctx context.Context, in *ListAuditEntriesRequest, opts ...grpc.CallOption) (*ListAuditEntriesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditEntriesResponse)
+	err := c.cc.Invoke(ctx, AdminService_ListAuditEntries_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +119,18 @@ func (c *adminServiceClient) RevokeKey(ctx context.Context, in *RevokeKeyRequest
 // for forward compatibility.
 //
 // For callers with the role admin, whose credentials name no tenant: each call
-// is about all tenants.
+// but ListAuditEntries is about all tenants.
 //
 // Errors are reported as in RetrievalService.
 type AdminServiceServer interface {
 	// Lists tenants by name, in pages.
 	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
+	// Lists who changed what: calls that stored, changed or erased items, and that
+	// made or revoked keys; the newest first, in pages. An entry is written in the
+	// transaction of its change, and deleted after the days of the setting
+	// `auth.audit_days`. Calls that changed nothing, or were rejected, are in the
+	// log of the service alone.
+	ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error)
 	// Lists API keys without their secrets, the newest first, in pages.
 	ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
 	// Makes an API key, which is valid after about two seconds. A call that is
@@ -129,6 +152,9 @@ type UnimplementedAdminServiceServer struct{}
 
 func (UnimplementedAdminServiceServer) ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTenants not implemented")
+}
+func (UnimplementedAdminServiceServer) ListAuditEntries(context.Context, *ListAuditEntriesRequest) (*ListAuditEntriesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAuditEntries not implemented")
 }
 func (UnimplementedAdminServiceServer) ListKeys(context.Context, *ListKeysRequest) (*ListKeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListKeys not implemented")
@@ -174,6 +200,24 @@ func _AdminService_ListTenants_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServiceServer).ListTenants(ctx, req.(*ListTenantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_ListAuditEntries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditEntriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).ListAuditEntries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_ListAuditEntries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).ListAuditEntries(ctx, req.(*ListAuditEntriesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -242,6 +286,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTenants",
 			Handler:    _AdminService_ListTenants_Handler,
+		},
+		{
+			MethodName: "ListAuditEntries",
+			Handler:    _AdminService_ListAuditEntries_Handler,
 		},
 		{
 			MethodName: "ListKeys",

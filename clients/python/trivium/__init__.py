@@ -4,7 +4,7 @@
 `trivium.v1`.
 """
 
-from trivium.admin import ApiKey, NewKey, Role, Tenant
+from trivium.admin import ApiKey, AuditEntry, NewKey, Role, Tenant
 from trivium.aio import AsyncClient
 from trivium.client import Client
 from trivium.errors import (
@@ -92,6 +92,7 @@ __all__ = [
     "AdjacentTerm",
     "ApiKey",
     "AsyncClient",
+    "AuditEntry",
     "AuthenticationError",
     "BriefingOptions",
     "Client",

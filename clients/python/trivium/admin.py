@@ -1,4 +1,4 @@
-"""What an administrator reads and makes: tenants and API keys."""
+"""What an administrator reads and makes: tenants, API keys, and the log of who changed what."""
 
 from __future__ import annotations
 
@@ -54,3 +54,17 @@ class NewKey:
 
     secret: str = field(repr=False)
     key: ApiKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """A change, and who made it: counts, or the key that was made or revoked."""
+
+    at: datetime | None
+    caller: str
+    rpc: str
+    tenant: str
+    created_count: int
+    updated_count: int
+    erased_count: int
+    key_id: str

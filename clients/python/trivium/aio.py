@@ -11,10 +11,15 @@ from typing import Any, Self, TypeVar, Unpack
 
 import grpc
 
-from trivium.admin import ApiKey, NewKey, Role, Tenant
+from trivium.admin import ApiKey, AuditEntry, NewKey, Role, Tenant
 from trivium.errors import TriviumError, not_connected, to_error
 from trivium.tuning import Absence, Comparison, Profile
-from trivium.v1.admin_service_pb2 import ListKeysRequest, ListTenantsRequest, RevokeKeyRequest
+from trivium.v1.admin_service_pb2 import (
+    ListAuditEntriesRequest,
+    ListKeysRequest,
+    ListTenantsRequest,
+    RevokeKeyRequest,
+)
 from trivium.v1.admin_service_pb2_grpc import AdminServiceStub
 from trivium.v1.catalog_service_pb2 import GetFactsRequest, GetSegmentsRequest, GetStatsRequest
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
@@ -583,6 +588,19 @@ class AsyncClient:
         async for page in self._pages(self._admin.ListTenants, request, timeout):
             for tenant in page.tenants:
                 yield responses.to_tenant(tenant)
+
+    async def list_audit_entries(
+        self, *, all_tenants: bool = False, page_size: int = 0, timeout: float | None = None
+    ) -> AsyncIterator[AuditEntry]:
+        """Iterates over who changed what, the newest first; `timeout` applies to each page.
+
+        It needs the role admin; changes of `all_tenants` and keys, for no tenant in particular.
+        """
+        tenant = "" if all_tenants else self.tenant
+        request = ListAuditEntriesRequest(tenant=tenant, page_size=page_size)
+        async for page in self._pages(self._admin.ListAuditEntries, request, timeout):
+            for entry in page.entries:
+                yield responses.to_audit_entry(entry)
 
     async def list_keys(
         self, *, page_size: int = 0, timeout: float | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from serving.adapters.postgres.audit_log import log_change
 from serving.adapters.postgres.connection.pool import Database
 from serving.domain.identity import ApiKey, Role
+from serving.ports.audit_log import Changed
 
 _COLUMNS = [field.name for field in fields(ApiKey)]
 
@@ -19,18 +21,23 @@ class PostgresApiKeys:
     async def add(self, key: ApiKey) -> None:
         values = {name: getattr(key, name) for name in _COLUMNS} | {"roles": sorted(key.roles)}
         places = ", ".join(f"%({name})s" for name in _COLUMNS)
-        async with self._database.work() as connection:
+        async with self._database.transaction() as connection:
             await connection.execute(
                 f"INSERT INTO api_key ({', '.join(_COLUMNS)}) VALUES ({places})", values
             )
+            await log_change(connection, Changed(tenant=key.tenant or "", key_id=key.id))
 
     async def revoke(self, key_id: str) -> bool:
-        async with self._database.work() as connection:
-            cursor = await connection.execute(
-                "UPDATE api_key SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s",
+        async with self._database.transaction() as connection:
+            found = await connection.fetch_all(
+                "UPDATE api_key SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s"
+                " RETURNING coalesce(tenant, ''), revoked_at = now()",
                 [key_id],
             )
-            return cursor.rowcount == 1
+            for tenant, is_revoked_now in found:
+                if is_revoked_now:
+                    await log_change(connection, Changed(tenant=tenant, key_id=key_id))
+            return bool(found)
 
     async def all(self) -> list[ApiKey]:
         async with self._database.work() as connection:

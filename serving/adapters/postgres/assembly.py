@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from serving.adapters.postgres.api_keys import PostgresApiKeys
+from serving.adapters.postgres.audit_log import PostgresAuditLog
 from serving.adapters.postgres.connection.notifications import Notifications
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.change_log import PostgresChangeLog
@@ -49,6 +50,7 @@ class Postgres:
         self.access = PostgresAccessLog(self.database)
         self.timeline = PostgresTimeline(self.database)
         self.api_keys = PostgresApiKeys(self.database)
+        self.audit_log = PostgresAuditLog(self.database)
 
     def feed_of(self, shard: Shard) -> PostgresIndexFeed:
         return PostgresIndexFeed(self.database, self.notifications, shard)

@@ -71,6 +71,7 @@ RULES: Mapping[str, Rule] = {
         ),
     ),
     "ListTenants": Rule(Role.ADMIN, tenant_in=None, of_all=True),
+    "ListAuditEntries": Rule(Role.ADMIN),
     "ListKeys": Rule(Role.ADMIN, tenant_in=None, of_all=True),
     "CreateKey": Rule(Role.ADMIN, tenant_in=None, of_all=True, outlasts=True),
     "RevokeKey": Rule(Role.ADMIN, tenant_in=None, of_all=True, outlasts=True),

@@ -15,7 +15,12 @@ from tests.fixtures.client import CommandLine
 from trivium.cli.app import trivium
 from trivium.files.reading import read_items
 from trivium.files.records import Problem
-from trivium.v1.admin_service_pb2 import ListTenantsResponse, Tenant
+from trivium.v1.admin_service_pb2 import (
+    AuditEntry,
+    ListAuditEntriesResponse,
+    ListTenantsResponse,
+    Tenant,
+)
 from trivium.v1.catalog_service_pb2 import (
     GetSegmentsResponse,
     GetStatsResponse,
@@ -610,6 +615,24 @@ def test_tenants_are_listed_without_a_tenant(cli: CommandLine) -> None:
 
     assert shown.splitlines()[1].split() == ["ac", "me", "3", "0", "70", "english"]
     assert (written[0]["name"], written[0]["newest_event_time"]) == ("ac\x1bme", None)
+
+
+def test_audit_log_is_shown_to_its_limit(cli: CommandLine) -> None:
+    entry = AuditEntry(caller="key k1", rpc="Forget", tenant="acme", erased_count=3)
+    entry.at.FromDatetime(datetime(2026, 3, 1, 12))
+    page = ListAuditEntriesResponse(entries=[entry, entry], next_page_token="more")
+
+    shown = cli.run("audit", "--limit", "1", ListAuditEntries=page).stdout
+    of_all = cli.run("audit", "--all-tenants", "--limit", "2", tenant="", ListAuditEntries=page)
+
+    assert shown.splitlines()[1].split() == (
+        ["2026-03-01", "12:00:00", "key", "k1", "Forget", "acme", "0", "0", "3"]
+    )
+    assert len(of_all.stdout.splitlines()) == 3
+    assert [(each.tenant, each.page_size) for each in cli.service.requests] == [
+        ("acme", 1),
+        ("", 2),
+    ]
 
 
 def test_stats_tell_how_vectors_are_searched(cli: CommandLine) -> None:

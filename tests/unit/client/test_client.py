@@ -29,10 +29,12 @@ from trivium import (
 from trivium.v1.admin_service_pb2 import (
     ROLE_READER,
     CreateKeyResponse,
+    ListAuditEntriesResponse,
     ListKeysResponse,
     ListTenantsResponse,
 )
 from trivium.v1.admin_service_pb2 import ApiKey as KeyMessage
+from trivium.v1.admin_service_pb2 import AuditEntry as EntryMessage
 from trivium.v1.admin_service_pb2 import Tenant as TenantMessage
 from trivium.v1.catalog_service_pb2 import (
     GetFactsResponse,
@@ -367,6 +369,21 @@ def test_tenants_and_keys_are_read_to_the_end(client: Client, fake_service: Fake
     assert [each.page_token for each in fake_service.requests] == ["", "more", ""]
     assert (listed.id, listed.tenant, listed.note) == ("k1", "acme", "the bot")
     assert listed.roles == {Role.READER, Role.UNKNOWN}
+
+
+def test_audit_log_is_of_one_or_all_tenants(client: Client, fake_service: FakeService) -> None:
+    entry = EntryMessage(caller="key k1", rpc="Forget", tenant="acme", erased_count=3)
+    entry.at.FromDatetime(NOON)
+    page = ListAuditEntriesResponse(entries=[entry])
+    fake_service.will_answer("ListAuditEntries", page, page)
+
+    (read,) = client.list_audit_entries()
+    list(client.list_audit_entries(all_tenants=True, page_size=2))
+
+    assert (read.at, read.caller, read.rpc) == (NOON, "key k1", "Forget")
+    assert (read.tenant, read.erased_count, read.key_id) == ("acme", 3, "")
+    asked = [(each.tenant, each.page_size) for each in fake_service.requests]
+    assert asked == [(client.tenant, 0), ("", 2)]
 
 
 def test_made_key_has_secret_that_no_repr_shows(client: Client, fake_service: FakeService) -> None:

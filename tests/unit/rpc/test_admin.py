@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import grpc
@@ -11,6 +11,7 @@ import pytest
 
 from serving.domain.identity import KeyText, Role
 from serving.domain.items.records import TenantName
+from serving.ports.audit_log import Actor, AuditEntry, Changed, present_actor
 from serving.ports.memory_store import Batch
 from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.rpc.identity.key_ring import KeyRing
@@ -18,12 +19,13 @@ from serving.rpc.identity.rules import RULES
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, segment
 from tests.unit.rpc.calling import Call, service_over
-from tests.unit.rpc.identity.callers import OURS, FakeApiKeys, bearer
+from tests.unit.rpc.identity.callers import OURS, THEIRS, FakeApiKeys, bearer
 from trivium.v1.admin_service_pb2 import (
     ROLE_ADMIN,
     ROLE_READER,
     ROLE_UNSPECIFIED,
     CreateKeyRequest,
+    ListAuditEntriesRequest,
     ListKeysRequest,
     ListTenantsRequest,
     RevokeKeyRequest,
@@ -183,6 +185,70 @@ async def test_service_without_authentication_changes_no_key(method: str) -> Non
     assert call.code is grpc.StatusCode.PERMISSION_DENIED
     assert "trivium-server keys" in call.details
     assert [key.revoked_at for key in keys.stored] == [None]
+
+
+class FakeAuditLog:
+    """Entries in memory, the newest first."""
+
+    def __init__(self, *entries: AuditEntry) -> None:
+        self.stored = entries
+
+    async def entries(self, tenant: str, before: int | None, limit: int) -> list[AuditEntry]:
+        found = [each for each in self.stored if not tenant or each.changed.tenant == tenant]
+        return [each for each in found if before is None or each.number < before][:limit]
+
+    async def delete_before(self, at: datetime) -> None:
+        raise NotImplementedError
+
+
+def entry(number: int, tenant: str) -> AuditEntry:
+    actor = Actor(f"key {number}", "Ingest")
+    return AuditEntry(number, NOW, actor, Changed(tenant=tenant, created=number, key_id="k"))
+
+
+async def test_administrator_reads_the_log_of_its_tenant(administered: Administered) -> None:
+    log = FakeAuditLog(*(entry(n, THEIRS if n % 2 else OURS) for n in range(5, 0, -1)))
+    administered.service.use_cases.audit_log = log  # type: ignore[misc]
+    bound = administered.keys.make(Role.ADMIN, tenant=OURS)
+
+    of_all = await administered.call("ListAuditEntries", ListAuditEntriesRequest(page_size=3))
+    rest = ListAuditEntriesRequest(page_size=3, page_token=of_all.next_page_token)
+    older = await administered.call("ListAuditEntries", rest)
+    own = await administered.call("ListAuditEntries", ListAuditEntriesRequest(), bound)
+
+    assert [each.created_count for each in (*of_all.entries, *older.entries)] == [5, 4, 3, 2, 1]
+    assert [(each.tenant, each.caller) for each in own.entries] == [
+        (OURS, "key 4"),
+        (OURS, "key 2"),
+    ]
+    assert (own.entries[0].rpc, own.entries[0].key_id) == ("Ingest", "k")
+    assert own.entries[0].at.ToDatetime(tzinfo=NOW.tzinfo) == NOW
+    with pytest.raises(ValueError, match="another tenant"):
+        await administered.call("ListAuditEntries", ListAuditEntriesRequest(tenant=THEIRS), bound)
+
+
+@pytest.mark.parametrize("token", ["5", "after:x", "after:-1", "after:²", f"after:{'9' * 19}"])
+async def test_audit_page_after_no_number_is_rejected(
+    administered: Administered, token: str
+) -> None:
+    with pytest.raises(ValueError, match="page_token: must be the next_page_token"):
+        await administered.call("ListAuditEntries", ListAuditEntriesRequest(page_token=token))
+
+
+async def test_changes_are_those_of_the_caller(administered: Administered) -> None:
+    actors: list[Actor | None] = []
+
+    class Noting(FakeApiKeys):
+        async def revoke(self, key_id: str) -> bool:
+            actors.append(present_actor())
+            return True
+
+    administered.service.use_cases.keys = Noting()  # type: ignore[misc]
+
+    await administered.call("RevokeKey", RevokeKeyRequest(id="k"))
+
+    assert actors == [Actor(f"key {administered.text.id}", "RevokeKey")]
+    assert present_actor() is None
 
 
 def batch_for(tenant: str) -> Batch:

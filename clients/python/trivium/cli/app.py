@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trivium.cli.admin import tenants
+from trivium.cli.admin import audit, tenants
 from trivium.cli.ask import ask
 from trivium.cli.connection import connection_options, tenant_option
 from trivium.cli.exits import GroupBoundary, exit_codes_help
@@ -34,6 +34,7 @@ COMMANDS = (
     describe,
     stats,
     tenants,
+    audit,
     forget,
     profiles,
     compare,

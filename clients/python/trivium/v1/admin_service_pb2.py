@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etrivium/v1/admin_service.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\";\n\x12ListTenantsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"S\n\x13ListTenantsResponse\x12#\n\x07tenants\x18\x01 \x03(\x0b\x32\x12.trivium.v1.Tenant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xeb\x01\n\x06Tenant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\x12\x12\n\nfact_count\x18\x03 \x01(\x03\x12\x12\n\ntext_bytes\x18\x04 \x01(\x03\x12\x35\n\x11newest_event_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x12text_search_config\x18\x07 \x01(\t\x12\x11\n\ttime_zone\x18\x08 \x01(\t\"8\n\x0fListKeysRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"_\n\x10ListKeysResponse\x12 \n\x04keys\x18\x01 \x03(\x0b\x32\x12.trivium.v1.ApiKey\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x08\"\xe3\x01\n\x06\x41piKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\x1f\n\x05roles\x18\x02 \x03(\x0e\x32\x10.trivium.v1.Role\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x0c\n\x04note\x18\x04 \x01(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x96\x01\n\x10\x43reateKeyRequest\x12\x1f\n\x05roles\x18\x01 \x03(\x0e\x32\x10.trivium.v1.Role\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0b\x61ll_tenants\x18\x03 \x01(\x08\x12\x0c\n\x04note\x18\x04 \x01(\t\x12.\n\nexpires_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"D\n\x11\x43reateKeyResponse\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x1f\n\x03key\x18\x02 \x01(\x0b\x32\x12.trivium.v1.ApiKey\"\x1e\n\x10RevokeKeyRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x13\n\x11RevokeKeyResponse*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_READER\x10\x01\x12\x0f\n\x0bROLE_WRITER\x10\x02\x12\x0f\n\x0bROLE_ERASER\x10\x03\x12\x0e\n\nROLE_ADMIN\x10\x04\x32\xc8\x02\n\x0c\x41\x64minService\x12S\n\x0bListTenants\x12\x1e.trivium.v1.ListTenantsRequest\x1a\x1f.trivium.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12J\n\x08ListKeys\x12\x1b.trivium.v1.ListKeysRequest\x1a\x1c.trivium.v1.ListKeysResponse\"\x03\x90\x02\x01\x12H\n\tCreateKey\x12\x1c.trivium.v1.CreateKeyRequest\x1a\x1d.trivium.v1.CreateKeyResponse\x12M\n\tRevokeKey\x12\x1c.trivium.v1.RevokeKeyRequest\x1a\x1d.trivium.v1.RevokeKeyResponse\"\x03\x90\x02\x02\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etrivium/v1/admin_service.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\";\n\x12ListTenantsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"S\n\x13ListTenantsResponse\x12#\n\x07tenants\x18\x01 \x03(\x0b\x32\x12.trivium.v1.Tenant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xeb\x01\n\x06Tenant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\x12\x12\n\nfact_count\x18\x03 \x01(\x03\x12\x12\n\ntext_bytes\x18\x04 \x01(\x03\x12\x35\n\x11newest_event_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1a\n\x12text_search_config\x18\x07 \x01(\t\x12\x11\n\ttime_zone\x18\x08 \x01(\t\"P\n\x17ListAuditEntriesRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\\\n\x18ListAuditEntriesResponse\x12\'\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x16.trivium.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb5\x01\n\nAuditEntry\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63\x61ller\x18\x02 \x01(\t\x12\x0b\n\x03rpc\x18\x03 \x01(\t\x12\x0e\n\x06tenant\x18\x04 \x01(\t\x12\x15\n\rcreated_count\x18\x05 \x01(\x03\x12\x15\n\rupdated_count\x18\x06 \x01(\x03\x12\x14\n\x0c\x65rased_count\x18\x07 \x01(\x03\x12\x0e\n\x06key_id\x18\x08 \x01(\t\"8\n\x0fListKeysRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"_\n\x10ListKeysResponse\x12 \n\x04keys\x18\x01 \x03(\x0b\x32\x12.trivium.v1.ApiKey\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x08\"\xe3\x01\n\x06\x41piKey\x12\n\n\x02id\x18\x01 \x01(\t\x12\x1f\n\x05roles\x18\x02 \x03(\x0e\x32\x10.trivium.v1.Role\x12\x0e\n\x06tenant\x18\x03 \x01(\t\x12\x0c\n\x04note\x18\x04 \x01(\t\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x96\x01\n\x10\x43reateKeyRequest\x12\x1f\n\x05roles\x18\x01 \x03(\x0e\x32\x10.trivium.v1.Role\x12\x0e\n\x06tenant\x18\x02 \x01(\t\x12\x13\n\x0b\x61ll_tenants\x18\x03 \x01(\x08\x12\x0c\n\x04note\x18\x04 \x01(\t\x12.\n\nexpires_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"D\n\x11\x43reateKeyResponse\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x1f\n\x03key\x18\x02 \x01(\x0b\x32\x12.trivium.v1.ApiKey\"\x1e\n\x10RevokeKeyRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x13\n\x11RevokeKeyResponse*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_READER\x10\x01\x12\x0f\n\x0bROLE_WRITER\x10\x02\x12\x0f\n\x0bROLE_ERASER\x10\x03\x12\x0e\n\nROLE_ADMIN\x10\x04\x32\xac\x03\n\x0c\x41\x64minService\x12S\n\x0bListTenants\x12\x1e.trivium.v1.ListTenantsRequest\x1a\x1f.trivium.v1.ListTenantsResponse\"\x03\x90\x02\x01\x12\x62\n\x10ListAuditEntries\x12#.trivium.v1.ListAuditEntriesRequest\x1a$.trivium.v1.ListAuditEntriesResponse\"\x03\x90\x02\x01\x12J\n\x08ListKeys\x12\x1b.trivium.v1.ListKeysRequest\x1a\x1c.trivium.v1.ListKeysResponse\"\x03\x90\x02\x01\x12H\n\tCreateKey\x12\x1c.trivium.v1.CreateKeyRequest\x1a\x1d.trivium.v1.CreateKeyResponse\x12M\n\tRevokeKey\x12\x1c.trivium.v1.RevokeKeyRequest\x1a\x1d.trivium.v1.RevokeKeyResponse\"\x03\x90\x02\x02\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,32 +35,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\033trivium.dev/go/v1;triviumv1'
   _globals['_ADMINSERVICE'].methods_by_name['ListTenants']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListTenants']._serialized_options = b'\220\002\001'
+  _globals['_ADMINSERVICE'].methods_by_name['ListAuditEntries']._loaded_options = None
+  _globals['_ADMINSERVICE'].methods_by_name['ListAuditEntries']._serialized_options = b'\220\002\001'
   _globals['_ADMINSERVICE'].methods_by_name['ListKeys']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['ListKeys']._serialized_options = b'\220\002\001'
   _globals['_ADMINSERVICE'].methods_by_name['RevokeKey']._loaded_options = None
   _globals['_ADMINSERVICE'].methods_by_name['RevokeKey']._serialized_options = b'\220\002\002'
-  _globals['_ROLE']._serialized_start=1124
-  _globals['_ROLE']._serialized_end=1219
+  _globals['_ROLE']._serialized_start=1484
+  _globals['_ROLE']._serialized_end=1579
   _globals['_LISTTENANTSREQUEST']._serialized_start=79
   _globals['_LISTTENANTSREQUEST']._serialized_end=138
   _globals['_LISTTENANTSRESPONSE']._serialized_start=140
   _globals['_LISTTENANTSRESPONSE']._serialized_end=223
   _globals['_TENANT']._serialized_start=226
   _globals['_TENANT']._serialized_end=461
-  _globals['_LISTKEYSREQUEST']._serialized_start=463
-  _globals['_LISTKEYSREQUEST']._serialized_end=519
-  _globals['_LISTKEYSRESPONSE']._serialized_start=521
-  _globals['_LISTKEYSRESPONSE']._serialized_end=616
-  _globals['_APIKEY']._serialized_start=619
-  _globals['_APIKEY']._serialized_end=846
-  _globals['_CREATEKEYREQUEST']._serialized_start=849
-  _globals['_CREATEKEYREQUEST']._serialized_end=999
-  _globals['_CREATEKEYRESPONSE']._serialized_start=1001
-  _globals['_CREATEKEYRESPONSE']._serialized_end=1069
-  _globals['_REVOKEKEYREQUEST']._serialized_start=1071
-  _globals['_REVOKEKEYREQUEST']._serialized_end=1101
-  _globals['_REVOKEKEYRESPONSE']._serialized_start=1103
-  _globals['_REVOKEKEYRESPONSE']._serialized_end=1122
-  _globals['_ADMINSERVICE']._serialized_start=1222
-  _globals['_ADMINSERVICE']._serialized_end=1550
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=463
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=543
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=545
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=637
+  _globals['_AUDITENTRY']._serialized_start=640
+  _globals['_AUDITENTRY']._serialized_end=821
+  _globals['_LISTKEYSREQUEST']._serialized_start=823
+  _globals['_LISTKEYSREQUEST']._serialized_end=879
+  _globals['_LISTKEYSRESPONSE']._serialized_start=881
+  _globals['_LISTKEYSRESPONSE']._serialized_end=976
+  _globals['_APIKEY']._serialized_start=979
+  _globals['_APIKEY']._serialized_end=1206
+  _globals['_CREATEKEYREQUEST']._serialized_start=1209
+  _globals['_CREATEKEYREQUEST']._serialized_end=1359
+  _globals['_CREATEKEYRESPONSE']._serialized_start=1361
+  _globals['_CREATEKEYRESPONSE']._serialized_end=1429
+  _globals['_REVOKEKEYREQUEST']._serialized_start=1431
+  _globals['_REVOKEKEYREQUEST']._serialized_end=1461
+  _globals['_REVOKEKEYRESPONSE']._serialized_start=1463
+  _globals['_REVOKEKEYRESPONSE']._serialized_end=1482
+  _globals['_ADMINSERVICE']._serialized_start=1582
+  _globals['_ADMINSERVICE']._serialized_end=2010
 # @@protoc_insertion_point(module_scope)

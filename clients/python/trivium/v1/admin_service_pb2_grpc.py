@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class AdminServiceStub(object):
     """For callers with the role admin, whose credentials name no tenant: each call
-    is about all tenants.
+    but ListAuditEntries is about all tenants.
 
     Errors are reported as in RetrievalService.
     """
@@ -42,6 +42,11 @@ class AdminServiceStub(object):
                 '/trivium.v1.AdminService/ListTenants',
                 request_serializer=trivium_dot_v1_dot_admin__service__pb2.ListTenantsRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_admin__service__pb2.ListTenantsResponse.FromString,
+                _registered_method=True)
+        self.ListAuditEntries = channel.unary_unary(
+                '/trivium.v1.AdminService/ListAuditEntries',
+                request_serializer=trivium_dot_v1_dot_admin__service__pb2.ListAuditEntriesRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_admin__service__pb2.ListAuditEntriesResponse.FromString,
                 _registered_method=True)
         self.ListKeys = channel.unary_unary(
                 '/trivium.v1.AdminService/ListKeys',
@@ -62,13 +67,24 @@ class AdminServiceStub(object):
 
 class AdminServiceServicer(object):
     """For callers with the role admin, whose credentials name no tenant: each call
-    is about all tenants.
+    but ListAuditEntries is about all tenants.
 
     Errors are reported as in RetrievalService.
     """
 
     def ListTenants(self, request, context):
         """Lists tenants by name, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAuditEntries(self, request, context):
+        """Lists who changed what: calls that stored, changed or erased items, and that
+        made or revoked keys; the newest first, in pages. An entry is written in the
+        transaction of its change, and deleted after the days of the setting
+        `auth.audit_days`. Calls that changed nothing, or were rejected, are in the
+        log of the service alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,6 +122,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=trivium_dot_v1_dot_admin__service__pb2.ListTenantsRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_admin__service__pb2.ListTenantsResponse.SerializeToString,
             ),
+            'ListAuditEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEntries,
+                    request_deserializer=trivium_dot_v1_dot_admin__service__pb2.ListAuditEntriesRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_admin__service__pb2.ListAuditEntriesResponse.SerializeToString,
+            ),
             'ListKeys': grpc.unary_unary_rpc_method_handler(
                     servicer.ListKeys,
                     request_deserializer=trivium_dot_v1_dot_admin__service__pb2.ListKeysRequest.FromString,
@@ -131,7 +152,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
     """For callers with the role admin, whose credentials name no tenant: each call
-    is about all tenants.
+    but ListAuditEntries is about all tenants.
 
     Errors are reported as in RetrievalService.
     """
@@ -153,6 +174,33 @@ class AdminService(object):
             '/trivium.v1.AdminService/ListTenants',
             trivium_dot_v1_dot_admin__service__pb2.ListTenantsRequest.SerializeToString,
             trivium_dot_v1_dot_admin__service__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.AdminService/ListAuditEntries',
+            trivium_dot_v1_dot_admin__service__pb2.ListAuditEntriesRequest.SerializeToString,
+            trivium_dot_v1_dot_admin__service__pb2.ListAuditEntriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class AdminServiceStub:
     """For callers with the role admin, whose credentials name no tenant: each call
-    is about all tenants.
+    but ListAuditEntries is about all tenants.
 
     Errors are reported as in RetrievalService.
     """
@@ -39,6 +39,13 @@ class AdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     ListTenants: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTenantsRequest, _admin_service_pb2.ListTenantsResponse]
     """Lists tenants by name, in pages."""
+    ListAuditEntries: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListAuditEntriesRequest, _admin_service_pb2.ListAuditEntriesResponse]
+    """Lists who changed what: calls that stored, changed or erased items, and that
+    made or revoked keys; the newest first, in pages. An entry is written in the
+    transaction of its change, and deleted after the days of the setting
+    `auth.audit_days`. Calls that changed nothing, or were rejected, are in the
+    log of the service alone.
+    """
     ListKeys: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListKeysRequest, _admin_service_pb2.ListKeysResponse]
     """Lists API keys without their secrets, the newest first, in pages."""
     CreateKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateKeyRequest, _admin_service_pb2.CreateKeyResponse]
@@ -54,7 +61,7 @@ class AdminServiceStub:
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
     """For callers with the role admin, whose credentials name no tenant: each call
-    is about all tenants.
+    but ListAuditEntries is about all tenants.
 
     Errors are reported as in RetrievalService.
     """
@@ -62,6 +69,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListTenants: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTenantsRequest, _admin_service_pb2.ListTenantsResponse]  # type: ignore[assignment]
     """Lists tenants by name, in pages."""
+    ListAuditEntries: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListAuditEntriesRequest, _admin_service_pb2.ListAuditEntriesResponse]  # type: ignore[assignment]
+    """Lists who changed what: calls that stored, changed or erased items, and that
+    made or revoked keys; the newest first, in pages. An entry is written in the
+    transaction of its change, and deleted after the days of the setting
+    `auth.audit_days`. Calls that changed nothing, or were rejected, are in the
+    log of the service alone.
+    """
     ListKeys: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListKeysRequest, _admin_service_pb2.ListKeysResponse]  # type: ignore[assignment]
     """Lists API keys without their secrets, the newest first, in pages."""
     CreateKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateKeyRequest, _admin_service_pb2.CreateKeyResponse]  # type: ignore[assignment]
@@ -76,7 +90,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """For callers with the role admin, whose credentials name no tenant: each call
-    is about all tenants.
+    but ListAuditEntries is about all tenants.
 
     Errors are reported as in RetrievalService.
     """
@@ -88,6 +102,19 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListTenantsResponse, _abc.Awaitable[_admin_service_pb2.ListTenantsResponse]]:
         """Lists tenants by name, in pages."""
+
+    @_abc_1.abstractmethod
+    def ListAuditEntries(
+        self,
+        request: _admin_service_pb2.ListAuditEntriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListAuditEntriesResponse, _abc.Awaitable[_admin_service_pb2.ListAuditEntriesResponse]]:
+        """Lists who changed what: calls that stored, changed or erased items, and that
+        made or revoked keys; the newest first, in pages. An entry is written in the
+        transaction of its change, and deleted after the days of the setting
+        `auth.audit_days`. Calls that changed nothing, or were rejected, are in the
+        log of the service alone.
+        """
 
     @_abc_1.abstractmethod
     def ListKeys(

@@ -576,6 +576,20 @@ def to_key(message: admin_service_pb2.ApiKey) -> admin.ApiKey:
     )
 
 
+def to_audit_entry(message: admin_service_pb2.AuditEntry) -> admin.AuditEntry:
+    """Reads an entry of the audit log."""
+    return admin.AuditEntry(
+        at=_time(message, "at"),
+        caller=message.caller,
+        rpc=message.rpc,
+        tenant=message.tenant,
+        created_count=message.created_count,
+        updated_count=message.updated_count,
+        erased_count=message.erased_count,
+        key_id=message.key_id,
+    )
+
+
 def _tenant_stats(stats: catalog_service_pb2.TenantStats) -> values.TenantStats:
     return values.TenantStats(
         segment_count=stats.segment_count,

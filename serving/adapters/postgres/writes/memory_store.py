@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
+from serving.adapters.postgres.audit_log import log_change
 from serving.adapters.postgres.connection.migrations import LATEST_VERSION
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.connection.pool import Database
@@ -25,6 +26,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.questions.time_zones import parse_time_zone
+from serving.ports.audit_log import Changed
 from serving.ports.memory_store import Batch, EraseReceipt, Selected, Selector, WriteReceipt
 
 MAX_TENANTS_KNOWN = 100_000
@@ -46,19 +48,30 @@ class PostgresMemoryStore:
     async def write(self, batch: Batch) -> WriteReceipt:
         """Stores the items in one transaction, then notifies the projections."""
         try:
-            async with self._database.transaction() as connection:
-                receipt = await write_batch(connection, batch, exclusive=False)
+            receipt = await self._write(batch, exclusive=False)
         except ExclusiveLockRequiredError:
-            async with self._database.transaction() as connection:
-                receipt = await write_batch(connection, batch, exclusive=True)
-        if any(outcome != "unchanged" for outcome in receipt.outcomes):
+            receipt = await self._write(batch, exclusive=True)
+        if receipt.changes:
             self._notifications.announce(Channel.CHANGES)
+        return receipt
+
+    async def _write(self, batch: Batch, *, exclusive: bool) -> WriteReceipt:
+        async with self._database.transaction() as connection:
+            receipt = await write_batch(connection, batch, exclusive=exclusive)
+            if receipt.changes:
+                change = Changed(
+                    tenant=batch.tenant,
+                    created=receipt.outcomes.count("created"),
+                    updated=receipt.outcomes.count("updated"),
+                )
+                await log_change(connection, change)
         return receipt
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
         """Erases in one transaction, then notifies the projections."""
         async with self._database.transaction() as connection:
             receipt = await erase_selected(connection, tenant, selector)
+            await log_change(connection, Changed(tenant=tenant, erased=len(receipt.items)))
         self._notifications.announce(Channel.CHANGES)
         return receipt
 

@@ -213,6 +213,21 @@ CREATE TABLE api_key (
   revoked_at  timestamptz
 );
 
+-- Who changed what: counts, and no texts or ids of items, since an entry outlasts them.
+CREATE TABLE audit_entry (
+  number  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at      timestamptz NOT NULL DEFAULT now(),
+  caller  text NOT NULL,
+  rpc     text NOT NULL,
+  tenant  text COLLATE "C" NOT NULL,  -- a name, also of a tenant that is erased; empty: none
+  created int NOT NULL,
+  updated int NOT NULL,
+  erased  int NOT NULL,
+  key_id  text NOT NULL  -- of the API key that was made or revoked; empty: none
+);
+CREATE INDEX audit_entry_tenant ON audit_entry (tenant, number);
+CREATE INDEX audit_entry_at ON audit_entry USING brin (at);
+
 -- Changes by transaction. A reader stores a pg_snapshot and reads the rows whose transaction that
 -- snapshot does not include (domain/consistency.py).
 CREATE TABLE change_log (

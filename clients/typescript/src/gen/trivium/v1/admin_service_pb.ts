@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/admin_service.proto.
  */
 export const file_trivium_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch50cml2aXVtL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SCnRyaXZpdW0udjEiOwoSTGlzdFRlbmFudHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIlMKE0xpc3RUZW5hbnRzUmVzcG9uc2USIwoHdGVuYW50cxgBIAMoCzISLnRyaXZpdW0udjEuVGVuYW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLrAQoGVGVuYW50EgwKBG5hbWUYASABKAkSFQoNc2VnbWVudF9jb3VudBgCIAEoAxISCgpmYWN0X2NvdW50GAMgASgDEhIKCnRleHRfYnl0ZXMYBCABKAMSNQoRbmV3ZXN0X2V2ZW50X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgHIAEoCRIRCgl0aW1lX3pvbmUYCCABKAkiOAoPTGlzdEtleXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIl8KEExpc3RLZXlzUmVzcG9uc2USIAoEa2V5cxgBIAMoCzISLnRyaXZpdW0udjEuQXBpS2V5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghhY2NlcHRlZBgDIAEoCCLjAQoGQXBpS2V5EgoKAmlkGAEgASgJEh8KBXJvbGVzGAIgAygOMhAudHJpdml1bS52MS5Sb2xlEg4KBnRlbmFudBgDIAEoCRIMCgRub3RlGAQgASgJEi4KCmNyZWF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnJldm9rZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpYBChBDcmVhdGVLZXlSZXF1ZXN0Eh8KBXJvbGVzGAEgAygOMhAudHJpdml1bS52MS5Sb2xlEg4KBnRlbmFudBgCIAEoCRITCgthbGxfdGVuYW50cxgDIAEoCBIMCgRub3RlGAQgASgJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkQKEUNyZWF0ZUtleVJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCRIfCgNrZXkYAiABKAsyEi50cml2aXVtLnYxLkFwaUtleSIeChBSZXZva2VLZXlSZXF1ZXN0EgoKAmlkGAEgASgJIhMKEVJldm9rZUtleVJlc3BvbnNlKl8KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg8KC1JPTEVfUkVBREVSEAESDwoLUk9MRV9XUklURVIQAhIPCgtST0xFX0VSQVNFUhADEg4KClJPTEVfQURNSU4QBDLIAgoMQWRtaW5TZXJ2aWNlElMKC0xpc3RUZW5hbnRzEh4udHJpdml1bS52MS5MaXN0VGVuYW50c1JlcXVlc3QaHy50cml2aXVtLnYxLkxpc3RUZW5hbnRzUmVzcG9uc2UiA5ACARJKCghMaXN0S2V5cxIbLnRyaXZpdW0udjEuTGlzdEtleXNSZXF1ZXN0GhwudHJpdml1bS52MS5MaXN0S2V5c1Jlc3BvbnNlIgOQAgESSAoJQ3JlYXRlS2V5EhwudHJpdml1bS52MS5DcmVhdGVLZXlSZXF1ZXN0Gh0udHJpdml1bS52MS5DcmVhdGVLZXlSZXNwb25zZRJNCglSZXZva2VLZXkSHC50cml2aXVtLnYxLlJldm9rZUtleVJlcXVlc3QaHS50cml2aXVtLnYxLlJldm9rZUtleVJlc3BvbnNlIgOQAgJCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_timestamp]);
+  fileDesc("Ch50cml2aXVtL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SCnRyaXZpdW0udjEiOwoSTGlzdFRlbmFudHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIlMKE0xpc3RUZW5hbnRzUmVzcG9uc2USIwoHdGVuYW50cxgBIAMoCzISLnRyaXZpdW0udjEuVGVuYW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLrAQoGVGVuYW50EgwKBG5hbWUYASABKAkSFQoNc2VnbWVudF9jb3VudBgCIAEoAxISCgpmYWN0X2NvdW50GAMgASgDEhIKCnRleHRfYnl0ZXMYBCABKAMSNQoRbmV3ZXN0X2V2ZW50X3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgHIAEoCRIRCgl0aW1lX3pvbmUYCCABKAkiUAoXTGlzdEF1ZGl0RW50cmllc1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJIlwKGExpc3RBdWRpdEVudHJpZXNSZXNwb25zZRInCgdlbnRyaWVzGAEgAygLMhYudHJpdml1bS52MS5BdWRpdEVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK1AQoKQXVkaXRFbnRyeRImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGY2FsbGVyGAIgASgJEgsKA3JwYxgDIAEoCRIOCgZ0ZW5hbnQYBCABKAkSFQoNY3JlYXRlZF9jb3VudBgFIAEoAxIVCg11cGRhdGVkX2NvdW50GAYgASgDEhQKDGVyYXNlZF9jb3VudBgHIAEoAxIOCgZrZXlfaWQYCCABKAkiOAoPTGlzdEtleXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIl8KEExpc3RLZXlzUmVzcG9uc2USIAoEa2V5cxgBIAMoCzISLnRyaXZpdW0udjEuQXBpS2V5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIQCghhY2NlcHRlZBgDIAEoCCLjAQoGQXBpS2V5EgoKAmlkGAEgASgJEh8KBXJvbGVzGAIgAygOMhAudHJpdml1bS52MS5Sb2xlEg4KBnRlbmFudBgDIAEoCRIMCgRub3RlGAQgASgJEi4KCmNyZWF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnJldm9rZWRfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpYBChBDcmVhdGVLZXlSZXF1ZXN0Eh8KBXJvbGVzGAEgAygOMhAudHJpdml1bS52MS5Sb2xlEg4KBnRlbmFudBgCIAEoCRITCgthbGxfdGVuYW50cxgDIAEoCBIMCgRub3RlGAQgASgJEi4KCmV4cGlyZXNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIkQKEUNyZWF0ZUtleVJlc3BvbnNlEg4KBnNlY3JldBgBIAEoCRIfCgNrZXkYAiABKAsyEi50cml2aXVtLnYxLkFwaUtleSIeChBSZXZva2VLZXlSZXF1ZXN0EgoKAmlkGAEgASgJIhMKEVJldm9rZUtleVJlc3BvbnNlKl8KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg8KC1JPTEVfUkVBREVSEAESDwoLUk9MRV9XUklURVIQAhIPCgtST0xFX0VSQVNFUhADEg4KClJPTEVfQURNSU4QBDKsAwoMQWRtaW5TZXJ2aWNlElMKC0xpc3RUZW5hbnRzEh4udHJpdml1bS52MS5MaXN0VGVuYW50c1JlcXVlc3QaHy50cml2aXVtLnYxLkxpc3RUZW5hbnRzUmVzcG9uc2UiA5ACARJiChBMaXN0QXVkaXRFbnRyaWVzEiMudHJpdml1bS52MS5MaXN0QXVkaXRFbnRyaWVzUmVxdWVzdBokLnRyaXZpdW0udjEuTGlzdEF1ZGl0RW50cmllc1Jlc3BvbnNlIgOQAgESSgoITGlzdEtleXMSGy50cml2aXVtLnYxLkxpc3RLZXlzUmVxdWVzdBocLnRyaXZpdW0udjEuTGlzdEtleXNSZXNwb25zZSIDkAIBEkgKCUNyZWF0ZUtleRIcLnRyaXZpdW0udjEuQ3JlYXRlS2V5UmVxdWVzdBodLnRyaXZpdW0udjEuQ3JlYXRlS2V5UmVzcG9uc2USTQoJUmV2b2tlS2V5EhwudHJpdml1bS52MS5SZXZva2VLZXlSZXF1ZXN0Gh0udHJpdml1bS52MS5SZXZva2VLZXlSZXNwb25zZSIDkAICQh1aG3RyaXZpdW0uZGV2L2dvL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * Request message for AdminService.ListTenants.
@@ -148,6 +148,143 @@ export const TenantSchema: GenMessage<Tenant> = /*@__PURE__*/
   messageDesc(file_trivium_v1_admin_service, 2);
 
 /**
+ * Request message for AdminService.ListAuditEntries.
+ *
+ * @generated from message trivium.v1.ListAuditEntriesRequest
+ */
+export type ListAuditEntriesRequest = Message<"trivium.v1.ListAuditEntriesRequest"> & {
+  /**
+   * The tenant. Empty: changes of all tenants and keys, for credentials that
+   * name none.
+   *
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * As in ListTenantsRequest.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * As in ListTenantsRequest.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message trivium.v1.ListAuditEntriesRequest.
+ * Use `create(ListAuditEntriesRequestSchema)` to create a new message.
+ */
+export const ListAuditEntriesRequestSchema: GenMessage<ListAuditEntriesRequest> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_admin_service, 3);
+
+/**
+ * Response message for AdminService.ListAuditEntries.
+ *
+ * @generated from message trivium.v1.ListAuditEntriesResponse
+ */
+export type ListAuditEntriesResponse = Message<"trivium.v1.ListAuditEntriesResponse"> & {
+  /**
+   * The entries, the newest first.
+   *
+   * @generated from field: repeated trivium.v1.AuditEntry entries = 1;
+   */
+  entries: AuditEntry[];
+
+  /**
+   * The `page_token` of the next page; empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message trivium.v1.ListAuditEntriesResponse.
+ * Use `create(ListAuditEntriesResponseSchema)` to create a new message.
+ */
+export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_admin_service, 4);
+
+/**
+ * A change. It has counts, and no texts or ids of items, and outlasts them.
+ *
+ * @generated from message trivium.v1.AuditEntry
+ */
+export type AuditEntry = Message<"trivium.v1.AuditEntry"> & {
+  /**
+   * When it was made.
+   *
+   * @generated from field: google.protobuf.Timestamp at = 1;
+   */
+  at?: Timestamp | undefined;
+
+  /**
+   * Who made it: "key" with its id, "token of" a subject, "anyone" where there
+   * is no authentication, or "command line".
+   *
+   * @generated from field: string caller = 2;
+   */
+  caller: string;
+
+  /**
+   * The RPC, such as "Ingest"; commands name the one that does the same.
+   *
+   * @generated from field: string rpc = 3;
+   */
+  rpc: string;
+
+  /**
+   * The tenant whose items were changed, or to which the key is bound; it may
+   * be erased. Empty: a key of all tenants.
+   *
+   * @generated from field: string tenant = 4;
+   */
+  tenant: string;
+
+  /**
+   * The number of items that were stored first.
+   *
+   * @generated from field: int64 created_count = 5;
+   */
+  createdCount: bigint;
+
+  /**
+   * The number of items that were changed.
+   *
+   * @generated from field: int64 updated_count = 6;
+   */
+  updatedCount: bigint;
+
+  /**
+   * The number of segments and facts that were erased. An erasure has an entry
+   * even if it found none.
+   *
+   * @generated from field: int64 erased_count = 7;
+   */
+  erasedCount: bigint;
+
+  /**
+   * The id of the API key that was made or revoked.
+   *
+   * @generated from field: string key_id = 8;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message trivium.v1.AuditEntry.
+ * Use `create(AuditEntrySchema)` to create a new message.
+ */
+export const AuditEntrySchema: GenMessage<AuditEntry> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_admin_service, 5);
+
+/**
  * Request message for AdminService.ListKeys.
  *
  * @generated from message trivium.v1.ListKeysRequest
@@ -173,7 +310,7 @@ export type ListKeysRequest = Message<"trivium.v1.ListKeysRequest"> & {
  * Use `create(ListKeysRequestSchema)` to create a new message.
  */
 export const ListKeysRequestSchema: GenMessage<ListKeysRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_admin_service, 3);
+  messageDesc(file_trivium_v1_admin_service, 6);
 
 /**
  * Response message for AdminService.ListKeys.
@@ -208,7 +345,7 @@ export type ListKeysResponse = Message<"trivium.v1.ListKeysResponse"> & {
  * Use `create(ListKeysResponseSchema)` to create a new message.
  */
 export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_admin_service, 4);
+  messageDesc(file_trivium_v1_admin_service, 7);
 
 /**
  * An API key without its secret.
@@ -271,7 +408,7 @@ export type ApiKey = Message<"trivium.v1.ApiKey"> & {
  * Use `create(ApiKeySchema)` to create a new message.
  */
 export const ApiKeySchema: GenMessage<ApiKey> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_admin_service, 5);
+  messageDesc(file_trivium_v1_admin_service, 8);
 
 /**
  * Request message for AdminService.CreateKey.
@@ -321,7 +458,7 @@ export type CreateKeyRequest = Message<"trivium.v1.CreateKeyRequest"> & {
  * Use `create(CreateKeyRequestSchema)` to create a new message.
  */
 export const CreateKeyRequestSchema: GenMessage<CreateKeyRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_admin_service, 6);
+  messageDesc(file_trivium_v1_admin_service, 9);
 
 /**
  * Response message for AdminService.CreateKey.
@@ -349,7 +486,7 @@ export type CreateKeyResponse = Message<"trivium.v1.CreateKeyResponse"> & {
  * Use `create(CreateKeyResponseSchema)` to create a new message.
  */
 export const CreateKeyResponseSchema: GenMessage<CreateKeyResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_admin_service, 7);
+  messageDesc(file_trivium_v1_admin_service, 10);
 
 /**
  * Request message for AdminService.RevokeKey.
@@ -370,7 +507,7 @@ export type RevokeKeyRequest = Message<"trivium.v1.RevokeKeyRequest"> & {
  * Use `create(RevokeKeyRequestSchema)` to create a new message.
  */
 export const RevokeKeyRequestSchema: GenMessage<RevokeKeyRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_admin_service, 8);
+  messageDesc(file_trivium_v1_admin_service, 11);
 
 /**
  * Response message for AdminService.RevokeKey.
@@ -385,7 +522,7 @@ export type RevokeKeyResponse = Message<"trivium.v1.RevokeKeyResponse"> & {
  * Use `create(RevokeKeyResponseSchema)` to create a new message.
  */
 export const RevokeKeyResponseSchema: GenMessage<RevokeKeyResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_admin_service, 9);
+  messageDesc(file_trivium_v1_admin_service, 12);
 
 /**
  * What a caller may do with the tenants that it may name.
@@ -437,7 +574,7 @@ export const RoleSchema: GenEnum<Role> = /*@__PURE__*/
 
 /**
  * For callers with the role admin, whose credentials name no tenant: each call
- * is about all tenants.
+ * but ListAuditEntries is about all tenants.
  *
  * Errors are reported as in RetrievalService.
  *
@@ -453,6 +590,20 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ListTenantsRequestSchema;
     output: typeof ListTenantsResponseSchema;
+  },
+  /**
+   * Lists who changed what: calls that stored, changed or erased items, and that
+   * made or revoked keys; the newest first, in pages. An entry is written in the
+   * transaction of its change, and deleted after the days of the setting
+   * `auth.audit_days`. Calls that changed nothing, or were rejected, are in the
+   * log of the service alone.
+   *
+   * @generated from rpc trivium.v1.AdminService.ListAuditEntries
+   */
+  listAuditEntries: {
+    methodKind: "unary";
+    input: typeof ListAuditEntriesRequestSchema;
+    output: typeof ListAuditEntriesResponseSchema;
   },
   /**
    * Lists API keys without their secrets, the newest first, in pages.
