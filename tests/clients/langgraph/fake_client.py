@@ -77,7 +77,8 @@ class FakeClient(Client):
 
 def passes(filter: Filter, segment: Segment) -> bool:
     return segment.kind in filter.kinds and all(
-        segment.labels.get(label) in values for label, values in filter.labels.items()
+        isinstance(values, Sequence) and segment.labels.get(label) in values
+        for label, values in filter.labels.items()
     )
 
 

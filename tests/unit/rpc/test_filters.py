@@ -29,7 +29,7 @@ def label(**condition: Any) -> Filter:
 
 
 def within(depth: int) -> Filter:
-    """A filter with others within it, so many deep."""
+    """A filter nested to this depth."""
     return NOTE if depth == 0 else Filter(any_of=[within(depth - 1)])
 
 

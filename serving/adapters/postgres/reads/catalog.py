@@ -176,7 +176,8 @@ WITH unfinished AS (
 )
 SELECT tenant.text_search_config, tenant.time_zone,
        (SELECT max(event_time) FROM segment
-         WHERE tenant_id = tenant.id AND NOT sensitive), -- tenant filter
+         WHERE tenant_id = tenant.id AND NOT sensitive
+           AND coalesce(expires_at > now(), true)), -- tenant filter
        {_count(ItemKind.SEGMENT)},
        {_count(ItemKind.SEGMENT, IS_HIDDEN[ItemKind.SEGMENT])},
        {_count(ItemKind.FACT)},
