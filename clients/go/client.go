@@ -191,6 +191,18 @@ func (client *Client) Ingest(
 	return response, AsError(err)
 }
 
+// Patch changes some fields of a stored item. The request stays as it is: a copy gets the tenant.
+func (client *Client) Patch(
+	ctx context.Context, request *triviumv1.PatchRequest,
+) (*triviumv1.PatchResponse, error) {
+	ctx, cancel := within(ctx, client.options.writeTimeout)
+	defer cancel()
+	sent := proto.CloneOf(request)
+	sent.Tenant = client.tenant
+	response, err := client.Ingestion.Patch(ctx, sent)
+	return response, AsError(err)
+}
+
 // Forget erases items from every store. The request stays as it is: a copy gets the tenant.
 func (client *Client) Forget(
 	ctx context.Context, request *triviumv1.ForgetRequest,

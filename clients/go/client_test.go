@@ -173,14 +173,16 @@ func TestTheRequestOfTheCallerStaysAsItIs(t *testing.T) {
 	fake := &fakeService{}
 	client := connect(t, serve(t, fake))
 	retrieve, forget := &triviumv1.RetrieveRequest{Limit: 3}, &triviumv1.ForgetRequest{}
+	patch := &triviumv1.PatchRequest{}
 
 	if _, err := client.Retrieve(context.Background(), "x", retrieve); err != nil {
 		t.Fatal(err)
 	}
 	client.Forget(context.Background(), forget)
+	client.Patch(context.Background(), patch)
 
-	if !proto.Equal(retrieve, &triviumv1.RetrieveRequest{Limit: 3}) || forget.Tenant != "" {
-		t.Error(retrieve, forget)
+	if !proto.Equal(retrieve, &triviumv1.RetrieveRequest{Limit: 3}) || forget.Tenant+patch.Tenant != "" {
+		t.Error(retrieve, forget, patch)
 	}
 }
 

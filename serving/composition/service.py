@@ -51,6 +51,7 @@ from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.expiry import EVERY_S, Lifetimes, Sweeper
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
+from serving.pipeline.writes.patch import Patcher
 from serving.pipeline.writes.stats import About, Observer
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.audit_log import AuditLog
@@ -232,19 +233,21 @@ def _use_cases(
         started_at=now_utc(),
     )
     retriever = Retriever(steps, postgres.access, admission_of(settings))
+    ingestor = Ingestor(
+        postgres.store,
+        CapitalisedEntities(),
+        write_slots_of(settings),
+        EnglishDates(),
+        Backpressure(postgres.change_log),
+        Lifetimes(settings.retention.lifetimes),
+    )
     return UseCases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names, view),
         describer=Describer(postgres.store, postgres.timeline, breakers[STORE], space.candidates),
         explainer=AbsenceExplainer(steps, postgres.store, space, graph),
-        ingestor=Ingestor(
-            postgres.store,
-            CapitalisedEntities(),
-            write_slots_of(settings),
-            EnglishDates(),
-            Backpressure(postgres.change_log),
-            Lifetimes(settings.retention.lifetimes),
-        ),
+        ingestor=ingestor,
+        patcher=Patcher(postgres.store, ingestor, now_utc),
         eraser=Eraser(postgres.store, postgres.lexical, space, graph, postgres.consistency, view),
         observer=Observer(
             about=about,

@@ -6,6 +6,8 @@
     |   |-- UnauthenticatedError      the credentials are missing or not valid
     |   `-- PermissionDeniedError     the credentials do not allow the call
     |-- TextSearchConfigConflictError the tenant uses another configuration
+    |-- ItemNotFoundError             the item to change is not stored
+    |-- VersionConflictError          the item to change has another version
     |-- UnavailableError
     |   |-- StartingError             the service is starting
     |   |-- StoreUnavailableError     PostgreSQL cannot be reached
@@ -107,6 +109,45 @@ class TextSearchConfigConflictError(TriviumError):
     def metadata(self) -> Mapping[str, str]:
         """The tenant and both configurations."""
         return {"tenant": self.tenant, "configured": self.configured, "requested": self.requested}
+
+
+class ItemNotFoundError(TriviumError):
+    """The item to change is not stored, or has expired."""
+
+    reason = "ITEM_NOT_FOUND"
+
+    def __init__(self, kind: str, id_: str) -> None:
+        super().__init__(kind, id_)
+        self.kind = kind
+        self.id = id_
+
+    def __str__(self) -> str:
+        return f"there is no {self.kind} {self.id!r}"
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The kind of the item and its id."""
+        return {"kind": self.kind, "id": self.id}
+
+
+class VersionConflictError(TriviumError):
+    """The item to change has another version than the one that was to be changed."""
+
+    reason = "VERSION_CONFLICT"
+
+    def __init__(self, kind: str, id_: str, version: int) -> None:
+        super().__init__(kind, id_, version)
+        self.kind = kind
+        self.id = id_
+        self.version = version
+
+    def __str__(self) -> str:
+        return f"the {self.kind} {self.id!r} has version {self.version}; read it again, and decide"
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The kind of the item, its id, and its present version."""
+        return {"kind": self.kind, "id": self.id, "version": str(self.version)}
 
 
 class UnavailableError(TriviumError):

@@ -35,9 +35,13 @@ class Caller:
     roles: frozenset[Role]
     tenants: frozenset[TenantName] | None
 
+    def has(self, role: Role) -> bool:
+        """Whether the caller has the role."""
+        return role in self.roles or Role.ADMIN in self.roles
+
     def require(self, role: Role) -> None:
         """Raises `PermissionDeniedError` for a caller without the role."""
-        if role not in self.roles and Role.ADMIN not in self.roles:
+        if not self.has(role):
             raise PermissionDeniedError(f"this call needs the role {role.value}")
 
     def tenant(self, named: str) -> str:

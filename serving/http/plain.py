@@ -33,6 +33,7 @@ class PlainRoute(NamedTuple):
 PLAIN_ROUTES = (
     PlainRoute("POST", "/v1/retrieve", "Retrieve"),
     PlainRoute("POST", "/v1/ingest", "Ingest"),
+    PlainRoute("POST", "/v1/patch", "Patch"),
     PlainRoute("POST", "/v1/forget", "Forget"),
     PlainRoute("GET", "/v1/segments", "ListSegments"),
     PlainRoute("GET", "/v1/describe", "DescribeEntity"),

@@ -46,22 +46,23 @@ class Batch:
         tenant: Their tenant.
         items: Of several with the same name the last counts.
         text_search_config: Of the tenant; empty for the one that it has, or the default.
-        extracted: Segments whose entities the service found.
         undated: Items whose time the service set.
         expiring: Items whose expiry the service set, by its default for their kind.
         given: The vectors that came with segments.
         time_zone: Where the turns were said, whose days their texts name; None for the tenant's. A
             write that creates the tenant sets it.
+        versions: Those that stored items must have, of which these are changes. The content of a
+            changed item is not what a client sent, so a write of any content is a change of it.
     """
 
     tenant: TenantName
     items: Sequence[Item]
     text_search_config: str = ""
-    extracted: frozenset[ItemId] = frozenset()
     undated: frozenset[ItemId] = frozenset()
     expiring: frozenset[ItemId] = frozenset()
     given: GivenVectors | None = None
     time_zone: tzinfo | None = None
+    versions: Mapping[ItemId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,14 +167,16 @@ class MemoryStore(Protocol):
         """Stores the items, whose names are distinct, in one transaction.
 
         An item whose content is stored already is unchanged; the token covers the write that stored
-        it. What the service set (`extracted`, `undated`, `expiring`) is not part of the content:
-        writing it again changes nothing. An item that was read back is unchanged too, though it
-        comes with all of it. Nor is a vector: those of unchanged items are ignored, the others are
-        stored with the items. A segment with a `created_at` keeps it if it is new.
+        it. What the service set (`Segment.extracted`, `undated`, `expiring`) is not part of the
+        content: writing it again changes nothing. An item that was read back is unchanged too,
+        though it comes with all of it. Nor is a vector: those of unchanged items are ignored, the
+        others are stored with the items. A segment with a `created_at` keeps it if it is new.
 
         Raises:
             TextSearchConfigConflictError: The tenant has another one.
             InvalidRequestError: `text_search_config` names none that exists.
+            ItemNotFoundError: An item of `versions` is not stored.
+            VersionConflictError: It has another version.
         """
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:

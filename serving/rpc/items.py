@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -13,6 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from serving.domain.items.records import (
     DEFAULT_IMPORTANCE,
     DEFAULT_KIND,
+    MAX_LABELS,
     Fact,
     ItemId,
     ItemKind,
@@ -36,7 +38,6 @@ MAX_TITLE_BYTES = 1024
 MAX_NAME_BYTES = 256
 MAX_OBJECT_BYTES = 1024
 MAX_SENTENCE_BYTES = 4096
-MAX_LABELS = 32
 MAX_LABEL_KEY_BYTES = 64
 MAX_ENTITIES = 64
 MAX_KEYWORDS = 64
@@ -76,14 +77,6 @@ def to_segment(
     said = check.optional_instant(f"{field}.event_time", message)
     if said is None or now < said <= now + CLOCK_LEEWAY:
         said = at
-    labels: dict[str, str] = {}
-    if (count := len(message.labels)) > MAX_LABELS:
-        check.reject(f"{field}.labels", f"must be at most {MAX_LABELS}, are {count}")
-    else:
-        labels = dict(message.labels)
-    for key, value in labels.items():
-        check.text(f"{field}.labels[{key!r}]", key, MAX_LABEL_KEY_BYTES, required=True)
-        check.text(f"{field}.labels[{key!r}]", value, MAX_NAME_BYTES)
     return Segment(
         id=check.text(f"{field}.id", message.id, MAX_ID_BYTES, required=True),
         text=check.text(f"{field}.text", message.text, MAX_TEXT_BYTES, required=True),
@@ -96,7 +89,7 @@ def to_segment(
         if message.HasField("importance")
         else DEFAULT_IMPORTANCE,
         sensitive=message.sensitive,
-        labels=labels,
+        labels=to_labels(check, f"{field}.labels", message.labels),
         entities=check.texts(f"{field}.entities", message.entities, MAX_ENTITIES, MAX_NAME_BYTES),
         entity=check.text(f"{field}.entity", message.entity, MAX_NAME_BYTES),
         keywords=check.texts(f"{field}.keywords", message.keywords, MAX_KEYWORDS, MAX_NAME_BYTES),
@@ -106,6 +99,17 @@ def to_segment(
         else None,
         expires_at=to_expiry(check, f"{field}.expires_at", message, now),
     )
+
+
+def to_labels(check: Checker, field: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Reads labels; violations go to `check`."""
+    if len(given) > MAX_LABELS:
+        check.reject(field, f"must be at most {MAX_LABELS}, are {len(given)}")
+        return {}
+    for key, value in given.items():
+        check.text(f"{field}[{key!r}]", key, MAX_LABEL_KEY_BYTES, required=True)
+        check.text(f"{field}[{key!r}]", value, MAX_NAME_BYTES)
+    return dict(given)
 
 
 def to_expiry(check: Checker, field: str, message: Message, now: datetime) -> datetime | None:
@@ -213,6 +217,7 @@ def from_segment(segment: Segment) -> segment_pb2.Segment:
         mentions_from=timestamp(segment.mentions_from),
         mentions_to=timestamp(segment.mentions_to),
         expires_at=timestamp(segment.expires_at),
+        version=segment.version,
     )
 
 
@@ -236,6 +241,7 @@ def from_fact(fact: Fact) -> fact_pb2.Fact:
         closes=fact.closes,
         single_valued=fact.single_valued,
         expires_at=timestamp(fact.expires_at),
+        version=fact.version,
         closings=map(_from_closing, fact.closings),
     )
 

@@ -37,6 +37,7 @@ from serving.pipeline.retrieval.steps import Retrieval
 from serving.pipeline.retrieval.warm import Warmer
 from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingested, Ingestor
+from serving.pipeline.writes.patch import Patcher
 from serving.pipeline.writes.stats import Observer
 from serving.ports.api_keys import ApiKeys
 from serving.ports.audit_log import AuditLog
@@ -52,6 +53,7 @@ from serving.rpc import (
     get_stats,
     ingest,
     list_profiles,
+    patch,
     retrieve,
     retrieve_batch,
     retrieve_stream,
@@ -96,6 +98,7 @@ class UseCases:
     describer: Describer
     explainer: AbsenceExplainer
     ingestor: Ingestor
+    patcher: Patcher
     eraser: Eraser
     observer: Observer
     store: MemoryStore
@@ -293,6 +296,20 @@ class TriviumService:
             before += len(request.items)
         response.consistency_token = str(token) if token is not None else ""
         return response
+
+    @rpc(ingest_pb.PatchResponse)
+    async def Patch(self, request: ingest_pb.PatchRequest) -> ingest_pb.PatchResponse:
+        """Changes fields of an item."""
+        call = patch.to_patch_call(request, self._now())
+        return patch.from_patched(
+            await self.use_cases.patcher.patch(
+                call.tenant,
+                call.item,
+                call.patch,
+                if_version=call.if_version,
+                time_zone=call.time_zone,
+            )
+        )
 
     @rpc(ingest_pb.ForgetResponse)
     async def Forget(self, request: ingest_pb.ForgetRequest) -> ingest_pb.ForgetResponse:

@@ -7,6 +7,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from serving.domain.errors import (
     BudgetExhaustedError,
     InvalidRequestError,
+    ItemNotFoundError,
     OverloadedError,
     PermissionDeniedError,
     TextSearchConfigConflictError,
@@ -14,6 +15,7 @@ from serving.domain.errors import (
     TriviumError,
     UnauthenticatedError,
     UnavailableError,
+    VersionConflictError,
     Violation,
 )
 from serving.rpc.items import duration
@@ -34,6 +36,8 @@ _CODES: list[tuple[type[TriviumError], int]] = [
     (UnauthenticatedError, code_pb2.UNAUTHENTICATED),
     (PermissionDeniedError, code_pb2.PERMISSION_DENIED),
     (TextSearchConfigConflictError, code_pb2.FAILED_PRECONDITION),
+    (ItemNotFoundError, code_pb2.NOT_FOUND),
+    (VersionConflictError, code_pb2.ABORTED),
     (OverloadedError, code_pb2.RESOURCE_EXHAUSTED),
     (BudgetExhaustedError, code_pb2.DEADLINE_EXCEEDED),
     (TooSlowError, code_pb2.DEADLINE_EXCEEDED),

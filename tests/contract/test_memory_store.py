@@ -107,8 +107,9 @@ DESCRIBED = fact("a", "x", "y", "z")
 
 def set_by_service(item: Segment | Fact, tenant: TenantName = TENANT, **changed: Any) -> Batch:
     """A write of the item, whose entities and time the service sets."""
-    mine = frozenset([item.item])
-    return Batch(tenant, [replace(item, **changed)], extracted=mine, undated=mine)
+    if isinstance(item, Segment):
+        item = replace(item, extracted=True)
+    return Batch(tenant, [replace(item, **changed)], undated=frozenset([item.item]))
 
 
 @pytest.mark.parametrize(

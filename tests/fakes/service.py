@@ -115,6 +115,7 @@ class FakeService(
         default = ingest_service_pb2.IngestStreamResponse()
         return self._answer("IngestStream", list(request_iterator), context, default)
 
+    Patch = _unary("Patch", ingest_service_pb2.PatchResponse)
     Forget = _unary("Forget", ingest_service_pb2.ForgetResponse)
     GetSegments = _unary("GetSegments", catalog_service_pb2.GetSegmentsResponse)
     GetFacts = _unary("GetFacts", catalog_service_pb2.GetFactsResponse)

@@ -12,8 +12,10 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import (
     InvalidRequestError,
+    ItemNotFoundError,
     StoreUnavailableError,
     TextSearchConfigConflictError,
+    VersionConflictError,
     Violation,
 )
 from serving.domain.items.records import (
@@ -52,7 +54,7 @@ TEXT_SEARCH_CONFIGS = ("english", "german", "simple")
 @dataclass(slots=True)
 class _Row:
     item: Item
-    sent: Item
+    sent: Item | None
     xid: int
 
 
@@ -81,6 +83,8 @@ class InMemoryStore:
 
     async def write(self, batch: Batch) -> WriteReceipt:
         self._check_available()
+        for item, version in batch.versions.items():
+            _require_version(item, self._rows(batch.tenant).get(item), version)
         rows = self._tenant(batch.tenant, batch.text_search_config, batch.time_zone).rows
         self._xid += 1
         outcomes = [self._put(rows, item, batch) for item in batch.items]
@@ -280,17 +284,20 @@ class InMemoryStore:
 
     def _put(self, rows: dict[ItemId, _Row], item: Item, batch: Batch) -> Outcome:
         undated = item.item in batch.undated
-        sent = _as_sent(item, item.item in batch.extracted, undated)
+        sent: Item | None = _as_sent(item, undated)
         if item.item in batch.expiring:
-            sent = replace(sent, expires_at=None)
+            sent = _as_sent(replace(item, expires_at=None), undated)
         stored = rows.get(item.item)
-        if stored is not None and (stored.sent == sent or _repeats(item, stored.item, undated)):
+        is_sent_again = stored is not None and stored.sent == sent
+        if item.item in batch.versions:  # what is stored then is not what a client sent
+            is_sent_again, sent = False, None
+        if stored is not None and (is_sent_again or _repeats(item, stored.item, undated)):
             return "unchanged"
         now = datetime.now(UTC)
         created_at = item.created_at or now if stored is None else stored.item.created_at
-        rows[item.item] = _Row(
-            replace(item, created_at=created_at, updated_at=now), sent, self._xid
-        )
+        version = 1 if stored is None else stored.item.version + 1
+        item = replace(item, created_at=created_at, updated_at=now, version=version)
+        rows[item.item] = _Row(item, sent, self._xid)
         return "created" if stored is None else "updated"
 
     def _withdraw(
@@ -306,7 +313,8 @@ class InMemoryStore:
         for fact in resting:
             left = tuple(id_ for id_ in fact.evidence if id_ not in gone)
             if left:
-                shorter = replace(fact, evidence=left, updated_at=datetime.now(UTC))
+                now, version = datetime.now(UTC), fact.version + 1
+                shorter = replace(fact, evidence=left, updated_at=now, version=version)
                 rows[fact.item] = _Row(shorter, shorter, self._xid)
                 changed.append(fact.item)
             else:
@@ -336,12 +344,19 @@ def _sample(erased: Sequence[ItemId], before: Mapping[ItemId, Item]) -> list[Era
     ]
 
 
-def _as_sent(item: Item, extracted: bool, undated: bool) -> Item:
+def _require_version(item: ItemId, stored: _Row | None, version: int) -> None:
+    if stored is None:
+        raise ItemNotFoundError(*item)
+    if stored.item.version != version:
+        raise VersionConflictError(*item, stored.item.version)
+
+
+def _as_sent(item: Item, undated: bool) -> Item:
     """The item without what the service gave it."""
     item = replace(item, created_at=None)
     if isinstance(item, Segment):
         item = replace(item, mentions_from=None, mentions_to=None)
-        item = replace(item, entities=()) if extracted else item
+        item = replace(item, entities=()) if item.extracted else item
         return replace(item, event_time=datetime.min) if undated else item
     return replace(item, recorded_at=datetime.min) if undated else item
 
@@ -353,7 +368,9 @@ def _repeats(item: Item, stored: Item, undated: bool) -> bool:
         each = replace(each, created_at=None, updated_at=None)
         if isinstance(each, Fact):
             each = replace(each, sentence=each.statement, closings=(), evidence_expires_at=None)
-        pair.append(_as_sent(each, extracted=False, undated=undated))
+        if isinstance(each, Segment):
+            each = replace(each, extracted=False)
+        pair.append(_as_sent(each, undated))
     return pair[0] == pair[1]
 
 

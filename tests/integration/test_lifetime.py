@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n\n```text\n(?P<output>.*?)^`
 NOW = datetime.now(UTC)
 LATER = NOW + timedelta(days=1)
 ASKED = "Where does Nora sail?"
+ABOUT_GOA = "What about Goa?"
+"""Its graph walk reaches what is left over the expired facts alone."""
 
 GONE = Segment(id="gone", text="Nora sails to Goa.", entities=("Nora", "Goa"), expires_at=LATER)
 HIDDEN = Segment(id="hidden", text="Nora sails to Goa, she says.", sensitive=True, expires_at=LATER)
@@ -88,10 +91,11 @@ async def test_expired_items_are_in_no_answer_of_a_profile(running: Running) -> 
     before, after = set[str](), set[str]()
 
     async for profile in memory.list_profiles():
-        for as_of, shown in ((None, before), (LATER, after)):
+        for question, as_of in product((ASKED, ABOUT_GOA), (None, LATER)):
             found = await memory.retrieve(
-                ASKED, profile=profile.name, as_of=as_of, explain=True, timeout=10
+                question, profile=profile.name, as_of=as_of, explain=True, timeout=10
             )
+            shown = after if as_of else before
             shown |= {item.id for hit in found.hits for item in (hit.item, *hit.folded)}
             ledgers = [term for hit in found.hits if hit.ledger for term in hit.ledger.leg_terms]
             if as_of:

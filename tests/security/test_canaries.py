@@ -122,6 +122,9 @@ ANSWERABLE: Mapping[str, Message] = {
     **READS,
     "Ingest": writes.IngestRequest(tenant=TENANT, items=writing()),
     "IngestStream": writes.IngestStreamRequest(tenant=TENANT, items=writing()),
+    "Patch": writes.PatchRequest(
+        tenant=TENANT, item=item_pb2.ItemRef(segment_id="shared"), title="Sailing"
+    ),
     "Forget": writes.ForgetRequest(
         tenant=TENANT, ids=writes.ItemIds(segment_ids=[THEIR_ID], fact_ids=[THEIR_FACT])
     ),

@@ -54,21 +54,30 @@ const (
 	// PERMISSION_DENIED. The credentials do not allow this call, or not for this
 	// tenant. Do not retry.
 	ErrorReason_ERROR_REASON_PERMISSION_DENIED ErrorReason = 9
+	// ABORTED. The item has another version than `if_version`, or others change
+	// it at the same time. Metadata: kind, id, and version, the present one. Read
+	// the item again, and decide.
+	ErrorReason_ERROR_REASON_VERSION_CONFLICT ErrorReason = 10
+	// NOT_FOUND. The item to change is not stored. Metadata: kind, id. Do not
+	// retry.
+	ErrorReason_ERROR_REASON_ITEM_NOT_FOUND ErrorReason = 11
 )
 
 // Enum value maps for ErrorReason.
 var (
 	ErrorReason_name = map[int32]string{
-		0: "ERROR_REASON_UNSPECIFIED",
-		1: "ERROR_REASON_INVALID_FIELD",
-		2: "ERROR_REASON_TEXT_SEARCH_CONFIG_CONFLICT",
-		3: "ERROR_REASON_STORE_UNAVAILABLE",
-		4: "ERROR_REASON_ALL_LEGS_FAILED",
-		5: "ERROR_REASON_OVERLOADED",
-		6: "ERROR_REASON_TIME_BUDGET_EXHAUSTED",
-		7: "ERROR_REASON_INTERNAL",
-		8: "ERROR_REASON_UNAUTHENTICATED",
-		9: "ERROR_REASON_PERMISSION_DENIED",
+		0:  "ERROR_REASON_UNSPECIFIED",
+		1:  "ERROR_REASON_INVALID_FIELD",
+		2:  "ERROR_REASON_TEXT_SEARCH_CONFIG_CONFLICT",
+		3:  "ERROR_REASON_STORE_UNAVAILABLE",
+		4:  "ERROR_REASON_ALL_LEGS_FAILED",
+		5:  "ERROR_REASON_OVERLOADED",
+		6:  "ERROR_REASON_TIME_BUDGET_EXHAUSTED",
+		7:  "ERROR_REASON_INTERNAL",
+		8:  "ERROR_REASON_UNAUTHENTICATED",
+		9:  "ERROR_REASON_PERMISSION_DENIED",
+		10: "ERROR_REASON_VERSION_CONFLICT",
+		11: "ERROR_REASON_ITEM_NOT_FOUND",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                 0,
@@ -81,6 +90,8 @@ var (
 		"ERROR_REASON_INTERNAL":                    7,
 		"ERROR_REASON_UNAUTHENTICATED":             8,
 		"ERROR_REASON_PERMISSION_DENIED":           9,
+		"ERROR_REASON_VERSION_CONFLICT":            10,
+		"ERROR_REASON_ITEM_NOT_FOUND":              11,
 	}
 )
 
@@ -116,7 +127,7 @@ var File_trivium_v1_error_reason_proto protoreflect.FileDescriptor
 const file_trivium_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
 	"\x1dtrivium/v1/error_reason.proto\x12\n" +
-	"trivium.v1*\xe5\x02\n" +
+	"trivium.v1*\xa9\x03\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12,\n" +
@@ -127,7 +138,10 @@ const file_trivium_v1_error_reason_proto_rawDesc = "" +
 	"\"ERROR_REASON_TIME_BUDGET_EXHAUSTED\x10\x06\x12\x19\n" +
 	"\x15ERROR_REASON_INTERNAL\x10\a\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\b\x12\"\n" +
-	"\x1eERROR_REASON_PERMISSION_DENIED\x10\tB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
+	"\x1eERROR_REASON_PERMISSION_DENIED\x10\t\x12!\n" +
+	"\x1dERROR_REASON_VERSION_CONFLICT\x10\n" +
+	"\x12\x1f\n" +
+	"\x1bERROR_REASON_ITEM_NOT_FOUND\x10\vB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_error_reason_proto_rawDescOnce sync.Once

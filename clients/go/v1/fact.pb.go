@@ -84,7 +84,10 @@ type Fact struct {
 	Closings []*FactClosing `protobuf:"bytes,17,rep,name=closings,proto3" json:"closings,omitempty"`
 	// When it expires, as a segment does; at the latest with the last of its
 	// evidence. Unset means not before its evidence.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Output only. 1 when it is first stored, and one more with each change; the
+	// closings by other facts are none.
+	Version       int64 `protobuf:"varint,19,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -245,6 +248,13 @@ func (x *Fact) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Fact) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // The end of a fact's validity, set by another fact.
 type FactClosing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -324,7 +334,7 @@ var File_trivium_v1_fact_proto protoreflect.FileDescriptor
 const file_trivium_v1_fact_proto_rawDesc = "" +
 	"\n" +
 	"\x15trivium/v1/fact.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x05\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x06\n" +
 	"\x04Fact\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x1a\n" +
@@ -349,7 +359,8 @@ const file_trivium_v1_fact_proto_rawDesc = "" +
 	"\rsingle_valued\x18\x10 \x01(\bR\fsingleValued\x123\n" +
 	"\bclosings\x18\x11 \x03(\v2\x17.trivium.v1.FactClosingR\bclosings\x129\n" +
 	"\n" +
-	"expires_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\t\n" +
+	"expires_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x18\n" +
+	"\aversion\x18\x13 \x01(\x03R\aversionB\t\n" +
 	"\a_weight\"\xce\x01\n" +
 	"\vFactClosing\x12\x17\n" +
 	"\afact_id\x18\x01 \x01(\tR\x06factId\x12*\n" +

@@ -11,6 +11,7 @@ package triviumv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -672,6 +673,242 @@ func (x *IngestStreamResponse) GetConsistencyToken() string {
 	return ""
 }
 
+// Request message for IngestService.Patch. At least one field besides `tenant`,
+// `item`, `if_version` and `time_zone` must be set.
+type PatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The tenant.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Required. The item to change.
+	Item *ItemRef `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`
+	// The text of a segment, or the sentence of a fact, with their limits. A
+	// fact's subject, relation and object do not change.
+	Text *string `protobuf:"bytes,3,opt,name=text,proto3,oneof" json:"text,omitempty"`
+	// The title. Not of a fact.
+	Title *string `protobuf:"bytes,4,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	// The importance, 0 to 1. Not of a fact.
+	Importance *float64 `protobuf:"fixed64,5,opt,name=importance,proto3,oneof" json:"importance,omitempty"`
+	// Labels to add, or to give another value. Not of a fact.
+	SetLabels map[string]string `protobuf:"bytes,6,rep,name=set_labels,json=setLabels,proto3" json:"set_labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The keys of labels to remove; one that the segment does not have changes
+	// nothing. Not of a fact.
+	RemoveLabels []string `protobuf:"bytes,7,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
+	// When it expires; must be in the future.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// It does not expire, whatever the default for its kind; not together with
+	// `expires_at`.
+	NeverExpires bool `protobuf:"varint,9,opt,name=never_expires,json=neverExpires,proto3" json:"never_expires,omitempty"`
+	// The version that it must have; at least 1. Unset changes any version.
+	IfVersion *int64 `protobuf:"varint,10,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
+	// Where a new text was said. As in IngestRequest.
+	TimeZone      string `protobuf:"bytes,11,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchRequest) Reset() {
+	*x = PatchRequest{}
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchRequest) ProtoMessage() {}
+
+func (x *PatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchRequest.ProtoReflect.Descriptor instead.
+func (*PatchRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PatchRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetItem() *ItemRef {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *PatchRequest) GetText() string {
+	if x != nil && x.Text != nil {
+		return *x.Text
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetTitle() string {
+	if x != nil && x.Title != nil {
+		return *x.Title
+	}
+	return ""
+}
+
+func (x *PatchRequest) GetImportance() float64 {
+	if x != nil && x.Importance != nil {
+		return *x.Importance
+	}
+	return 0
+}
+
+func (x *PatchRequest) GetSetLabels() map[string]string {
+	if x != nil {
+		return x.SetLabels
+	}
+	return nil
+}
+
+func (x *PatchRequest) GetRemoveLabels() []string {
+	if x != nil {
+		return x.RemoveLabels
+	}
+	return nil
+}
+
+func (x *PatchRequest) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *PatchRequest) GetNeverExpires() bool {
+	if x != nil {
+		return x.NeverExpires
+	}
+	return false
+}
+
+func (x *PatchRequest) GetIfVersion() int64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
+func (x *PatchRequest) GetTimeZone() string {
+	if x != nil {
+		return x.TimeZone
+	}
+	return ""
+}
+
+// Response message for IngestService.Patch.
+type PatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The item as it is stored now; unset for a caller without the role reader.
+	//
+	// Types that are valid to be assigned to Item:
+	//
+	//	*PatchResponse_Segment
+	//	*PatchResponse_Fact
+	Item isPatchResponse_Item `protobuf_oneof:"item"`
+	// Pass this to Retrieve to read this change.
+	ConsistencyToken string `protobuf:"bytes,3,opt,name=consistency_token,json=consistencyToken,proto3" json:"consistency_token,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *PatchResponse) Reset() {
+	*x = PatchResponse{}
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchResponse) ProtoMessage() {}
+
+func (x *PatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchResponse.ProtoReflect.Descriptor instead.
+func (*PatchResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PatchResponse) GetItem() isPatchResponse_Item {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *PatchResponse) GetSegment() *Segment {
+	if x != nil {
+		if x, ok := x.Item.(*PatchResponse_Segment); ok {
+			return x.Segment
+		}
+	}
+	return nil
+}
+
+func (x *PatchResponse) GetFact() *Fact {
+	if x != nil {
+		if x, ok := x.Item.(*PatchResponse_Fact); ok {
+			return x.Fact
+		}
+	}
+	return nil
+}
+
+func (x *PatchResponse) GetConsistencyToken() string {
+	if x != nil {
+		return x.ConsistencyToken
+	}
+	return ""
+}
+
+type isPatchResponse_Item interface {
+	isPatchResponse_Item()
+}
+
+type PatchResponse_Segment struct {
+	// A segment.
+	Segment *Segment `protobuf:"bytes,1,opt,name=segment,proto3,oneof"`
+}
+
+type PatchResponse_Fact struct {
+	// A fact.
+	Fact *Fact `protobuf:"bytes,2,opt,name=fact,proto3,oneof"`
+}
+
+func (*PatchResponse_Segment) isPatchResponse_Item() {}
+
+func (*PatchResponse_Fact) isPatchResponse_Item() {}
+
 // Request message for IngestService.Forget.
 type ForgetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -695,7 +932,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +944,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +957,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{7}
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ForgetRequest) GetTenant() string {
@@ -845,7 +1082,7 @@ type ItemIds struct {
 
 func (x *ItemIds) Reset() {
 	*x = ItemIds{}
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +1094,7 @@ func (x *ItemIds) String() string {
 func (*ItemIds) ProtoMessage() {}
 
 func (x *ItemIds) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +1107,7 @@ func (x *ItemIds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ItemIds.ProtoReflect.Descriptor instead.
 func (*ItemIds) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ItemIds) GetSegmentIds() []string {
@@ -908,7 +1145,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +1157,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +1170,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ForgetResponse) GetSegmentCount() int64 {
@@ -984,7 +1221,7 @@ type SpeakerCount struct {
 
 func (x *SpeakerCount) Reset() {
 	*x = SpeakerCount{}
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1233,7 @@ func (x *SpeakerCount) String() string {
 func (*SpeakerCount) ProtoMessage() {}
 
 func (x *SpeakerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1246,7 @@ func (x *SpeakerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpeakerCount.ProtoReflect.Descriptor instead.
 func (*SpeakerCount) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SpeakerCount) GetSpeaker() string {
@@ -1053,7 +1290,7 @@ type StoreReceipt struct {
 
 func (x *StoreReceipt) Reset() {
 	*x = StoreReceipt{}
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1302,7 @@ func (x *StoreReceipt) String() string {
 func (*StoreReceipt) ProtoMessage() {}
 
 func (x *StoreReceipt) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1315,7 @@ func (x *StoreReceipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreReceipt.ProtoReflect.Descriptor instead.
 func (*StoreReceipt) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StoreReceipt) GetStore() string {
@@ -1139,7 +1376,7 @@ type Lookup struct {
 
 func (x *Lookup) Reset() {
 	*x = Lookup{}
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1388,7 @@ func (x *Lookup) String() string {
 func (*Lookup) ProtoMessage() {}
 
 func (x *Lookup) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_ingest_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_ingest_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1401,7 @@ func (x *Lookup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lookup.ProtoReflect.Descriptor instead.
 func (*Lookup) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{12}
+	return file_trivium_v1_ingest_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Lookup) GetKey() LookupKey {
@@ -1193,7 +1430,7 @@ var File_trivium_v1_ingest_service_proto protoreflect.FileDescriptor
 const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1ftrivium/v1/ingest_service.proto\x12\n" +
-	"trivium.v1\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xc9\x01\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xc9\x01\n" +
 	"\rIngestRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12,\n" +
 	"\x05items\x18\x02 \x03(\v2\x16.trivium.v1.IngestItemR\x05items\x12,\n" +
@@ -1230,7 +1467,37 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\x0funchanged_count\x18\x03 \x01(\x03R\x0eunchangedCount\x12%\n" +
 	"\x0erejected_count\x18\x04 \x01(\x03R\rrejectedCount\x123\n" +
 	"\brejected\x18\x05 \x03(\v2\x17.trivium.v1.ItemOutcomeR\brejected\x12+\n" +
-	"\x11consistency_token\x18\x06 \x01(\tR\x10consistencyToken\"\xfd\x01\n" +
+	"\x11consistency_token\x18\x06 \x01(\tR\x10consistencyToken\"\xa5\x04\n" +
+	"\fPatchRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12'\n" +
+	"\x04item\x18\x02 \x01(\v2\x13.trivium.v1.ItemRefR\x04item\x12\x17\n" +
+	"\x04text\x18\x03 \x01(\tH\x00R\x04text\x88\x01\x01\x12\x19\n" +
+	"\x05title\x18\x04 \x01(\tH\x01R\x05title\x88\x01\x01\x12#\n" +
+	"\n" +
+	"importance\x18\x05 \x01(\x01H\x02R\n" +
+	"importance\x88\x01\x01\x12F\n" +
+	"\n" +
+	"set_labels\x18\x06 \x03(\v2'.trivium.v1.PatchRequest.SetLabelsEntryR\tsetLabels\x12#\n" +
+	"\rremove_labels\x18\a \x03(\tR\fremoveLabels\x129\n" +
+	"\n" +
+	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12#\n" +
+	"\rnever_expires\x18\t \x01(\bR\fneverExpires\x12\"\n" +
+	"\n" +
+	"if_version\x18\n" +
+	" \x01(\x03H\x03R\tifVersion\x88\x01\x01\x12\x1b\n" +
+	"\ttime_zone\x18\v \x01(\tR\btimeZone\x1a<\n" +
+	"\x0eSetLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
+	"\x05_textB\b\n" +
+	"\x06_titleB\r\n" +
+	"\v_importanceB\r\n" +
+	"\v_if_version\"\x9d\x01\n" +
+	"\rPatchResponse\x12/\n" +
+	"\asegment\x18\x01 \x01(\v2\x13.trivium.v1.SegmentH\x00R\asegment\x12&\n" +
+	"\x04fact\x18\x02 \x01(\v2\x10.trivium.v1.FactH\x00R\x04fact\x12+\n" +
+	"\x11consistency_token\x18\x03 \x01(\tR\x10consistencyTokenB\x06\n" +
+	"\x04item\"\xfd\x01\n" +
 	"\rForgetRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12'\n" +
 	"\x03ids\x18\x02 \x01(\v2\x13.trivium.v1.ItemIdsH\x00R\x03ids\x12\x1a\n" +
@@ -1280,10 +1547,11 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\x16LOOKUP_KEY_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rLOOKUP_KEY_ID\x10\x01\x12\x13\n" +
 	"\x0fLOOKUP_KEY_TEXT\x10\x02\x12\x15\n" +
-	"\x11LOOKUP_KEY_VECTOR\x10\x032\xf5\x01\n" +
+	"\x11LOOKUP_KEY_VECTOR\x10\x032\xb3\x02\n" +
 	"\rIngestService\x12D\n" +
 	"\x06Ingest\x12\x19.trivium.v1.IngestRequest\x1a\x1a.trivium.v1.IngestResponse\"\x03\x90\x02\x02\x12X\n" +
-	"\fIngestStream\x12\x1f.trivium.v1.IngestStreamRequest\x1a .trivium.v1.IngestStreamResponse\"\x03\x90\x02\x02(\x01\x12D\n" +
+	"\fIngestStream\x12\x1f.trivium.v1.IngestStreamRequest\x1a .trivium.v1.IngestStreamResponse\"\x03\x90\x02\x02(\x01\x12<\n" +
+	"\x05Patch\x12\x18.trivium.v1.PatchRequest\x1a\x19.trivium.v1.PatchResponse\x12D\n" +
 	"\x06Forget\x12\x19.trivium.v1.ForgetRequest\x1a\x1a.trivium.v1.ForgetResponse\"\x03\x90\x02\x02B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
@@ -1299,55 +1567,66 @@ func file_trivium_v1_ingest_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_ingest_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_trivium_v1_ingest_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_trivium_v1_ingest_service_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_trivium_v1_ingest_service_proto_goTypes = []any{
-	(ItemState)(0),               // 0: trivium.v1.ItemState
-	(LookupKey)(0),               // 1: trivium.v1.LookupKey
-	(*IngestRequest)(nil),        // 2: trivium.v1.IngestRequest
-	(*IngestItem)(nil),           // 3: trivium.v1.IngestItem
-	(*IngestResponse)(nil),       // 4: trivium.v1.IngestResponse
-	(*ItemOutcome)(nil),          // 5: trivium.v1.ItemOutcome
-	(*ItemViolation)(nil),        // 6: trivium.v1.ItemViolation
-	(*IngestStreamRequest)(nil),  // 7: trivium.v1.IngestStreamRequest
-	(*IngestStreamResponse)(nil), // 8: trivium.v1.IngestStreamResponse
-	(*ForgetRequest)(nil),        // 9: trivium.v1.ForgetRequest
-	(*ItemIds)(nil),              // 10: trivium.v1.ItemIds
-	(*ForgetResponse)(nil),       // 11: trivium.v1.ForgetResponse
-	(*SpeakerCount)(nil),         // 12: trivium.v1.SpeakerCount
-	(*StoreReceipt)(nil),         // 13: trivium.v1.StoreReceipt
-	(*Lookup)(nil),               // 14: trivium.v1.Lookup
-	(*Segment)(nil),              // 15: trivium.v1.Segment
-	(*Fact)(nil),                 // 16: trivium.v1.Fact
-	(*ItemRef)(nil),              // 17: trivium.v1.ItemRef
-	(*Filter)(nil),               // 18: trivium.v1.Filter
+	(ItemState)(0),                // 0: trivium.v1.ItemState
+	(LookupKey)(0),                // 1: trivium.v1.LookupKey
+	(*IngestRequest)(nil),         // 2: trivium.v1.IngestRequest
+	(*IngestItem)(nil),            // 3: trivium.v1.IngestItem
+	(*IngestResponse)(nil),        // 4: trivium.v1.IngestResponse
+	(*ItemOutcome)(nil),           // 5: trivium.v1.ItemOutcome
+	(*ItemViolation)(nil),         // 6: trivium.v1.ItemViolation
+	(*IngestStreamRequest)(nil),   // 7: trivium.v1.IngestStreamRequest
+	(*IngestStreamResponse)(nil),  // 8: trivium.v1.IngestStreamResponse
+	(*PatchRequest)(nil),          // 9: trivium.v1.PatchRequest
+	(*PatchResponse)(nil),         // 10: trivium.v1.PatchResponse
+	(*ForgetRequest)(nil),         // 11: trivium.v1.ForgetRequest
+	(*ItemIds)(nil),               // 12: trivium.v1.ItemIds
+	(*ForgetResponse)(nil),        // 13: trivium.v1.ForgetResponse
+	(*SpeakerCount)(nil),          // 14: trivium.v1.SpeakerCount
+	(*StoreReceipt)(nil),          // 15: trivium.v1.StoreReceipt
+	(*Lookup)(nil),                // 16: trivium.v1.Lookup
+	nil,                           // 17: trivium.v1.PatchRequest.SetLabelsEntry
+	(*Segment)(nil),               // 18: trivium.v1.Segment
+	(*Fact)(nil),                  // 19: trivium.v1.Fact
+	(*ItemRef)(nil),               // 20: trivium.v1.ItemRef
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*Filter)(nil),                // 22: trivium.v1.Filter
 }
 var file_trivium_v1_ingest_service_proto_depIdxs = []int32{
 	3,  // 0: trivium.v1.IngestRequest.items:type_name -> trivium.v1.IngestItem
-	15, // 1: trivium.v1.IngestItem.segment:type_name -> trivium.v1.Segment
-	16, // 2: trivium.v1.IngestItem.fact:type_name -> trivium.v1.Fact
+	18, // 1: trivium.v1.IngestItem.segment:type_name -> trivium.v1.Segment
+	19, // 2: trivium.v1.IngestItem.fact:type_name -> trivium.v1.Fact
 	5,  // 3: trivium.v1.IngestResponse.outcomes:type_name -> trivium.v1.ItemOutcome
-	17, // 4: trivium.v1.ItemOutcome.item:type_name -> trivium.v1.ItemRef
+	20, // 4: trivium.v1.ItemOutcome.item:type_name -> trivium.v1.ItemRef
 	0,  // 5: trivium.v1.ItemOutcome.state:type_name -> trivium.v1.ItemState
 	6,  // 6: trivium.v1.ItemOutcome.violations:type_name -> trivium.v1.ItemViolation
 	3,  // 7: trivium.v1.IngestStreamRequest.items:type_name -> trivium.v1.IngestItem
 	5,  // 8: trivium.v1.IngestStreamResponse.rejected:type_name -> trivium.v1.ItemOutcome
-	10, // 9: trivium.v1.ForgetRequest.ids:type_name -> trivium.v1.ItemIds
-	18, // 10: trivium.v1.ForgetRequest.filter:type_name -> trivium.v1.Filter
-	13, // 11: trivium.v1.ForgetResponse.receipts:type_name -> trivium.v1.StoreReceipt
-	12, // 12: trivium.v1.ForgetResponse.speakers:type_name -> trivium.v1.SpeakerCount
-	14, // 13: trivium.v1.StoreReceipt.lookups:type_name -> trivium.v1.Lookup
-	1,  // 14: trivium.v1.Lookup.key:type_name -> trivium.v1.LookupKey
-	2,  // 15: trivium.v1.IngestService.Ingest:input_type -> trivium.v1.IngestRequest
-	7,  // 16: trivium.v1.IngestService.IngestStream:input_type -> trivium.v1.IngestStreamRequest
-	9,  // 17: trivium.v1.IngestService.Forget:input_type -> trivium.v1.ForgetRequest
-	4,  // 18: trivium.v1.IngestService.Ingest:output_type -> trivium.v1.IngestResponse
-	8,  // 19: trivium.v1.IngestService.IngestStream:output_type -> trivium.v1.IngestStreamResponse
-	11, // 20: trivium.v1.IngestService.Forget:output_type -> trivium.v1.ForgetResponse
-	18, // [18:21] is the sub-list for method output_type
-	15, // [15:18] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	20, // 9: trivium.v1.PatchRequest.item:type_name -> trivium.v1.ItemRef
+	17, // 10: trivium.v1.PatchRequest.set_labels:type_name -> trivium.v1.PatchRequest.SetLabelsEntry
+	21, // 11: trivium.v1.PatchRequest.expires_at:type_name -> google.protobuf.Timestamp
+	18, // 12: trivium.v1.PatchResponse.segment:type_name -> trivium.v1.Segment
+	19, // 13: trivium.v1.PatchResponse.fact:type_name -> trivium.v1.Fact
+	12, // 14: trivium.v1.ForgetRequest.ids:type_name -> trivium.v1.ItemIds
+	22, // 15: trivium.v1.ForgetRequest.filter:type_name -> trivium.v1.Filter
+	15, // 16: trivium.v1.ForgetResponse.receipts:type_name -> trivium.v1.StoreReceipt
+	14, // 17: trivium.v1.ForgetResponse.speakers:type_name -> trivium.v1.SpeakerCount
+	16, // 18: trivium.v1.StoreReceipt.lookups:type_name -> trivium.v1.Lookup
+	1,  // 19: trivium.v1.Lookup.key:type_name -> trivium.v1.LookupKey
+	2,  // 20: trivium.v1.IngestService.Ingest:input_type -> trivium.v1.IngestRequest
+	7,  // 21: trivium.v1.IngestService.IngestStream:input_type -> trivium.v1.IngestStreamRequest
+	9,  // 22: trivium.v1.IngestService.Patch:input_type -> trivium.v1.PatchRequest
+	11, // 23: trivium.v1.IngestService.Forget:input_type -> trivium.v1.ForgetRequest
+	4,  // 24: trivium.v1.IngestService.Ingest:output_type -> trivium.v1.IngestResponse
+	8,  // 25: trivium.v1.IngestService.IngestStream:output_type -> trivium.v1.IngestStreamResponse
+	10, // 26: trivium.v1.IngestService.Patch:output_type -> trivium.v1.PatchResponse
+	13, // 27: trivium.v1.IngestService.Forget:output_type -> trivium.v1.ForgetResponse
+	24, // [24:28] is the sub-list for method output_type
+	20, // [20:24] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_ingest_service_proto_init() }
@@ -1363,7 +1642,12 @@ func file_trivium_v1_ingest_service_proto_init() {
 		(*IngestItem_Segment)(nil),
 		(*IngestItem_Fact)(nil),
 	}
-	file_trivium_v1_ingest_service_proto_msgTypes[7].OneofWrappers = []any{
+	file_trivium_v1_ingest_service_proto_msgTypes[7].OneofWrappers = []any{}
+	file_trivium_v1_ingest_service_proto_msgTypes[8].OneofWrappers = []any{
+		(*PatchResponse_Segment)(nil),
+		(*PatchResponse_Fact)(nil),
+	}
+	file_trivium_v1_ingest_service_proto_msgTypes[9].OneofWrappers = []any{
 		(*ForgetRequest_Ids)(nil),
 		(*ForgetRequest_Session)(nil),
 		(*ForgetRequest_Speaker)(nil),
@@ -1376,7 +1660,7 @@ func file_trivium_v1_ingest_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_ingest_service_proto_rawDesc), len(file_trivium_v1_ingest_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	IngestService_Ingest_FullMethodName       = "/trivium.v1.IngestService/Ingest"
 	IngestService_IngestStream_FullMethodName = "/trivium.v1.IngestService/IngestStream"
+	IngestService_Patch_FullMethodName        = "/trivium.v1.IngestService/Patch"
 	IngestService_Forget_FullMethodName       = "/trivium.v1.IngestService/Forget"
 )
 
@@ -42,6 +43,12 @@ type IngestServiceClient interface {
 	Ingest(ctx context.Context, in *IngestRequest, opts ...grpc.CallOption) (*IngestResponse, error)
 	// Stores each message of the stream as Ingest does, in order.
 	IngestStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[IngestStreamRequest, IngestStreamResponse], error)
+	// Changes some fields of a stored item, and leaves the others as they are. A
+	// new text is embedded, and read for entities and times, as by Ingest.
+	//
+	// An item that is not stored, or has expired, is NOT_FOUND (ITEM_NOT_FOUND),
+	// and one of another version than `if_version` ABORTED (VERSION_CONFLICT).
+	Patch(ctx context.Context, in *PatchRequest, opts ...grpc.CallOption) (*PatchResponse, error)
 	// Erases segments and facts from every store, then verifies each store.
 	//
 	// A fact is erased with the last of its evidence; until then the erased
@@ -80,6 +87,16 @@ func (c *ingestServiceClient) IngestStream(ctx context.Context, opts ...grpc.Cal
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type IngestService_IngestStreamClient = grpc.ClientStreamingClient[IngestStreamRequest, IngestStreamResponse]
 
+func (c *ingestServiceClient) Patch(ctx context.Context, in *PatchRequest, opts ...grpc.CallOption) (*PatchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PatchResponse)
+	err := c.cc.Invoke(ctx, IngestService_Patch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *ingestServiceClient) Forget(ctx context.Context, in *ForgetRequest, opts ...grpc.CallOption) (*ForgetResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ForgetResponse)
@@ -106,6 +123,12 @@ type IngestServiceServer interface {
 	Ingest(context.Context, *IngestRequest) (*IngestResponse, error)
 	// Stores each message of the stream as Ingest does, in order.
 	IngestStream(grpc.ClientStreamingServer[IngestStreamRequest, IngestStreamResponse]) error
+	// Changes some fields of a stored item, and leaves the others as they are. A
+	// new text is embedded, and read for entities and times, as by Ingest.
+	//
+	// An item that is not stored, or has expired, is NOT_FOUND (ITEM_NOT_FOUND),
+	// and one of another version than `if_version` ABORTED (VERSION_CONFLICT).
+	Patch(context.Context, *PatchRequest) (*PatchResponse, error)
 	// Erases segments and facts from every store, then verifies each store.
 	//
 	// A fact is erased with the last of its evidence; until then the erased
@@ -126,6 +149,9 @@ func (UnimplementedIngestServiceServer) Ingest(context.Context, *IngestRequest) 
 }
 func (UnimplementedIngestServiceServer) IngestStream(grpc.ClientStreamingServer[IngestStreamRequest, IngestStreamResponse]) error {
 	return status.Error(codes.Unimplemented, "method IngestStream not implemented")
+}
+func (UnimplementedIngestServiceServer) Patch(context.Context, *PatchRequest) (*PatchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Patch not implemented")
 }
 func (UnimplementedIngestServiceServer) Forget(context.Context, *ForgetRequest) (*ForgetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Forget not implemented")
@@ -176,6 +202,24 @@ func _IngestService_IngestStream_Handler(srv interface{}, stream grpc.ServerStre
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type IngestService_IngestStreamServer = grpc.ClientStreamingServer[IngestStreamRequest, IngestStreamResponse]
 
+func _IngestService_Patch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PatchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IngestServiceServer).Patch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IngestService_Patch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IngestServiceServer).Patch(ctx, req.(*PatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _IngestService_Forget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForgetRequest)
 	if err := dec(in); err != nil {
@@ -204,6 +248,10 @@ var IngestService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Ingest",
 			Handler:    _IngestService_Ingest_Handler,
+		},
+		{
+			MethodName: "Patch",
+			Handler:    _IngestService_Patch_Handler,
 		},
 		{
 			MethodName: "Forget",

@@ -86,7 +86,9 @@ type Segment struct {
 	// When it expires: from then on nothing shows it, and within a minute it is
 	// erased as by Forget. Must be in the future. Unset means after the time that
 	// the service sets for the tenant and the kind, if it sets one, else never.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Output only. 1 when it is first stored, and one more with each change.
+	Version       int64 `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -254,6 +256,13 @@ func (x *Segment) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Segment) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 // A vector that the caller has computed with the model of the service.
 type Embedding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -315,7 +324,7 @@ var File_trivium_v1_segment_proto protoreflect.FileDescriptor
 const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\n" +
 	"\x18trivium/v1/segment.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x06\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x06\n" +
 	"\aSegment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -343,7 +352,8 @@ const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\vmentions_to\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"mentionsTo\x129\n" +
 	"\n" +
-	"expires_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x1a9\n" +
+	"expires_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x18\n" +
+	"\aversion\x18\x14 \x01(\x03R\aversion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +

@@ -43,6 +43,7 @@ from trivium.values import (
     Health,
     IngestResult,
     Item,
+    PatchResult,
     Retrieval,
     Segment,
     SegmentsFound,
@@ -486,6 +487,61 @@ class Client:
         if stream.error is not None:
             raise stream.error
         return responses.to_stream_result(response)
+
+    def patch(
+        self,
+        *,
+        segment_id: str = "",
+        fact_id: str = "",
+        text: str | None = None,
+        title: str | None = None,
+        importance: float | None = None,
+        set_labels: Mapping[str, str] | None = None,
+        remove_labels: Sequence[str] = (),
+        expires_at: datetime | None = None,
+        never_expires: bool = False,
+        if_version: int | None = None,
+        time_zone: str = "",
+        timeout: float | None = None,
+    ) -> PatchResult:
+        """Changes some fields of a stored item; None leaves a field as it is.
+
+        Args:
+            segment_id: The segment to change.
+            fact_id: The fact to change, instead of a segment; it has no title, importance or
+                labels.
+            text: The text of the segment, or the sentence of the fact; it is embedded anew.
+            title: The title.
+            importance: The importance.
+            set_labels: Labels to add, or to give another value.
+            remove_labels: The keys of labels to remove.
+            expires_at: When it expires.
+            never_expires: Remove its expiry.
+            if_version: The version that it must have; None changes any version.
+            time_zone: Where a new text was said, if not where the client is.
+            timeout: In seconds.
+
+        Raises:
+            NotFoundError: The item is not stored.
+            ConflictError: It has another version than `if_version`.
+            ValueError: Not exactly one of the two ids is given.
+        """
+        request = requests.patch(
+            self.tenant,
+            segment_id=segment_id,
+            fact_id=fact_id,
+            text=text,
+            title=title,
+            importance=importance,
+            set_labels=set_labels,
+            remove_labels=remove_labels,
+            expires_at=expires_at,
+            never_expires=never_expires,
+            if_version=if_version,
+            time_zone=time_zone or self.time_zone,
+        )
+        response = self._send(self._ingest.Patch, request, self._writing(timeout))
+        return responses.to_patch_result(response)
 
     def forget(
         self,

@@ -3,6 +3,8 @@
     TriviumError
     |-- InvalidRequestError   the request is invalid; do not retry
     |-- PreconditionError     the tenant's state does not allow the call; do not retry
+    |-- NotFoundError         the item to change is not stored; do not retry
+    |-- ConflictError         the item has another version: read it again, and decide
     |-- AuthenticationError   the credentials are missing or not sufficient
     |-- UnavailableError      the service or its dependencies are unreachable; retry later
     |-- OverloadedError       the service is too busy; retry after `retry_delay`
@@ -93,6 +95,19 @@ class PreconditionError(TriviumError):
     """The tenant's state does not allow the call, such as its text-search configuration."""
 
 
+class NotFoundError(TriviumError):
+    """The item to change is not stored."""
+
+
+class ConflictError(TriviumError):
+    """The item has another version, which `version` is."""
+
+    @property
+    def version(self) -> int:
+        """The present version; 0 if the status has no details."""
+        return int(self.details.metadata.get("version", 0))
+
+
 class AuthenticationError(TriviumError):
     """The credentials are missing or not sufficient."""
 
@@ -114,8 +129,9 @@ class ServerError(TriviumError):
 
 
 _CLASSES: Mapping[grpc.StatusCode, type[TriviumError]] = {
-    # The service returns no NOT_FOUND: Ray Serve does, while it has no application to call.
+    # Without a reason it is of Ray Serve, while that has no application to call.
     grpc.StatusCode.NOT_FOUND: UnavailableError,
+    grpc.StatusCode.ABORTED: ConflictError,
     grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,
     grpc.StatusCode.FAILED_PRECONDITION: PreconditionError,
     grpc.StatusCode.UNAUTHENTICATED: AuthenticationError,
@@ -129,8 +145,11 @@ _CLASSES: Mapping[grpc.StatusCode, type[TriviumError]] = {
 def to_error(call: grpc.RpcError) -> TriviumError:
     """Converts a failed call of either client into the error of its status."""
     code = call.code()
+    details = _read_details(call)
     error_class = _CLASSES.get(code, ServerError)
-    return error_class(code, call.details() or "", _read_details(call))
+    if details.reason == "ITEM_NOT_FOUND":
+        error_class = NotFoundError
+    return error_class(code, call.details() or "", details)
 
 
 def error_of(code: int, message: str) -> TriviumError:

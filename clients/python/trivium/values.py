@@ -53,6 +53,7 @@ class Segment:
         mentions_to: That time ends. Set by the server.
         expires_at: When it expires, and is erased within a minute; must be in the future. None
             means after the time that the service sets for its kind, if it sets one, else never.
+        version: 1 when it is first stored, and one more with each change. Set by the server.
     """
 
     text: str
@@ -74,6 +75,7 @@ class Segment:
     mentions_from: datetime | None = None
     mentions_to: datetime | None = None
     expires_at: datetime | None = None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +116,7 @@ class Fact:
         created_at: Set by the server.
         updated_at: Set by the server.
         expires_at: When it expires, as a segment does; at the latest with the last of its evidence.
+        version: As of a segment. Set by the server.
     """
 
     subject: str
@@ -134,6 +137,7 @@ class Fact:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     expires_at: datetime | None = None
+    version: int = 0
 
     @property
     def statement(self) -> str:
@@ -649,6 +653,17 @@ class IngestResult:
     def rejected(self) -> tuple[ItemOutcome, ...]:
         """The outcomes of the items that were not stored."""
         return tuple(each for each in self.outcomes if each.state is ItemState.REJECTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchResult:
+    """The item as it is stored now, and the token of the change.
+
+    `item` is None for a caller that may not read.
+    """
+
+    item: Item | None
+    consistency_token: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ import {
   type ForgetResponse,
   type IngestResponse,
   IngestService,
+  type PatchRequestSchema,
+  type PatchResponse,
 } from "./gen/trivium/v1/ingest_service_pb.js";
 import {
   type BriefingOptionsSchema,
@@ -75,6 +77,8 @@ export type RetrieveOptions = CallOptions &
   };
 export type BriefingOptions = CallOptions &
   Omit<MessageInitShape<typeof BriefingOptionsSchema>, "$typeName">;
+/** The item, and its fields to change. */
+export type PatchInit = Omit<WithDates<Init<typeof PatchRequestSchema>>, "tenant">;
 type Selector = WithDates<NonNullable<MessageInitShape<typeof ForgetRequestSchema>["selector"]>>;
 
 /**
@@ -147,6 +151,15 @@ export class TriviumClient {
         { tenant: this.tenant, items: [...segments, ...facts] },
         call(options.timeoutMs ?? this.#writeTimeoutMs, options.signal),
       ),
+    );
+  }
+
+  /** Changes some fields of a stored item; fields that are left out stay as they are. */
+  async patch(patch: PatchInit, options: CallOptions = {}): Promise<Dated<PatchResponse>> {
+    const request = withTimestamps<Init<typeof PatchRequestSchema>>(patch);
+    const limits = call(options.timeoutMs ?? this.#writeTimeoutMs, options.signal);
+    return withDates(
+      await typed(this.ingestion.patch({ ...request, tenant: this.tenant }, limits)),
     );
   }
 

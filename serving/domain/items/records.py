@@ -15,6 +15,8 @@ TenantName = NewType("TenantName", str)
 
 DEFAULT_KIND = "turn"
 DEFAULT_IMPORTANCE = 0.5
+MAX_LABELS = 32
+"""The most of a segment."""
 
 EXTRACTED = "extracted:"
 """The beginning of the ids of facts that the service read out of turns."""
@@ -49,7 +51,8 @@ class Segment:
     """A conversation turn, a note or a passage. All times are timezone-aware and in UTC.
 
     `mentions_from` and `mentions_to` are the half-open time that its text speaks of, such as the
-    day of "tomorrow"; None if it names none.
+    day of "tomorrow"; None if it names none. `extracted` is whether the service found the entities
+    in its text. `version` counts how often it was stored with a change.
     """
 
     id: str
@@ -70,6 +73,8 @@ class Segment:
     mentions_from: datetime | None = None
     mentions_to: datetime | None = None
     expires_at: datetime | None = None
+    extracted: bool = field(default=False, compare=False)
+    version: int = field(default=1, compare=False)
 
     @property
     def item(self) -> ItemId:
@@ -109,6 +114,7 @@ class Fact:
     updated_at: datetime | None = None
     expires_at: datetime | None = None
     evidence_expires_at: datetime | None = None
+    version: int = field(default=1, compare=False)
 
     @property
     def item(self) -> ItemId:

@@ -14,7 +14,7 @@ from serving.domain.questions.period import MAX_MENTION
 from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.expiry import Lifetimes
 from serving.pipeline.writes.write_slots import WriteSlots
-from serving.ports.memory_store import Batch, MemoryStore, Outcome
+from serving.ports.memory_store import Batch, MemoryStore, Outcome, WriteReceipt
 from serving.ports.text_analysis import DateReader, EntityExtractor
 
 TIME_ZONE_S = 5.0
@@ -64,20 +64,29 @@ class Ingestor:
             TextSearchConfigConflictError: The tenant has another one.
             StoreUnavailableError: Nothing was stored.
         """
-        if self._backpressure is not None:
-            await self._backpressure.admit(patient=patient)
         last = {item.item: place for place, item in enumerate(batch.items)}
         places = sorted(last.values())
         distinct = replace(batch, items=[batch.items[place] for place in places])
         distinct = self._lifetimes.applied_to(distinct, self._now())
-        if self._dates is not None:
-            distinct = replace(distinct, items=await self._with_mentions(distinct, self._dates))
-        async with self._slots.slot(batch.tenant, patient=patient):
-            receipt = await self._store.write(await self._with_entities(distinct))
+        receipt = await self.write(distinct, patient=patient)
         outcomes: list[Outcome] = ["unchanged"] * len(batch.items)
         for place, outcome in zip(places, receipt.outcomes, strict=True):
             outcomes[place] = outcome
         return Ingested(outcomes, receipt.token)
+
+    async def write(
+        self, batch: Batch, *, patient: bool = False, retold: bool = True
+    ) -> WriteReceipt:
+        """Stores distinct items as they are; if `retold`, their texts are read for what they name.
+
+        Raises as `ingest`, and as `MemoryStore.write` does for the versions of a batch.
+        """
+        if self._backpressure is not None:
+            await self._backpressure.admit(patient=patient)
+        if retold and self._dates is not None:
+            batch = replace(batch, items=await self._with_mentions(batch, self._dates))
+        async with self._slots.slot(batch.tenant, patient=patient):
+            return await self._store.write(await self._with_entities(batch) if retold else batch)
 
     async def _with_mentions(self, batch: Batch, dates: DateReader) -> list[Item]:
         zone = batch.time_zone or self._store.known_time_zone(batch.tenant)
@@ -102,11 +111,10 @@ class Ingestor:
         named: dict[ItemId, Item] = {item.item: item for item in batch.items}
         for segment in bare:
             entities = self._extractor.extract(segment, known_names)
-            named[segment.item] = replace(segment, entities=entities)
+            named[segment.item] = replace(segment, entities=entities, extracted=True)
             # Takes a quarter of a millisecond, and others wait for their answers.
             await asyncio.sleep(0)
-        extracted = frozenset(segment.item for segment in bare)
-        return replace(batch, items=list(named.values()), extracted=extracted)
+        return replace(batch, items=list(named.values()))
 
 
 def mention_of(text: str, said_at: datetime, dates: DateReader) -> tuple[datetime, datetime] | None:

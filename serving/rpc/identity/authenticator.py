@@ -99,10 +99,13 @@ async def each_within_tenants(
 
 
 def hide_from(caller: Caller, rule: Rule, response: Message) -> None:
-    """Clears what is about all tenants, for a caller that is bound to some."""
-    if caller.tenants is not None:
-        for path in rule.hidden:
-            _clear(response, path)
+    """Clears what is about all tenants, for a caller of some, and what a caller may not read."""
+    paths = [
+        *(rule.hidden if caller.tenants is not None else ()),
+        *(rule.stored if not caller.has(Role.READER) else ()),
+    ]
+    for path in paths:
+        _clear(response, path)
 
 
 def _clear(message: Message, path: str) -> None:

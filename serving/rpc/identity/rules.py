@@ -22,14 +22,16 @@ class Rule:
 
     `tenant_in` is the path of the message with the field `tenant`: () is the request itself, None
     means that the request has no tenant. `hidden` are the paths of fields in the response that are
-    about all tenants; they are cleared for a caller that is bound to some. What is `of_all` tenants
-    is not for such a caller. What `outlasts` the lack of authentication, such as a key, is not for
-    anyone on a service that has none.
+    about all tenants; they are cleared for a caller that is bound to some. `stored` are those that
+    show what is stored, cleared for a caller of a write that may not read. What is `of_all` tenants
+    is not for a caller that is bound to some. What `outlasts` the lack of authentication, such as a
+    key, is not for anyone on a service that has none.
     """
 
     role: Role
     tenant_in: tuple[str, ...] | None = ()
     hidden: tuple[str, ...] = ()
+    stored: tuple[str, ...] = ()
     of_all: bool = False
     outlasts: bool = False
 
@@ -56,6 +58,7 @@ RULES: Mapping[str, Rule] = {
     "ExplainAbsence": Rule(Role.READER, tenant_in=("retrieve",)),
     "Ingest": Rule(Role.WRITER),
     "IngestStream": Rule(Role.WRITER),
+    "Patch": Rule(Role.WRITER, stored=("segment", "fact")),
     "Forget": Rule(Role.ERASER),
     "GetSegments": Rule(Role.READER),
     "GetFacts": Rule(Role.READER),

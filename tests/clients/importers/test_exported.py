@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serving.domain.items import records
 from serving.rpc import check
 from serving.rpc import items as service
 from tests.clients.importers.importing import EXPECTED, EXPORTS, imported, written
@@ -162,7 +163,7 @@ def test_an_attribute_makes_a_segment_sensitive(
 
 def test_limits_are_those_of_the_service() -> None:
     assert limits.MAX_NAME_BYTES == service.MAX_NAME_BYTES == check.MAX_ID_BYTES
-    assert limits.MAX_LABELS == service.MAX_LABELS
+    assert limits.MAX_LABELS == records.MAX_LABELS
     assert limits.MAX_LABEL_KEY_BYTES == service.MAX_LABEL_KEY_BYTES
     counts = (service.MAX_ENTITIES, service.MAX_KEYWORDS, service.MAX_EVIDENCE)
     assert set(counts) == {limits.MAX_VALUES}

@@ -35,6 +35,7 @@ from trivium.v1.ingest_service_pb2 import (
     ForgetResponse,
     IngestStreamResponse,
     Lookup,
+    PatchResponse,
     SpeakerCount,
     StoreReceipt,
 )
@@ -649,6 +650,57 @@ def test_stats_tell_how_vectors_are_searched(cli: CommandLine) -> None:
 
 
 # ---------------------------------------------------------------- forget, export
+
+
+def test_patch_changes_what_is_named(cli: CommandLine) -> None:
+    stored = Segment(id="a", text="We sailed.", version=2)
+    options = [
+        "--title",
+        "Trip",
+        "--label",
+        "mood=a=b",
+        "--remove-label",
+        "at",
+        "--if-version",
+        "1",
+    ]
+
+    result = cli.run("patch", "--segment-id", "a", *options, Patch=PatchResponse(segment=stored))
+
+    sent = cli.service.request()
+    assert (sent.item.segment_id, sent.title, sent.if_version) == ("a", "Trip", 1)
+    assert (dict(sent.set_labels), list(sent.remove_labels)) == ({"mood": "a=b"}, ["at"])
+    assert not sent.HasField("text")
+    assert result.exit_code == 0
+    assert "We sailed." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "exit_code"),
+    [
+        (grpc.StatusCode.NOT_FOUND, "ITEM_NOT_FOUND", 1),
+        (grpc.StatusCode.ABORTED, "VERSION_CONFLICT", 6),
+    ],
+)
+def test_refused_patch_says_which(
+    cli: CommandLine, code: grpc.StatusCode, reason: str, exit_code: int
+) -> None:
+    refusal = Failure(
+        code, "the segment 'a' has version 2", [error_details_pb2.ErrorInfo(reason=reason)]
+    )
+    cli.service.will_answer("Patch", refusal)
+
+    result = cli.run("patch", "--segment-id", "a", "--title", "Trip")
+
+    assert result.exit_code == exit_code
+    assert "the segment 'a' has version 2" in result.stderr
+
+
+def test_patch_needs_a_single_item(cli: CommandLine) -> None:
+    result = cli.run("patch", "--title", "Trip")
+
+    assert result.exit_code == 2
+    assert "exactly one of --segment-id and --fact-id" in result.stderr
 
 
 def test_forgetting_asks_first(cli: CommandLine) -> None:

@@ -49,6 +49,7 @@ from trivium.v1.ingest_service_pb2 import (
     ForgetResponse,
     IngestResponse,
     IngestStreamResponse,
+    PatchResponse,
     StoreReceipt,
 )
 from trivium.v1.retrieval_service_pb2 import (
@@ -161,6 +162,39 @@ def test_items_without_ids_have_a_key(client: Client, fake_service: FakeService)
 
     keys = [request.idempotency_key for request in fake_service.requests]
     assert [bool(key) for key in keys] == [True, False]
+
+
+def test_patch_sends_only_what_is_given(client: Client, fake_service: FakeService) -> None:
+    stored = SegmentMessage(id="a", text="We sailed.", version=2)
+    told = FactMessage(id="f", subject="Ann", version=3)
+    answers = [PatchResponse(segment=stored, consistency_token="t"), PatchResponse(fact=told)]
+    fake_service.will_answer("Patch", *answers, PatchResponse())
+
+    said = client.patch(segment_id="a", title="", importance=0.0, if_version=1)
+    fact = client.patch(fact_id="f", text="Ann sails.", never_expires=True)
+    unseen = client.patch(segment_id="a", set_labels={"k": "x"}, remove_labels=["l"])
+
+    assert said.item == Segment(id="a", text="We sailed.", version=2)
+    assert said.consistency_token == "t"
+    assert fact.item is not None
+    assert (fact.item.id, fact.item.version, unseen.item) == ("f", 3, None)
+    first, second, third = fake_service.requests
+    assert first.HasField("title")
+    assert first.HasField("importance")
+    assert not first.HasField("text")
+    assert (first.item.segment_id, first.if_version, first.tenant) == ("a", 1, "acme")
+    assert (second.item.fact_id, second.text, second.never_expires) == ("f", "Ann sails.", True)
+    assert (dict(third.set_labels), list(third.remove_labels)) == ({"k": "x"}, ["l"])
+
+
+@pytest.mark.parametrize(("segment_id", "fact_id"), [("", ""), ("a", "f")])
+def test_patch_of_no_single_item_is_not_sent(
+    client: Client, fake_service: FakeService, segment_id: str, fact_id: str
+) -> None:
+    with pytest.raises(ValueError, match="exactly one of segment_id and fact_id"):
+        client.patch(segment_id=segment_id, fact_id=fact_id, text="x")
+
+    assert fake_service.requests == []
 
 
 def test_batch_with_an_unwritable_item_is_not_sent(

@@ -12,8 +12,10 @@ from tests.fakes.service import Failure, FakeService
 from trivium import (
     AuthenticationError,
     Client,
+    ConflictError,
     DeadlineError,
     InvalidRequestError,
+    NotFoundError,
     OverloadedError,
     PreconditionError,
     ServerError,
@@ -46,6 +48,7 @@ def failed(client: Client, service: FakeService, failure: Failure) -> TriviumErr
         (Code.DEADLINE_EXCEEDED, DeadlineError),
         (Code.INTERNAL, ServerError),
         (Code.NOT_FOUND, UnavailableError),
+        (Code.ABORTED, ConflictError),
     ],
 )
 def test_bare_code_becomes_an_error_of_its_class(
@@ -55,6 +58,26 @@ def test_bare_code_becomes_an_error_of_its_class(
 
     assert (type(error), error.code, error.reason) == (expected, code, "")
     assert str(error) == f"{code.name}: no details here"
+
+
+def test_unknown_item_is_no_missing_service(client: Client, fake_service: FakeService) -> None:
+    details = [ErrorInfo(reason="ITEM_NOT_FOUND", metadata={"kind": "segment", "id": "a"})]
+
+    error = failed(client, fake_service, Failure(Code.NOT_FOUND, "there is no segment", details))
+
+    assert type(error) is NotFoundError
+
+
+@pytest.mark.parametrize(("metadata", "version"), [({"version": "7"}, 7), ({}, 0)])
+def test_conflict_has_the_present_version(
+    client: Client, fake_service: FakeService, metadata: dict[str, str], version: int
+) -> None:
+    details = [ErrorInfo(reason="VERSION_CONFLICT", metadata=metadata)]
+
+    error = failed(client, fake_service, Failure(Code.ABORTED, "has version 7", details))
+
+    assert isinstance(error, ConflictError)
+    assert error.version == version
 
 
 def test_violations_are_decoded(client: Client, fake_service: FakeService) -> None:

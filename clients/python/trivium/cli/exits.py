@@ -9,8 +9,10 @@ import click
 
 from trivium.errors import (
     AuthenticationError,
+    ConflictError,
     DeadlineError,
     InvalidRequestError,
+    NotFoundError,
     OverloadedError,
     PreconditionError,
     TriviumError,
@@ -51,6 +53,8 @@ _BY_CLASS: Mapping[type[TriviumError], Exit] = {
     InvalidRequestError: Exit.REQUEST,
     PreconditionError: Exit.REQUEST,
     AuthenticationError: Exit.REQUEST,
+    NotFoundError: Exit.UNSATISFIED,
+    ConflictError: Exit.REQUEST,
 }
 
 

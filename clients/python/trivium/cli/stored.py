@@ -153,6 +153,69 @@ def _to_filter(
 
 
 @click.command()
+@click.option("--segment-id", default="", metavar="ID", help="The segment to change.")
+@click.option("--fact-id", default="", metavar="ID", help="The fact to change.")
+@click.option("--text", help="The text, or the sentence of a fact.")
+@click.option("--title", help="The title.")
+@click.option("--importance", type=float, help="The importance, 0 to 1.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_to_labels,
+    help="Add a label, or give it another value.",
+)
+@click.option("--remove-label", "remove_labels", multiple=True, metavar="KEY", help="Remove it.")
+@click.option("--expires-at", type=Time(), help="When it expires.")
+@click.option("--never-expires", is_flag=True, help="Remove its expiry.")
+@click.option("--if-version", type=int, help="Only if it has this version.")
+@json_option
+@pass_connection
+def patch(
+    connection: Connection,
+    segment_id: str,
+    fact_id: str,
+    text: str | None,
+    title: str | None,
+    importance: float | None,
+    labels: Mapping[str, Sequence[str]],
+    remove_labels: Sequence[str],
+    expires_at: datetime | None,
+    never_expires: bool,
+    if_version: int | None,
+    as_json: bool,
+) -> None:
+    """Changes some fields of a stored item, and leaves the others as they are.
+
+    A new text is embedded, and read for entities and times, as by ingest.
+    """
+    if bool(segment_id) == bool(fact_id):
+        raise click.UsageError("exactly one of --segment-id and --fact-id is required")
+    with connection.open() as client:
+        result = client.patch(
+            segment_id=segment_id,
+            fact_id=fact_id,
+            text=text,
+            title=title,
+            importance=importance,
+            set_labels={key: values[-1] for key, values in labels.items()},
+            remove_labels=remove_labels,
+            expires_at=expires_at,
+            never_expires=never_expires,
+            if_version=if_version,
+        )
+    if as_json:
+        print_json(result)
+        return
+    if isinstance(result.item, Segment):
+        stdout().print(_segment(result.item))
+    elif result.item is not None:
+        stdout().print(styled(result.item.statement))
+    click.echo(f"consistency token {plain(result.consistency_token)}")
+
+
+@click.command()
 @click.option("--segment-id", "segment_ids", multiple=True, metavar="ID", help="A segment.")
 @click.option("--fact-id", "fact_ids", multiple=True, metavar="ID", help="A fact.")
 @click.option("--session", default="", metavar="NAME", help="All items of a session.")
@@ -257,6 +320,7 @@ def _segment(segment: Segment) -> Group:
         "keywords": ", ".join(segment.keywords),
         "changed": segment.updated_at.isoformat() if segment.updated_at else "",
         "expires": segment.expires_at.isoformat() if segment.expires_at else "",
+        "version": str(segment.version or ""),
     }
     about = Table.grid(padding=(0, 2))
     for name, value in fields.items():

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15trivium/v1/fact.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbf\x04\n\x04\x46\x61\x63t\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x10\n\x08relation\x18\x03 \x01(\t\x12\x0e\n\x06object\x18\x04 \x01(\t\x12\x10\n\x08sentence\x18\x05 \x01(\t\x12.\n\nvalid_from\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08valid_to\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brecorded_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cretracted_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x65vidence\x18\n \x03(\t\x12\x13\n\x06weight\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x11\n\tsensitive\x18\x0c \x01(\x08\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63loses\x18\x0f \x03(\t\x12\x15\n\rsingle_valued\x18\x10 \x01(\x08\x12)\n\x08\x63losings\x18\x11 \x03(\x0b\x32\x17.trivium.v1.FactClosing\x12.\n\nexpires_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\t\n\x07_weight\"\xa9\x01\n\x0b\x46\x61\x63tClosing\x12\x0f\n\x07\x66\x61\x63t_id\x18\x01 \x01(\t\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brecorded_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cretracted_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15trivium/v1/fact.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x04\n\x04\x46\x61\x63t\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x10\n\x08relation\x18\x03 \x01(\t\x12\x0e\n\x06object\x18\x04 \x01(\t\x12\x10\n\x08sentence\x18\x05 \x01(\t\x12.\n\nvalid_from\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08valid_to\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brecorded_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cretracted_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x65vidence\x18\n \x03(\t\x12\x13\n\x06weight\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x11\n\tsensitive\x18\x0c \x01(\x08\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63loses\x18\x0f \x03(\t\x12\x15\n\rsingle_valued\x18\x10 \x01(\x08\x12)\n\x08\x63losings\x18\x11 \x03(\x0b\x32\x17.trivium.v1.FactClosing\x12.\n\nexpires_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x13 \x01(\x03\x42\t\n\x07_weight\"\xa9\x01\n\x0b\x46\x61\x63tClosing\x12\x0f\n\x07\x66\x61\x63t_id\x18\x01 \x01(\t\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0brecorded_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0cretracted_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\033trivium.dev/go/v1;triviumv1'
   _globals['_FACT']._serialized_start=71
-  _globals['_FACT']._serialized_end=646
-  _globals['_FACTCLOSING']._serialized_start=649
-  _globals['_FACTCLOSING']._serialized_end=818
+  _globals['_FACT']._serialized_end=663
+  _globals['_FACTCLOSING']._serialized_start=666
+  _globals['_FACTCLOSING']._serialized_end=835
 # @@protoc_insertion_point(module_scope)

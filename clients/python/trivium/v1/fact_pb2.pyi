@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Fact(_message.Message):
-    __slots__ = ("id", "subject", "relation", "object", "sentence", "valid_from", "valid_to", "recorded_at", "retracted_at", "evidence", "weight", "sensitive", "created_at", "updated_at", "closes", "single_valued", "closings", "expires_at")
+    __slots__ = ("id", "subject", "relation", "object", "sentence", "valid_from", "valid_to", "recorded_at", "retracted_at", "evidence", "weight", "sensitive", "created_at", "updated_at", "closes", "single_valued", "closings", "expires_at", "version")
     ID_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     RELATION_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class Fact(_message.Message):
     SINGLE_VALUED_FIELD_NUMBER: _ClassVar[int]
     CLOSINGS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     id: str
     subject: str
     relation: str
@@ -47,7 +48,8 @@ class Fact(_message.Message):
     single_valued: bool
     closings: _containers.RepeatedCompositeFieldContainer[FactClosing]
     expires_at: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., subject: _Optional[str] = ..., relation: _Optional[str] = ..., object: _Optional[str] = ..., sentence: _Optional[str] = ..., valid_from: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., valid_to: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., recorded_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retracted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., evidence: _Optional[_Iterable[str]] = ..., weight: _Optional[float] = ..., sensitive: bool = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., closes: _Optional[_Iterable[str]] = ..., single_valued: bool = ..., closings: _Optional[_Iterable[_Union[FactClosing, _Mapping]]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    version: int
+    def __init__(self, id: _Optional[str] = ..., subject: _Optional[str] = ..., relation: _Optional[str] = ..., object: _Optional[str] = ..., sentence: _Optional[str] = ..., valid_from: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., valid_to: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., recorded_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retracted_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., evidence: _Optional[_Iterable[str]] = ..., weight: _Optional[float] = ..., sensitive: bool = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., closes: _Optional[_Iterable[str]] = ..., single_valued: bool = ..., closings: _Optional[_Iterable[_Union[FactClosing, _Mapping]]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class FactClosing(_message.Message):
     __slots__ = ("fact_id", "at", "recorded_at", "retracted_at")

@@ -1,3 +1,6 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from trivium.v1 import fact_pb2 as _fact_pb2
 from trivium.v1 import filter_pb2 as _filter_pb2
 from trivium.v1 import item_pb2 as _item_pb2
@@ -114,6 +117,49 @@ class IngestStreamResponse(_message.Message):
     rejected: _containers.RepeatedCompositeFieldContainer[ItemOutcome]
     consistency_token: str
     def __init__(self, created_count: _Optional[int] = ..., updated_count: _Optional[int] = ..., unchanged_count: _Optional[int] = ..., rejected_count: _Optional[int] = ..., rejected: _Optional[_Iterable[_Union[ItemOutcome, _Mapping]]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
+
+class PatchRequest(_message.Message):
+    __slots__ = ("tenant", "item", "text", "title", "importance", "set_labels", "remove_labels", "expires_at", "never_expires", "if_version", "time_zone")
+    class SetLabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    IMPORTANCE_FIELD_NUMBER: _ClassVar[int]
+    SET_LABELS_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_LABELS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    NEVER_EXPIRES_FIELD_NUMBER: _ClassVar[int]
+    IF_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    item: _item_pb2.ItemRef
+    text: str
+    title: str
+    importance: float
+    set_labels: _containers.ScalarMap[str, str]
+    remove_labels: _containers.RepeatedScalarFieldContainer[str]
+    expires_at: _timestamp_pb2.Timestamp
+    never_expires: bool
+    if_version: int
+    time_zone: str
+    def __init__(self, tenant: _Optional[str] = ..., item: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., text: _Optional[str] = ..., title: _Optional[str] = ..., importance: _Optional[float] = ..., set_labels: _Optional[_Mapping[str, str]] = ..., remove_labels: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., never_expires: bool = ..., if_version: _Optional[int] = ..., time_zone: _Optional[str] = ...) -> None: ...
+
+class PatchResponse(_message.Message):
+    __slots__ = ("segment", "fact", "consistency_token")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    FACT_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    segment: _segment_pb2.Segment
+    fact: _fact_pb2.Fact
+    consistency_token: str
+    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., consistency_token: _Optional[str] = ...) -> None: ...
 
 class ForgetRequest(_message.Message):
     __slots__ = ("tenant", "ids", "session", "speaker", "everything", "filter", "dry_run")

@@ -47,6 +47,11 @@ class IngestServiceStub(object):
                 request_serializer=trivium_dot_v1_dot_ingest__service__pb2.IngestStreamRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_ingest__service__pb2.IngestStreamResponse.FromString,
                 _registered_method=True)
+        self.Patch = channel.unary_unary(
+                '/trivium.v1.IngestService/Patch',
+                request_serializer=trivium_dot_v1_dot_ingest__service__pb2.PatchRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_ingest__service__pb2.PatchResponse.FromString,
+                _registered_method=True)
         self.Forget = channel.unary_unary(
                 '/trivium.v1.IngestService/Forget',
                 request_serializer=trivium_dot_v1_dot_ingest__service__pb2.ForgetRequest.SerializeToString,
@@ -78,6 +83,17 @@ class IngestServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Patch(self, request, context):
+        """Changes some fields of a stored item, and leaves the others as they are. A
+        new text is embedded, and read for entities and times, as by Ingest.
+
+        An item that is not stored, or has expired, is NOT_FOUND (ITEM_NOT_FOUND),
+        and one of another version than `if_version` ABORTED (VERSION_CONFLICT).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Forget(self, request, context):
         """Erases segments and facts from every store, then verifies each store.
 
@@ -100,6 +116,11 @@ def add_IngestServiceServicer_to_server(servicer, server):
                     servicer.IngestStream,
                     request_deserializer=trivium_dot_v1_dot_ingest__service__pb2.IngestStreamRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_ingest__service__pb2.IngestStreamResponse.SerializeToString,
+            ),
+            'Patch': grpc.unary_unary_rpc_method_handler(
+                    servicer.Patch,
+                    request_deserializer=trivium_dot_v1_dot_ingest__service__pb2.PatchRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_ingest__service__pb2.PatchResponse.SerializeToString,
             ),
             'Forget': grpc.unary_unary_rpc_method_handler(
                     servicer.Forget,
@@ -164,6 +185,33 @@ class IngestService(object):
             '/trivium.v1.IngestService/IngestStream',
             trivium_dot_v1_dot_ingest__service__pb2.IngestStreamRequest.SerializeToString,
             trivium_dot_v1_dot_ingest__service__pb2.IngestStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Patch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/trivium.v1.IngestService/Patch',
+            trivium_dot_v1_dot_ingest__service__pb2.PatchRequest.SerializeToString,
+            trivium_dot_v1_dot_ingest__service__pb2.PatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

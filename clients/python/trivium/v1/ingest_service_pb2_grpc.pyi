@@ -45,6 +45,13 @@ class IngestServiceStub:
     """
     IngestStream: _grpc.StreamUnaryMultiCallable[_ingest_service_pb2.IngestStreamRequest, _ingest_service_pb2.IngestStreamResponse]
     """Stores each message of the stream as Ingest does, in order."""
+    Patch: _grpc.UnaryUnaryMultiCallable[_ingest_service_pb2.PatchRequest, _ingest_service_pb2.PatchResponse]
+    """Changes some fields of a stored item, and leaves the others as they are. A
+    new text is embedded, and read for entities and times, as by Ingest.
+
+    An item that is not stored, or has expired, is NOT_FOUND (ITEM_NOT_FOUND),
+    and one of another version than `if_version` ABORTED (VERSION_CONFLICT).
+    """
     Forget: _grpc.UnaryUnaryMultiCallable[_ingest_service_pb2.ForgetRequest, _ingest_service_pb2.ForgetResponse]
     """Erases segments and facts from every store, then verifies each store.
 
@@ -69,6 +76,13 @@ class IngestServiceAsyncStub(IngestServiceStub):
     """
     IngestStream: _aio.StreamUnaryMultiCallable[_ingest_service_pb2.IngestStreamRequest, _ingest_service_pb2.IngestStreamResponse]  # type: ignore[assignment]
     """Stores each message of the stream as Ingest does, in order."""
+    Patch: _aio.UnaryUnaryMultiCallable[_ingest_service_pb2.PatchRequest, _ingest_service_pb2.PatchResponse]  # type: ignore[assignment]
+    """Changes some fields of a stored item, and leaves the others as they are. A
+    new text is embedded, and read for entities and times, as by Ingest.
+
+    An item that is not stored, or has expired, is NOT_FOUND (ITEM_NOT_FOUND),
+    and one of another version than `if_version` ABORTED (VERSION_CONFLICT).
+    """
     Forget: _aio.UnaryUnaryMultiCallable[_ingest_service_pb2.ForgetRequest, _ingest_service_pb2.ForgetResponse]  # type: ignore[assignment]
     """Erases segments and facts from every store, then verifies each store.
 
@@ -102,6 +116,19 @@ class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_ingest_service_pb2.IngestStreamResponse, _abc.Awaitable[_ingest_service_pb2.IngestStreamResponse]]:
         """Stores each message of the stream as Ingest does, in order."""
+
+    @_abc_1.abstractmethod
+    def Patch(
+        self,
+        request: _ingest_service_pb2.PatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ingest_service_pb2.PatchResponse, _abc.Awaitable[_ingest_service_pb2.PatchResponse]]:
+        """Changes some fields of a stored item, and leaves the others as they are. A
+        new text is embedded, and read for entities and times, as by Ingest.
+
+        An item that is not stored, or has expired, is NOT_FOUND (ITEM_NOT_FOUND),
+        and one of another version than `if_version` ABORTED (VERSION_CONFLICT).
+        """
 
     @_abc_1.abstractmethod
     def Forget(

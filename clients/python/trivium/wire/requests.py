@@ -231,12 +231,16 @@ def explain_absence(
     Raises:
         ValueError: Not exactly one of the ids is given.
     """
+    item = _item_ref(segment_id, fact_id)
+    return retrieval_service_pb2.ExplainAbsenceRequest(retrieve=query, item=item)
+
+
+def _item_ref(segment_id: str, fact_id: str) -> item_pb2.ItemRef:
     if bool(segment_id) == bool(fact_id):
         raise ValueError("exactly one of segment_id and fact_id is required")
-    item = (
+    return (
         item_pb2.ItemRef(segment_id=segment_id) if segment_id else item_pb2.ItemRef(fact_id=fact_id)
     )
-    return retrieval_service_pb2.ExplainAbsenceRequest(retrieve=query, item=item)
 
 
 def ingest(
@@ -301,6 +305,41 @@ class Batcher:
         # gRPC has taken this message when it asks for the next one.
         if self._progress is not None:
             self._progress(self._sent_count)
+
+
+def patch(
+    tenant: str,
+    *,
+    segment_id: str,
+    fact_id: str,
+    text: str | None = None,
+    title: str | None = None,
+    importance: float | None = None,
+    set_labels: Mapping[str, str] | None = None,
+    remove_labels: Sequence[str] = (),
+    expires_at: datetime | None = None,
+    never_expires: bool = False,
+    if_version: int | None = None,
+    time_zone: str = "",
+) -> ingest_service_pb2.PatchRequest:
+    """Builds a PatchRequest.
+
+    Raises:
+        ValueError: Not exactly one of the two ids is given, or a time has no time zone.
+    """
+    return ingest_service_pb2.PatchRequest(
+        tenant=tenant,
+        item=_item_ref(segment_id, fact_id),
+        text=text,
+        title=title,
+        importance=importance,
+        set_labels=set_labels,
+        remove_labels=remove_labels,
+        expires_at=_timestamp(expires_at),
+        never_expires=never_expires,
+        if_version=if_version,
+        time_zone=time_zone,
+    )
 
 
 def forget(

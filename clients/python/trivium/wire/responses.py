@@ -220,6 +220,7 @@ def to_segment(message: segment_pb2.Segment) -> values.Segment:
         mentions_from=_time(message, "mentions_from"),
         mentions_to=_time(message, "mentions_to"),
         expires_at=_time(message, "expires_at"),
+        version=message.version,
     )
 
 
@@ -244,6 +245,7 @@ def to_fact(message: fact_pb2.Fact) -> values.Fact:
         created_at=_time(message, "created_at"),
         updated_at=_time(message, "updated_at"),
         expires_at=_time(message, "expires_at"),
+        version=message.version,
     )
 
 
@@ -318,6 +320,15 @@ def to_stream_result(response: ingest_service_pb2.IngestStreamResponse) -> value
         rejected=_outcomes(response.rejected),
         consistency_token=response.consistency_token,
     )
+
+
+def to_patch_result(response: ingest_service_pb2.PatchResponse) -> values.PatchResult:
+    """Reads the outcome of a change."""
+    kind = response.WhichOneof("item")
+    item: values.Item | None = None
+    if kind is not None:
+        item = to_segment(response.segment) if kind == "segment" else to_fact(response.fact)
+    return values.PatchResult(item=item, consistency_token=response.consistency_token)
 
 
 def to_forget_result(response: ingest_service_pb2.ForgetResponse) -> values.ForgetResult:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 
-from serving.domain.items.records import Fact, Item, ItemKind
+from serving.domain.items.records import Fact, Item, ItemKind, Segment
 from serving.domain.items.text import text_of
 
 _FORMAT = 1
@@ -16,7 +16,7 @@ _FORMAT = 1
 
 _SET_BY_SERVER = {
     *("created_at", "updated_at", "closings", "mentions_from", "mentions_to"),
-    "evidence_expires_at",
+    *("evidence_expires_at", "extracted", "version"),
 }
 
 _OMITTED_DEFAULTS = {"closes": (), "single_valued": False, "keywords": (), "expires_at": None}
@@ -31,17 +31,16 @@ def content_hash(
     item: Item,
     text_search_config: str,
     *,
-    extracted: bool = False,
     undated: bool = False,
     expiring: bool = False,
 ) -> bytes:
     """SHA-256 of everything the client sent about an item, and of its tenant's configuration.
 
-    If `extracted`, the service named the entities; if `undated`, it set the segment's event time or
+    Entities that the service found do not count. If `undated`, it set the segment's event time or
     the fact's recording time; if `expiring`, it set when the item expires.
     """
     content = _content(item)
-    if extracted:
+    if isinstance(item, Segment) and item.extracted:
         content["entities"] = ()
     if undated:
         content[_TIME[item.item.kind]] = None

@@ -12,12 +12,12 @@ from serving.domain.items.validity import Closing
 _SEGMENT_FIELDS = (
     *("id", "text", "title", "kind", "speaker", "session", "event_time", "importance"),
     *("sensitive", "labels", "entities", "entity", "keywords", "created_at", "updated_at"),
-    *("mentions_from", "mentions_to", "expires_at"),
+    *("mentions_from", "mentions_to", "expires_at", "extracted", "version"),
 )
 _FACT_FIELDS = (
     *("id", "subject", "relation", "object", "sentence", "valid_from", "valid_to"),
     *("recorded_at", "retracted_at", "evidence", "weight", "sensitive", "created_at"),
-    *("updated_at", "closes", "single_valued", "expires_at", "evidence_expires_at"),
+    *("updated_at", "closes", "single_valued", "expires_at", "evidence_expires_at", "version"),
 )
 _COMPUTED = {"evidence_expires_at": EVIDENCE_EXPIRES_AT}
 CLOSING_COLUMNS = ("closed_by", "closed_at", "closing_recorded_at", "closing_retracted_at")

@@ -31,6 +31,7 @@ from serving.adapters.postgres.words.tsvector import stored_words
 from serving.adapters.postgres.writes import names
 from serving.adapters.postgres.writes.closings import find_superseded, refresh_closings, topic_hash
 from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import ItemNotFoundError, VersionConflictError
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
 from serving.domain.items.superseding import topic_of
 from serving.domain.items.text import text_of
@@ -84,6 +85,7 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
         ExclusiveLockRequiredError: The write needs `exclusive`.
         TextSearchConfigConflictError: The tenant has another configuration.
         InvalidRequestError: The configuration does not exist.
+        ItemNotFoundError, VersionConflictError: As `MemoryStore.write`.
     """
     epoch = await lock_tenant(connection, batch.tenant, exclusive=exclusive)
     tenant = await find_or_make_tenant(
@@ -95,13 +97,16 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
         item.item: content_hash(
             item,
             tenant.text_search_config,
-            extracted=item.item in batch.extracted,
             undated=item.item in batch.undated,
             expiring=item.item in batch.expiring,
         )
         for item in batch.items
     }
+    # No hash of a content, and another one with each change.
+    hashes |= {of: b"%d" % version for of, version in batch.versions.items()}
     stored = await _read_stored(connection, tenant, hashes)
+    for of, version in batch.versions.items():
+        _require_version(of, stored.get(of), version)
     new_or_stored = [(item, stored.get(item.item)) for item in batch.items]
     changed = [
         (item, former)
@@ -146,6 +151,13 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     xids = {stored[item].xid for item in unchanged} | ({xid} if xid else set())
     outcomes = [_outcome(written.get(item.item)) for item in batch.items]
     return WriteReceipt(outcomes, ConsistencyToken.of(epoch, xids))
+
+
+def _require_version(item: ItemId, stored: _Stored | None, version: int) -> None:
+    if stored is None:
+        raise ItemNotFoundError(*item)
+    if stored.item.version != version:
+        raise VersionConflictError(*item, stored.item.version)
 
 
 def _outcome(written: _Written | None) -> Outcome:
@@ -330,7 +342,7 @@ _COLUMN_TYPES = {
             "text[]": "entities keywords tags",
             "timestamptz": "event_time created_at mentions_from mentions_to expires_at",
             "float8": "importance",
-            "bool": "sensitive",
+            "bool": "sensitive extracted",
             "jsonb": "labels",
             "bytea": "content_hash text_hash",
             "tsvector": "tsv",
@@ -377,7 +389,8 @@ def _upsert_statement(kind: ItemKind) -> str:
      ORDER BY id COLLATE "C"
         ON CONFLICT (tenant_id, id) DO UPDATE SET
            {updated},
-           written_xid = pg_current_xact_id(), updated_at = now()
+           written_xid = pg_current_xact_id(), updated_at = now(),
+           version = {kind}.version + 1
      WHERE {kind}.content_hash <> excluded.content_hash
     RETURNING id, key, xmax = 0
     """

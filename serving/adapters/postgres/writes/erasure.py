@@ -298,7 +298,8 @@ async def _withdraw_evidence(
         UPDATE fact
            SET evidence = ARRAY(SELECT kept FROM unnest(evidence) WITH ORDINALITY AS e (kept, place)
                                  WHERE kept <> ALL (%(gone)s::text[]) ORDER BY place),
-               content_hash = %(no_hash)s, written_xid = pg_current_xact_id(), updated_at = now()
+               content_hash = %(no_hash)s, written_xid = pg_current_xact_id(), updated_at = now(),
+               version = version + 1
          WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
            AND evidence && %(gone)s::text[]
         RETURNING key

@@ -47,8 +47,10 @@ class PostgresMemoryStore:
 
     async def write(self, batch: Batch) -> WriteReceipt:
         """Stores the items in one transaction, then notifies the projections."""
+        # Nobody else writes between the look at a version and the change.
+        exclusive = bool(batch.versions)
         try:
-            receipt = await self._write(batch, exclusive=False)
+            receipt = await self._write(batch, exclusive=exclusive)
         except ExclusiveLockRequiredError:
             receipt = await self._write(batch, exclusive=True)
         if receipt.changes:

@@ -72,6 +72,25 @@ async def test_a_facts_row_has_its_evidence_and_validity(postgres: Postgres) -> 
     assert (row.valid_from, row.valid_to, row.retracted_at) == (NOON, None, NOON + days(1))
 
 
+async def test_facts_row_ends_with_its_expiry(postgres: Postgres) -> None:
+    last = NOON + days(3)
+    await write(
+        postgres,
+        segment("a", expires_at=NOON + days(2)),
+        fact("own", "x", "y", "z", valid_to=last, expires_at=NOON),
+        fact("rests", "x", "y", "z", valid_to=last, evidence=("a",)),
+        fact("over", "x", "y", "z", valid_to=NOON - days(1), expires_at=NOON),
+        fact("open", "x", "y", "z"),
+    )
+    await embed(postgres)
+
+    _, rows = await bootstrap(postgres)
+
+    ends = {item.id: row.valid_to for (_, item), row in rows.items() if item.kind == "fact"}
+    expected = {"own": NOON, "rests": NOON + days(2), "over": NOON - days(1), "open": None}
+    assert ends == expected
+
+
 async def test_windows_come_in_their_order(postgres: Postgres) -> None:
     await write(postgres, segment("a"))
     [task] = await embedding_tasks(postgres)

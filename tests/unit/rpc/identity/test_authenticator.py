@@ -34,7 +34,12 @@ from tests.support.stepped_clock import SteppedClock
 from tests.unit.rpc.calling import Call, service_over
 from tests.unit.rpc.identity import callers
 from tests.unit.rpc.identity.callers import NOW, OURS, FakeApiKeys, Issuer, bearer, door
-from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2
+from trivium.v1 import (
+    catalog_service_pb2,
+    ingest_service_pb2,
+    retrieval_service_pb2,
+    segment_pb2,
+)
 
 REVOKED_WITHIN_S = 5.0
 """As docs/operating.md promises."""
@@ -94,6 +99,23 @@ def test_global_figures_are_hidden_from_a_tenant() -> None:
     hide_from(ours, RULES["GetStats"], stats)
 
     assert stats == ours_alone
+
+
+@pytest.mark.parametrize(
+    ("roles", "is_shown"),
+    [({Role.WRITER}, False), ({Role.WRITER, Role.READER}, True), ({Role.ADMIN}, True)],
+    ids=["writer", "reader too", "admin"],
+)
+def test_patched_item_is_shown_to_readers_alone(roles: set[Role], is_shown: bool) -> None:
+    patched = ingest_service_pb2.PatchResponse(
+        segment=segment_pb2.Segment(id="a", text="We sailed."), consistency_token="t"
+    )
+    caller = Caller(name="x", roles=frozenset(roles), tenants=None)
+
+    hide_from(caller, RULES["Patch"], patched)
+
+    assert patched.HasField("segment") is is_shown
+    assert patched.consistency_token == "t"
 
 
 # ---------------------------------------------------------------- keys

@@ -54,7 +54,7 @@ MAY_CALL: Mapping[Role, set[str]] = {
         ),
         *("GetSegments", "GetFacts", "ListSegments", "ListFacts", "GetStats"),
     },
-    Role.WRITER: {"Ingest", "IngestStream"},
+    Role.WRITER: {"Ingest", "IngestStream", "Patch"},
     Role.ERASER: {"Forget"},
     Role.ADMIN: {"ListTenants", "ListAuditEntries", "ListKeys", "CreateKey", "RevokeKey"},
 }

@@ -51,6 +51,7 @@ CREATE TABLE segment (
   sensitive     boolean NOT NULL,
   labels        jsonb NOT NULL,
   entities      text[] NOT NULL,
+  extracted     boolean NOT NULL,  -- whether the service found the entities
   entity        text NOT NULL,
   content_hash  bytea NOT NULL,  -- of all that the client sent; equal if unchanged
   text_hash     bytea NOT NULL,  -- of the text that is embedded
@@ -58,6 +59,7 @@ CREATE TABLE segment (
   created_at    timestamptz NOT NULL DEFAULT now(),
   updated_at    timestamptz NOT NULL DEFAULT now(),
   expires_at    timestamptz,  -- NULL: never
+  version       bigint NOT NULL DEFAULT 1,
   tags          text[] NOT NULL,  -- segment_terms (domain/questions/filters.py), and the week ("w:")
   tsv           tsvector NOT NULL,  -- made by words/tsvector.py
   dl            int NOT NULL,       -- distinct words, without function words
@@ -128,6 +130,7 @@ CREATE TABLE fact (
   created_at    timestamptz NOT NULL DEFAULT now(),
   updated_at    timestamptz NOT NULL DEFAULT now(),
   expires_at    timestamptz,
+  version       bigint NOT NULL DEFAULT 1,
   -- Parallel arrays with one element per closing, maintained by writes/closings.py.
   closed_by            text[] COLLATE "C" NOT NULL DEFAULT '{}',
   closed_at            timestamptz[] NOT NULL DEFAULT '{}',

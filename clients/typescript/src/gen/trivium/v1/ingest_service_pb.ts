@@ -6,6 +6,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Fact } from "./fact_pb.js";
 import { file_trivium_v1_fact } from "./fact_pb.js";
 import type { Filter } from "./filter_pb.js";
@@ -20,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/ingest_service.proto.
  */
 export const file_trivium_v1_ingest_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch90cml2aXVtL3YxL2luZ2VzdF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIo4BCg1Jbmdlc3RSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIlCgVpdGVtcxgCIAMoCzIWLnRyaXZpdW0udjEuSW5nZXN0SXRlbRIaChJ0ZXh0X3NlYXJjaF9jb25maWcYAyABKAkSEQoJdGltZV96b25lGAQgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSJeCgpJbmdlc3RJdGVtEiYKB3NlZ21lbnQYASABKAsyEy50cml2aXVtLnYxLlNlZ21lbnRIABIgCgRmYWN0GAIgASgLMhAudHJpdml1bS52MS5GYWN0SABCBgoEaXRlbSJWCg5Jbmdlc3RSZXNwb25zZRIpCghvdXRjb21lcxgBIAMoCzIXLnRyaXZpdW0udjEuSXRlbU91dGNvbWUSGQoRY29uc2lzdGVuY3lfdG9rZW4YAiABKAkilAEKC0l0ZW1PdXRjb21lEg0KBWluZGV4GAEgASgFEiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSJAoFc3RhdGUYAyABKA4yFS50cml2aXVtLnYxLkl0ZW1TdGF0ZRItCgp2aW9sYXRpb25zGAQgAygLMhkudHJpdml1bS52MS5JdGVtVmlvbGF0aW9uIjMKDUl0ZW1WaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkilAEKE0luZ2VzdFN0cmVhbVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiUKBWl0ZW1zGAIgAygLMhYudHJpdml1bS52MS5Jbmdlc3RJdGVtEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgDIAEoCRIRCgl0aW1lX3pvbmUYBCABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJIrsBChRJbmdlc3RTdHJlYW1SZXNwb25zZRIVCg1jcmVhdGVkX2NvdW50GAEgASgDEhUKDXVwZGF0ZWRfY291bnQYAiABKAMSFwoPdW5jaGFuZ2VkX2NvdW50GAMgASgDEhYKDnJlamVjdGVkX2NvdW50GAQgASgDEikKCHJlamVjdGVkGAUgAygLMhcudHJpdml1bS52MS5JdGVtT3V0Y29tZRIZChFjb25zaXN0ZW5jeV90b2tlbhgGIAEoCSLCAQoNRm9yZ2V0UmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSIgoDaWRzGAIgASgLMhMudHJpdml1bS52MS5JdGVtSWRzSAASEQoHc2Vzc2lvbhgDIAEoCUgAEhEKB3NwZWFrZXIYBCABKAlIABIUCgpldmVyeXRoaW5nGAUgASgISAASJAoGZmlsdGVyGAYgASgLMhIudHJpdml1bS52MS5GaWx0ZXJIABIPCgdkcnlfcnVuGAcgASgIQgoKCHNlbGVjdG9yIjAKB0l0ZW1JZHMSEwoLc2VnbWVudF9pZHMYASADKAkSEAoIZmFjdF9pZHMYAiADKAkirgEKDkZvcmdldFJlc3BvbnNlEhUKDXNlZ21lbnRfY291bnQYASABKAMSEgoKZmFjdF9jb3VudBgCIAEoAxIqCghyZWNlaXB0cxgDIAMoCzIYLnRyaXZpdW0udjEuU3RvcmVSZWNlaXB0EhkKEWNvbnNpc3RlbmN5X3Rva2VuGAQgASgJEioKCHNwZWFrZXJzGAUgAygLMhgudHJpdml1bS52MS5TcGVha2VyQ291bnQiNgoMU3BlYWtlckNvdW50Eg8KB3NwZWFrZXIYASABKAkSFQoNc2VnbWVudF9jb3VudBgCIAEoAyKUAQoMU3RvcmVSZWNlaXB0Eg0KBXN0b3JlGAEgASgJEhAKCHZlcmlmaWVkGAIgASgIEhcKD3JlbWFpbmluZ19jb3VudBgDIAEoAxIOCgZyZWFzb24YBCABKAkSFQoNcmVtb3ZlZF9jb3VudBgFIAEoAxIjCgdsb29rdXBzGAYgAygLMhIudHJpdml1bS52MS5Mb29rdXAiVgoGTG9va3VwEiIKA2tleRgBIAEoDjIVLnRyaXZpdW0udjEuTG9va3VwS2V5EhMKC2Fza2VkX2NvdW50GAIgASgDEhMKC2ZvdW5kX2NvdW50GAMgASgDKooBCglJdGVtU3RhdGUSGgoWSVRFTV9TVEFURV9VTlNQRUNJRklFRBAAEhYKEklURU1fU1RBVEVfQ1JFQVRFRBABEhYKEklURU1fU1RBVEVfVVBEQVRFRBACEhgKFElURU1fU1RBVEVfVU5DSEFOR0VEEAMSFwoTSVRFTV9TVEFURV9SRUpFQ1RFRBAEKmYKCUxvb2t1cEtleRIaChZMT09LVVBfS0VZX1VOU1BFQ0lGSUVEEAASEQoNTE9PS1VQX0tFWV9JRBABEhMKD0xPT0tVUF9LRVlfVEVYVBACEhUKEUxPT0tVUF9LRVlfVkVDVE9SEAMy9QEKDUluZ2VzdFNlcnZpY2USRAoGSW5nZXN0EhkudHJpdml1bS52MS5Jbmdlc3RSZXF1ZXN0GhoudHJpdml1bS52MS5Jbmdlc3RSZXNwb25zZSIDkAICElgKDEluZ2VzdFN0cmVhbRIfLnRyaXZpdW0udjEuSW5nZXN0U3RyZWFtUmVxdWVzdBogLnRyaXZpdW0udjEuSW5nZXN0U3RyZWFtUmVzcG9uc2UiA5ACAigBEkQKBkZvcmdldBIZLnRyaXZpdW0udjEuRm9yZ2V0UmVxdWVzdBoaLnRyaXZpdW0udjEuRm9yZ2V0UmVzcG9uc2UiA5ACAkIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("Ch90cml2aXVtL3YxL2luZ2VzdF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIo4BCg1Jbmdlc3RSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIlCgVpdGVtcxgCIAMoCzIWLnRyaXZpdW0udjEuSW5nZXN0SXRlbRIaChJ0ZXh0X3NlYXJjaF9jb25maWcYAyABKAkSEQoJdGltZV96b25lGAQgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCSJeCgpJbmdlc3RJdGVtEiYKB3NlZ21lbnQYASABKAsyEy50cml2aXVtLnYxLlNlZ21lbnRIABIgCgRmYWN0GAIgASgLMhAudHJpdml1bS52MS5GYWN0SABCBgoEaXRlbSJWCg5Jbmdlc3RSZXNwb25zZRIpCghvdXRjb21lcxgBIAMoCzIXLnRyaXZpdW0udjEuSXRlbU91dGNvbWUSGQoRY29uc2lzdGVuY3lfdG9rZW4YAiABKAkilAEKC0l0ZW1PdXRjb21lEg0KBWluZGV4GAEgASgFEiEKBGl0ZW0YAiABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSJAoFc3RhdGUYAyABKA4yFS50cml2aXVtLnYxLkl0ZW1TdGF0ZRItCgp2aW9sYXRpb25zGAQgAygLMhkudHJpdml1bS52MS5JdGVtVmlvbGF0aW9uIjMKDUl0ZW1WaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkilAEKE0luZ2VzdFN0cmVhbVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiUKBWl0ZW1zGAIgAygLMhYudHJpdml1bS52MS5Jbmdlc3RJdGVtEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgDIAEoCRIRCgl0aW1lX3pvbmUYBCABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJIrsBChRJbmdlc3RTdHJlYW1SZXNwb25zZRIVCg1jcmVhdGVkX2NvdW50GAEgASgDEhUKDXVwZGF0ZWRfY291bnQYAiABKAMSFwoPdW5jaGFuZ2VkX2NvdW50GAMgASgDEhYKDnJlamVjdGVkX2NvdW50GAQgASgDEikKCHJlamVjdGVkGAUgAygLMhcudHJpdml1bS52MS5JdGVtT3V0Y29tZRIZChFjb25zaXN0ZW5jeV90b2tlbhgGIAEoCSKrAwoMUGF0Y2hSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIhCgRpdGVtGAIgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEhEKBHRleHQYAyABKAlIAIgBARISCgV0aXRsZRgEIAEoCUgBiAEBEhcKCmltcG9ydGFuY2UYBSABKAFIAogBARI7CgpzZXRfbGFiZWxzGAYgAygLMicudHJpdml1bS52MS5QYXRjaFJlcXVlc3QuU2V0TGFiZWxzRW50cnkSFQoNcmVtb3ZlX2xhYmVscxgHIAMoCRIuCgpleHBpcmVzX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1uZXZlcl9leHBpcmVzGAkgASgIEhcKCmlmX3ZlcnNpb24YCiABKANIA4gBARIRCgl0aW1lX3pvbmUYCyABKAkaMAoOU2V0TGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfdGV4dEIICgZfdGl0bGVCDQoLX2ltcG9ydGFuY2VCDQoLX2lmX3ZlcnNpb24ifAoNUGF0Y2hSZXNwb25zZRImCgdzZWdtZW50GAEgASgLMhMudHJpdml1bS52MS5TZWdtZW50SAASIAoEZmFjdBgCIAEoCzIQLnRyaXZpdW0udjEuRmFjdEgAEhkKEWNvbnNpc3RlbmN5X3Rva2VuGAMgASgJQgYKBGl0ZW0iwgEKDUZvcmdldFJlcXVlc3QSDgoGdGVuYW50GAEgASgJEiIKA2lkcxgCIAEoCzITLnRyaXZpdW0udjEuSXRlbUlkc0gAEhEKB3Nlc3Npb24YAyABKAlIABIRCgdzcGVha2VyGAQgASgJSAASFAoKZXZlcnl0aGluZxgFIAEoCEgAEiQKBmZpbHRlchgGIAEoCzISLnRyaXZpdW0udjEuRmlsdGVySAASDwoHZHJ5X3J1bhgHIAEoCEIKCghzZWxlY3RvciIwCgdJdGVtSWRzEhMKC3NlZ21lbnRfaWRzGAEgAygJEhAKCGZhY3RfaWRzGAIgAygJIq4BCg5Gb3JnZXRSZXNwb25zZRIVCg1zZWdtZW50X2NvdW50GAEgASgDEhIKCmZhY3RfY291bnQYAiABKAMSKgoIcmVjZWlwdHMYAyADKAsyGC50cml2aXVtLnYxLlN0b3JlUmVjZWlwdBIZChFjb25zaXN0ZW5jeV90b2tlbhgEIAEoCRIqCghzcGVha2VycxgFIAMoCzIYLnRyaXZpdW0udjEuU3BlYWtlckNvdW50IjYKDFNwZWFrZXJDb3VudBIPCgdzcGVha2VyGAEgASgJEhUKDXNlZ21lbnRfY291bnQYAiABKAMilAEKDFN0b3JlUmVjZWlwdBINCgVzdG9yZRgBIAEoCRIQCgh2ZXJpZmllZBgCIAEoCBIXCg9yZW1haW5pbmdfY291bnQYAyABKAMSDgoGcmVhc29uGAQgASgJEhUKDXJlbW92ZWRfY291bnQYBSABKAMSIwoHbG9va3VwcxgGIAMoCzISLnRyaXZpdW0udjEuTG9va3VwIlYKBkxvb2t1cBIiCgNrZXkYASABKA4yFS50cml2aXVtLnYxLkxvb2t1cEtleRITCgthc2tlZF9jb3VudBgCIAEoAxITCgtmb3VuZF9jb3VudBgDIAEoAyqKAQoJSXRlbVN0YXRlEhoKFklURU1fU1RBVEVfVU5TUEVDSUZJRUQQABIWChJJVEVNX1NUQVRFX0NSRUFURUQQARIWChJJVEVNX1NUQVRFX1VQREFURUQQAhIYChRJVEVNX1NUQVRFX1VOQ0hBTkdFRBADEhcKE0lURU1fU1RBVEVfUkVKRUNURUQQBCpmCglMb29rdXBLZXkSGgoWTE9PS1VQX0tFWV9VTlNQRUNJRklFRBAAEhEKDUxPT0tVUF9LRVlfSUQQARITCg9MT09LVVBfS0VZX1RFWFQQAhIVChFMT09LVVBfS0VZX1ZFQ1RPUhADMrMCCg1Jbmdlc3RTZXJ2aWNlEkQKBkluZ2VzdBIZLnRyaXZpdW0udjEuSW5nZXN0UmVxdWVzdBoaLnRyaXZpdW0udjEuSW5nZXN0UmVzcG9uc2UiA5ACAhJYCgxJbmdlc3RTdHJlYW0SHy50cml2aXVtLnYxLkluZ2VzdFN0cmVhbVJlcXVlc3QaIC50cml2aXVtLnYxLkluZ2VzdFN0cmVhbVJlc3BvbnNlIgOQAgIoARI8CgVQYXRjaBIYLnRyaXZpdW0udjEuUGF0Y2hSZXF1ZXN0GhkudHJpdml1bS52MS5QYXRjaFJlc3BvbnNlEkQKBkZvcmdldBIZLnRyaXZpdW0udjEuRm9yZ2V0UmVxdWVzdBoaLnRyaXZpdW0udjEuRm9yZ2V0UmVzcG9uc2UiA5ACAkIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for IngestService.Ingest.
@@ -318,6 +320,145 @@ export const IngestStreamResponseSchema: GenMessage<IngestStreamResponse> = /*@_
   messageDesc(file_trivium_v1_ingest_service, 6);
 
 /**
+ * Request message for IngestService.Patch. At least one field besides `tenant`,
+ * `item`, `if_version` and `time_zone` must be set.
+ *
+ * @generated from message trivium.v1.PatchRequest
+ */
+export type PatchRequest = Message<"trivium.v1.PatchRequest"> & {
+  /**
+   * Required. The tenant.
+   *
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * Required. The item to change.
+   *
+   * @generated from field: trivium.v1.ItemRef item = 2;
+   */
+  item?: ItemRef | undefined;
+
+  /**
+   * The text of a segment, or the sentence of a fact, with their limits. A
+   * fact's subject, relation and object do not change.
+   *
+   * @generated from field: optional string text = 3;
+   */
+  text?: string | undefined;
+
+  /**
+   * The title. Not of a fact.
+   *
+   * @generated from field: optional string title = 4;
+   */
+  title?: string | undefined;
+
+  /**
+   * The importance, 0 to 1. Not of a fact.
+   *
+   * @generated from field: optional double importance = 5;
+   */
+  importance?: number | undefined;
+
+  /**
+   * Labels to add, or to give another value. Not of a fact.
+   *
+   * @generated from field: map<string, string> set_labels = 6;
+   */
+  setLabels: { [key: string]: string };
+
+  /**
+   * The keys of labels to remove; one that the segment does not have changes
+   * nothing. Not of a fact.
+   *
+   * @generated from field: repeated string remove_labels = 7;
+   */
+  removeLabels: string[];
+
+  /**
+   * When it expires; must be in the future.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 8;
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * It does not expire, whatever the default for its kind; not together with
+   * `expires_at`.
+   *
+   * @generated from field: bool never_expires = 9;
+   */
+  neverExpires: boolean;
+
+  /**
+   * The version that it must have; at least 1. Unset changes any version.
+   *
+   * @generated from field: optional int64 if_version = 10;
+   */
+  ifVersion?: bigint | undefined;
+
+  /**
+   * Where a new text was said. As in IngestRequest.
+   *
+   * @generated from field: string time_zone = 11;
+   */
+  timeZone: string;
+};
+
+/**
+ * Describes the message trivium.v1.PatchRequest.
+ * Use `create(PatchRequestSchema)` to create a new message.
+ */
+export const PatchRequestSchema: GenMessage<PatchRequest> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_ingest_service, 7);
+
+/**
+ * Response message for IngestService.Patch.
+ *
+ * @generated from message trivium.v1.PatchResponse
+ */
+export type PatchResponse = Message<"trivium.v1.PatchResponse"> & {
+  /**
+   * The item as it is stored now; unset for a caller without the role reader.
+   *
+   * @generated from oneof trivium.v1.PatchResponse.item
+   */
+  item: {
+    /**
+     * A segment.
+     *
+     * @generated from field: trivium.v1.Segment segment = 1;
+     */
+    value: Segment;
+    case: "segment";
+  } | {
+    /**
+     * A fact.
+     *
+     * @generated from field: trivium.v1.Fact fact = 2;
+     */
+    value: Fact;
+    case: "fact";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * Pass this to Retrieve to read this change.
+   *
+   * @generated from field: string consistency_token = 3;
+   */
+  consistencyToken: string;
+};
+
+/**
+ * Describes the message trivium.v1.PatchResponse.
+ * Use `create(PatchResponseSchema)` to create a new message.
+ */
+export const PatchResponseSchema: GenMessage<PatchResponse> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_ingest_service, 8);
+
+/**
  * Request message for IngestService.Forget.
  *
  * @generated from message trivium.v1.ForgetRequest
@@ -394,7 +535,7 @@ export type ForgetRequest = Message<"trivium.v1.ForgetRequest"> & {
  * Use `create(ForgetRequestSchema)` to create a new message.
  */
 export const ForgetRequestSchema: GenMessage<ForgetRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_ingest_service, 7);
+  messageDesc(file_trivium_v1_ingest_service, 9);
 
 /**
  * Ids of segments and facts.
@@ -422,7 +563,7 @@ export type ItemIds = Message<"trivium.v1.ItemIds"> & {
  * Use `create(ItemIdsSchema)` to create a new message.
  */
 export const ItemIdsSchema: GenMessage<ItemIds> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_ingest_service, 8);
+  messageDesc(file_trivium_v1_ingest_service, 10);
 
 /**
  * Response message for IngestService.Forget.
@@ -473,7 +614,7 @@ export type ForgetResponse = Message<"trivium.v1.ForgetResponse"> & {
  * Use `create(ForgetResponseSchema)` to create a new message.
  */
 export const ForgetResponseSchema: GenMessage<ForgetResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_ingest_service, 9);
+  messageDesc(file_trivium_v1_ingest_service, 11);
 
 /**
  * The segments of one speaker.
@@ -501,7 +642,7 @@ export type SpeakerCount = Message<"trivium.v1.SpeakerCount"> & {
  * Use `create(SpeakerCountSchema)` to create a new message.
  */
 export const SpeakerCountSchema: GenMessage<SpeakerCount> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_ingest_service, 10);
+  messageDesc(file_trivium_v1_ingest_service, 12);
 
 /**
  * What one store removed, and the result of verifying it.
@@ -563,7 +704,7 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
  * Use `create(StoreReceiptSchema)` to create a new message.
  */
 export const StoreReceiptSchema: GenMessage<StoreReceipt> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_ingest_service, 11);
+  messageDesc(file_trivium_v1_ingest_service, 13);
 
 /**
  * One way in which a store was asked for erased items, and what came.
@@ -599,7 +740,7 @@ export type Lookup = Message<"trivium.v1.Lookup"> & {
  * Use `create(LookupSchema)` to create a new message.
  */
 export const LookupSchema: GenMessage<Lookup> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_ingest_service, 12);
+  messageDesc(file_trivium_v1_ingest_service, 14);
 
 /**
  * Whether an item was stored.
@@ -721,6 +862,20 @@ export const IngestService: GenService<{
     methodKind: "client_streaming";
     input: typeof IngestStreamRequestSchema;
     output: typeof IngestStreamResponseSchema;
+  },
+  /**
+   * Changes some fields of a stored item, and leaves the others as they are. A
+   * new text is embedded, and read for entities and times, as by Ingest.
+   *
+   * An item that is not stored, or has expired, is NOT_FOUND (ITEM_NOT_FOUND),
+   * and one of another version than `if_version` ABORTED (VERSION_CONFLICT).
+   *
+   * @generated from rpc trivium.v1.IngestService.Patch
+   */
+  patch: {
+    methodKind: "unary";
+    input: typeof PatchRequestSchema;
+    output: typeof PatchResponseSchema;
   },
   /**
    * Erases segments and facts from every store, then verifies each store.
