@@ -148,8 +148,8 @@ func (client *Client) Close() error {
 
 // Retrieve finds the items worth putting into a prompt.
 //
-// The request may be nil, and stays as it is: a copy gets the tenant, the query and, unless it has
-// one, nine tenths of the time that is left as its TimeBudget, so that the answer arrives before
+// The request may be nil, and stays as it is: a copy gets the query, the tenant unless it has
+// Tenants, and, unless it has one, nine tenths of the time that is left as its TimeBudget, so that the answer arrives before
 // the deadline.
 func (client *Client) Retrieve(
 	ctx context.Context, query string, request *triviumv1.RetrieveRequest,
@@ -160,7 +160,10 @@ func (client *Client) Retrieve(
 	if request != nil {
 		sent = proto.CloneOf(request)
 	}
-	sent.Tenant, sent.Query = client.tenant, query
+	sent.Query = query
+	if len(sent.Tenants) == 0 {
+		sent.Tenant = client.tenant
+	}
 	if sent.TimeBudget == nil {
 		deadline, _ := ctx.Deadline()
 		sent.TimeBudget = durationpb.New(max(time.Until(deadline)*9/10, time.Millisecond))

@@ -33,6 +33,7 @@ class WantedNeighbours:
         depth: The most items.
         only: The only items to consider; None considers all.
         token: A write to wait for. An engine, which follows no log, ignores it.
+        shared_with: The tenant whose vector of the question this one uses. An engine ignores it.
     """
 
     kind: VectorKind
@@ -40,6 +41,7 @@ class WantedNeighbours:
     depth: int
     only: Collection[ItemId] | None = None
     token: ConsistencyToken | None = None
+    shared_with: TenantName | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from datetime import datetime
 from serving.config.profiles import ProfileBook
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.rpc.items import from_reference
-from serving.rpc.retrieve import RetrieveCall, from_retrieval, to_inner_call
+from serving.rpc.retrieve import RetrieveCall, from_retrieval, require_one_tenant, to_inner_call
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 
@@ -15,6 +15,7 @@ def to_compare_call(
     request: retrieval_pb.CompareRequest, profiles: ProfileBook, now: datetime
 ) -> tuple[RetrieveCall, RetrieveCall]:
     """Reads a CompareRequest: one query under two profiles."""
+    require_one_tenant(request.retrieve)
     other = retrieval_pb.RetrieveRequest()
     other.CopyFrom(request.retrieve)
     other.profile = request.against or request.retrieve.profile

@@ -10,7 +10,13 @@ from serving.pipeline.retrieval.explain_absence import Absence
 from serving.pipeline.retrieval.order.loss import Loss
 from serving.rpc.check import Checker
 from serving.rpc.items import from_reference, to_reference
-from serving.rpc.retrieve import LEG_STATES, RetrieveCall, from_hit, to_inner_call
+from serving.rpc.retrieve import (
+    LEG_STATES,
+    RetrieveCall,
+    from_hit,
+    require_one_tenant,
+    to_inner_call,
+)
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 _LOSSES = {loss: getattr(retrieval_pb, f"LOSS_{loss.name}") for loss in Loss}
@@ -20,6 +26,7 @@ def to_explain_absence_call(
     request: retrieval_pb.ExplainAbsenceRequest, profiles: ProfileBook, now: datetime
 ) -> tuple[RetrieveCall, ItemId]:
     """Reads an ExplainAbsenceRequest."""
+    require_one_tenant(request.retrieve)
     with Checker() as check:
         item = to_reference(check, "item", request.item)
     return to_inner_call(request.retrieve, profiles, now), item

@@ -18,8 +18,8 @@ from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.passage import part_named
-from serving.domain.items.records import Segment, time_of
-from serving.domain.questions.query import Query, Scope
+from serving.domain.items.records import Item, Segment, TenantName, time_of
+from serving.domain.questions.query import Query, Scope, TenantWeight
 from serving.domain.ranking.ledger import CurrencyReason, FusionMethod, Ledger, worth
 from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
 from serving.domain.ranking.signals import SIGNALS
@@ -44,6 +44,7 @@ MAX_DIMENSION = 4000
 MAX_OVERRIDES_BYTES = 64 * 1024
 MAX_TOKEN_BYTES = 2048
 MAX_LEG_OVERRIDES = 64
+MAX_TENANTS = 8
 
 LEG_STATES = {state: getattr(retrieval_pb, f"LEG_STATE_{state.name}") for state in LegState}
 _STAGES = {stage: getattr(retrieval_pb, f"STAGE_{stage.name}") for stage in Stage}
@@ -77,9 +78,10 @@ def to_retrieve_call(
     """Reads a RetrieveRequest."""
     check = Checker()
     coercions: list[Coercion] = []
+    tenants = _tenants(check, request)
     query = Query(
         scope=Scope(
-            tenant=check.tenant(request.tenant),
+            tenant=tenants[0].tenant if tenants else check.tenant(request.tenant),
             as_of=check.optional_instant("as_of", request) or now,
             filter=to_filter(check, "filter", request.filter),
             known_at=check.optional_instant("known_at", request),
@@ -90,6 +92,7 @@ def to_retrieve_call(
         seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
         required=frozenset(request.required_legs),
         time_zone=check.time_zone("time_zone", request.time_zone),
+        tenants=tenants,
     )
     limit = _limit(check, request.limit, coercions)
     profile = _profile(check, request, profiles, limit)
@@ -127,6 +130,35 @@ def to_inner_call(
         return to_retrieve_call(request, profiles, now)
     except InvalidRequestError as error:
         raise InvalidRequestError([*map(outer, error.violations)]) from None
+
+
+def require_one_tenant(request: retrieval_pb.RetrieveRequest) -> None:
+    """Rejects a request to several tenants, for an RPC whose answer is about the items of one."""
+    with Checker() as check:
+        if request.tenants:
+            check.reject("retrieve.tenants", "must be empty; only one tenant can be asked here")
+
+
+def _tenants(check: Checker, request: retrieval_pb.RetrieveRequest) -> tuple[TenantWeight, ...]:
+    if (given := len(request.tenants)) > MAX_TENANTS:
+        check.reject("tenants", f"must be at most {MAX_TENANTS}, are {given}")
+    if request.tenants:
+        for name, value in (("tenant", request.tenant), ("seed_ids", request.seed_ids)):
+            if value:
+                check.reject(name, "must be empty if tenants has some")
+    found: dict[str, TenantWeight] = {}
+    for place, message in enumerate(request.tenants[:MAX_TENANTS]):
+        path = f"tenants[{place}]"
+        name = check.text(f"{path}.tenant", message.tenant, MAX_ID_BYTES, required=True)
+        if name in found:
+            check.reject(f"{path}.tenant", f"must be named once, {name!r} is named again")
+        weight = 1.0
+        if message.HasField("weight"):
+            weight = check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
+            if weight == 0:
+                check.reject(f"{path}.weight", "must be above 0; leave the tenant out instead")
+        found[name] = TenantWeight(TenantName(name), weight)
+    return tuple(found.values())
 
 
 def to_vector(check: Checker, values: Sequence[float]) -> tuple[float, ...] | None:
@@ -349,15 +381,21 @@ def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) 
     names = (name.used for name in retrieval.name_corrections)
     text = " ".join([call.query.text, *names])
     query = replace(call.query, text=text, time_zone=retrieval.time_zone)
-    outdated = {hit.item.item for hit in retrieval.hits if hit.outdated_by is not None}
-    items = [hit.item for hit in retrieval.hits]
+    items = [_own(hit) for hit in retrieval.hits]
+    shown = list(zip(retrieval.hits, items, strict=True))
+    outdated = {item.item for hit, item in shown if hit.outdated_by is not None}
     parts = {
-        hit.item.item: part
-        for hit in retrieval.hits
+        item.item: part
+        for hit, item in shown
         for term in hit.ledger.leg_terms
         if (part := part_named(term.path)) is not None
     }
     return briefing(items, query, limits, call.profile.block, outdated, parts)
+
+
+def _own(hit: Hit) -> Item:
+    """The item with an id that no item of another tenant has; a block shows no ids."""
+    return replace(hit.item, id=f"{hit.tenant}\x1f{hit.item.id}") if hit.tenant else hit.item
 
 
 def from_hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
@@ -371,6 +409,7 @@ def from_hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
         ledger=_ledger(hit.ledger) if explain else None,
         stage=_STAGES[hit.stage] if hit.stage else None,
         outdated_by=from_reference(hit.outdated_by) if hit.outdated_by else None,
+        tenant=hit.tenant,
     )
     if isinstance(hit.item, Segment):
         message.segment.CopyFrom(from_segment(hit.item))
@@ -399,6 +438,7 @@ def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
         rank_constant=ledger.rank_constant,
         method=_METHODS[ledger.method],
         reserved_by=ledger.reserved_by,
+        tenant_weight=ledger.tenant_weight,
     )
     for adjacent in ledger.adjacent:
         by = from_reference(adjacent.by)
@@ -436,6 +476,7 @@ def _report(report: LegReport) -> retrieval_pb.LegReport:
         dead_letter_count=report.dead_letter_count,
         pending_count=report.pending,
         in_memory=report.in_memory,
+        tenant=report.tenant,
     )
 
 

@@ -25,6 +25,8 @@ def to_requests(
         for place, request in enumerate(batch.requests[:MAX_REQUESTS]):
             if request.tenant not in ("", tenant):
                 check.reject(f"requests[{place}].tenant", "must be empty, or that of the batch")
+            if request.tenants:
+                check.reject(f"requests[{place}].tenants", "must be empty in a batch")
     for request in batch.requests:
         request.tenant = tenant
     return batch.requests

@@ -12,7 +12,7 @@ from tests.fixtures.service import Service
 from tests.support.tracked_files import ROOT
 
 
-@pytest.mark.parametrize("page", ["filters"])
+@pytest.mark.parametrize("page", ["filters", "several-memories"])
 def test_page_prints_the_shown_outputs(
     service: Service, capsys: pytest.CaptureFixture[str], page: str
 ) -> None:

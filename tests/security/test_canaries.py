@@ -145,7 +145,7 @@ def of_mine(request: Any) -> Any:
     named = request.retrieve if "retrieve" in request.DESCRIPTOR.fields_by_name else request
     if "tenant" in named.DESCRIPTOR.fields_by_name:
         named.tenant = TENANT
-    for each in getattr(request, "requests", ()):
+    for each in (*getattr(named, "tenants", ()), *getattr(request, "requests", ())):
         each.tenant = TENANT
     return request
 

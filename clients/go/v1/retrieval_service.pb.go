@@ -397,7 +397,8 @@ func (Loss) EnumDescriptor() ([]byte, []int) {
 // Request message for RetrievalService.Retrieve.
 type RetrieveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The tenant, 1 to 256 bytes. An unknown tenant has no hits.
+	// The tenant, 1 to 256 bytes. Required unless `tenants` has some. An unknown
+	// tenant has no hits.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// The query in natural language, at most 1 MiB, not blank. Of more than 8192
 	// bytes the beginning is searched, as `coercions` reports. Required unless
@@ -455,7 +456,19 @@ type RetrieveRequest struct {
 	// Where the caller is: the days and weeks that `query` names are days there.
 	// A name of the IANA database, such as "Europe/Lisbon", or an offset, such as
 	// "-08:00". Empty means that of the tenant (docs/time.md).
-	TimeZone      string `protobuf:"bytes,17,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	TimeZone string `protobuf:"bytes,17,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
+	// The tenants to ask together, at most 8 and each once; `tenant` and
+	// `seed_ids` are then empty. The credentials must be for each of them.
+	//
+	// Each tenant is searched and ranked by itself, all until the end of the same
+	// time budget. The scores of its hits are multiplied by its weight, and the
+	// hits of all are one list; then the profile's diversity, reserved places and
+	// limit apply. Hits that were reranked come before those that were not.
+	//
+	// A tenant that fails, or lacks a required leg, has reports of FAILED legs,
+	// and the call fails only if each does. `consistency_token` holds for each,
+	// and days without a `time_zone` are those of the first that answers.
+	Tenants       []*TenantWeight `protobuf:"bytes,18,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -609,6 +622,68 @@ func (x *RetrieveRequest) GetTimeZone() string {
 	return ""
 }
 
+func (x *RetrieveRequest) GetTenants() []*TenantWeight {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+// A tenant to ask, and what it counts next to others.
+type TenantWeight struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The tenant, 1 to 256 bytes.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// The factor of its scores, above 0 and at most 1000. Unset means 1.
+	Weight        *float64 `protobuf:"fixed64,2,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantWeight) Reset() {
+	*x = TenantWeight{}
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantWeight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantWeight) ProtoMessage() {}
+
+func (x *TenantWeight) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantWeight.ProtoReflect.Descriptor instead.
+func (*TenantWeight) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TenantWeight) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantWeight) GetWeight() float64 {
+	if x != nil && x.Weight != nil {
+		return *x.Weight
+	}
+	return 0
+}
+
 // Request message for RetrievalService.RetrieveStream.
 type RetrieveStreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -623,7 +698,7 @@ type RetrieveStreamRequest struct {
 
 func (x *RetrieveStreamRequest) Reset() {
 	*x = RetrieveStreamRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +710,7 @@ func (x *RetrieveStreamRequest) String() string {
 func (*RetrieveStreamRequest) ProtoMessage() {}
 
 func (x *RetrieveStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[1]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +723,7 @@ func (x *RetrieveStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrieveStreamRequest.ProtoReflect.Descriptor instead.
 func (*RetrieveStreamRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{1}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *RetrieveStreamRequest) GetRetrieve() *RetrieveRequest {
@@ -680,7 +755,7 @@ type RetrieveStreamResponse struct {
 
 func (x *RetrieveStreamResponse) Reset() {
 	*x = RetrieveStreamResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +767,7 @@ func (x *RetrieveStreamResponse) String() string {
 func (*RetrieveStreamResponse) ProtoMessage() {}
 
 func (x *RetrieveStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[2]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +780,7 @@ func (x *RetrieveStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrieveStreamResponse.ProtoReflect.Descriptor instead.
 func (*RetrieveStreamResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{2}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RetrieveStreamResponse) GetRetrieved() *RetrieveResponse {
@@ -744,7 +819,7 @@ type WarmRequest struct {
 
 func (x *WarmRequest) Reset() {
 	*x = WarmRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +831,7 @@ func (x *WarmRequest) String() string {
 func (*WarmRequest) ProtoMessage() {}
 
 func (x *WarmRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[3]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +844,7 @@ func (x *WarmRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
 func (*WarmRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{3}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WarmRequest) GetTenant() string {
@@ -807,7 +882,7 @@ type WarmResponse struct {
 
 func (x *WarmResponse) Reset() {
 	*x = WarmResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +894,7 @@ func (x *WarmResponse) String() string {
 func (*WarmResponse) ProtoMessage() {}
 
 func (x *WarmResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[4]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +907,7 @@ func (x *WarmResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmResponse.ProtoReflect.Descriptor instead.
 func (*WarmResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{4}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WarmResponse) GetParts() []*WarmPart {
@@ -866,7 +941,7 @@ type WarmPart struct {
 
 func (x *WarmPart) Reset() {
 	*x = WarmPart{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +953,7 @@ func (x *WarmPart) String() string {
 func (*WarmPart) ProtoMessage() {}
 
 func (x *WarmPart) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[5]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +966,7 @@ func (x *WarmPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarmPart.ProtoReflect.Descriptor instead.
 func (*WarmPart) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{5}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WarmPart) GetPart() string {
@@ -939,7 +1014,7 @@ type LegOverride struct {
 
 func (x *LegOverride) Reset() {
 	*x = LegOverride{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1026,7 @@ func (x *LegOverride) String() string {
 func (*LegOverride) ProtoMessage() {}
 
 func (x *LegOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[6]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1039,7 @@ func (x *LegOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegOverride.ProtoReflect.Descriptor instead.
 func (*LegOverride) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{6}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LegOverride) GetLeg() string {
@@ -1006,7 +1081,7 @@ type BriefingOptions struct {
 
 func (x *BriefingOptions) Reset() {
 	*x = BriefingOptions{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1093,7 @@ func (x *BriefingOptions) String() string {
 func (*BriefingOptions) ProtoMessage() {}
 
 func (x *BriefingOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[7]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1106,7 @@ func (x *BriefingOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BriefingOptions.ProtoReflect.Descriptor instead.
 func (*BriefingOptions) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{7}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BriefingOptions) GetMaxChars() int32 {
@@ -1061,7 +1136,8 @@ type RetrieveResponse struct {
 	// The hits, best first; equal scores are ordered by time, the oldest first,
 	// and then by id.
 	Hits []*Hit `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"`
-	// One report per leg of the profile, in the profile's order.
+	// One report per leg of the profile, in the profile's order; tenant by tenant
+	// if there are several.
 	LegReports []*LegReport `protobuf:"bytes,2,rep,name=leg_reports,json=legReports,proto3" json:"leg_reports,omitempty"`
 	// Timings and counts of the call.
 	Statistics *Statistics `protobuf:"bytes,3,opt,name=statistics,proto3" json:"statistics,omitempty"`
@@ -1079,7 +1155,7 @@ type RetrieveResponse struct {
 
 func (x *RetrieveResponse) Reset() {
 	*x = RetrieveResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1167,7 @@ func (x *RetrieveResponse) String() string {
 func (*RetrieveResponse) ProtoMessage() {}
 
 func (x *RetrieveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1180,7 @@ func (x *RetrieveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrieveResponse.ProtoReflect.Descriptor instead.
 func (*RetrieveResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RetrieveResponse) GetHits() []*Hit {
@@ -1186,14 +1262,17 @@ type Hit struct {
 	OutdatedBy *ItemRef `protobuf:"bytes,9,opt,name=outdated_by,json=outdatedBy,proto3" json:"outdated_by,omitempty"`
 	// The times of `folded`, in its order: `event_time` of a segment, when a fact
 	// became true or was recorded.
-	FoldedTimes   []*timestamppb.Timestamp `protobuf:"bytes,10,rep,name=folded_times,json=foldedTimes,proto3" json:"folded_times,omitempty"`
+	FoldedTimes []*timestamppb.Timestamp `protobuf:"bytes,10,rep,name=folded_times,json=foldedTimes,proto3" json:"folded_times,omitempty"`
+	// Whose it is, if the request has `tenants`. Two tenants may have an item of
+	// the same id.
+	Tenant        string `protobuf:"bytes,11,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hit) Reset() {
 	*x = Hit{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1284,7 @@ func (x *Hit) String() string {
 func (*Hit) ProtoMessage() {}
 
 func (x *Hit) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1297,7 @@ func (x *Hit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hit.ProtoReflect.Descriptor instead.
 func (*Hit) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hit) GetItem() isHit_Item {
@@ -1302,6 +1381,13 @@ func (x *Hit) GetFoldedTimes() []*timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Hit) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 type isHit_Item interface {
 	isHit_Item()
 }
@@ -1338,7 +1424,7 @@ type RerankReport struct {
 
 func (x *RerankReport) Reset() {
 	*x = RerankReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1436,7 @@ func (x *RerankReport) String() string {
 func (*RerankReport) ProtoMessage() {}
 
 func (x *RerankReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1449,7 @@ func (x *RerankReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankReport.ProtoReflect.Descriptor instead.
 func (*RerankReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RerankReport) GetStage() Stage {
@@ -1403,7 +1489,8 @@ func (x *RerankReport) GetElapsed() *durationpb.Duration {
 // mixed = (1 - rerank.weight) * coarse / rerank.scale
 //   - rerank.weight / (1 + exp(-rerank.logit)), and
 //
-// score = mixed * product(currency.factor).
+// score = mixed * product(currency.factor) * tenant_weight, where an unset
+// tenant_weight is 1.
 type Ledger struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One term per leg or signal that ranked the item.
@@ -1428,14 +1515,16 @@ type Ledger struct {
 	Currency []*CurrencyTerm `protobuf:"bytes,10,rep,name=currency,proto3" json:"currency,omitempty"`
 	// The shares of the scores of turns next to the item, if the profile uses
 	// them.
-	Adjacent      []*AdjacentTerm `protobuf:"bytes,11,rep,name=adjacent,proto3" json:"adjacent,omitempty"`
+	Adjacent []*AdjacentTerm `protobuf:"bytes,11,rep,name=adjacent,proto3" json:"adjacent,omitempty"`
+	// The weight of the hit's tenant, if the request has `tenants`.
+	TenantWeight  *float64 `protobuf:"fixed64,12,opt,name=tenant_weight,json=tenantWeight,proto3,oneof" json:"tenant_weight,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1447,7 +1536,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1549,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ledger) GetLegTerms() []*LegTerm {
@@ -1540,6 +1629,13 @@ func (x *Ledger) GetAdjacent() []*AdjacentTerm {
 	return nil
 }
 
+func (x *Ledger) GetTenantWeight() float64 {
+	if x != nil && x.TenantWeight != nil {
+		return *x.TenantWeight
+	}
+	return 0
+}
+
 // The term of one leg or signal, by the ledger's method.
 type LegTerm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1570,7 +1666,7 @@ type LegTerm struct {
 
 func (x *LegTerm) Reset() {
 	*x = LegTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1678,7 @@ func (x *LegTerm) String() string {
 func (*LegTerm) ProtoMessage() {}
 
 func (x *LegTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1691,7 @@ func (x *LegTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegTerm.ProtoReflect.Descriptor instead.
 func (*LegTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{12}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LegTerm) GetLeg() string {
@@ -1676,7 +1772,7 @@ type AdjacentTerm struct {
 
 func (x *AdjacentTerm) Reset() {
 	*x = AdjacentTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1784,7 @@ func (x *AdjacentTerm) String() string {
 func (*AdjacentTerm) ProtoMessage() {}
 
 func (x *AdjacentTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1797,7 @@ func (x *AdjacentTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacentTerm.ProtoReflect.Descriptor instead.
 func (*AdjacentTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AdjacentTerm) GetShare() float64 {
@@ -1740,7 +1836,7 @@ type RerankTerm struct {
 
 func (x *RerankTerm) Reset() {
 	*x = RerankTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1848,7 @@ func (x *RerankTerm) String() string {
 func (*RerankTerm) ProtoMessage() {}
 
 func (x *RerankTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1861,7 @@ func (x *RerankTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RerankTerm.ProtoReflect.Descriptor instead.
 func (*RerankTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RerankTerm) GetLogit() float64 {
@@ -1807,7 +1903,7 @@ type CurrencyTerm struct {
 
 func (x *CurrencyTerm) Reset() {
 	*x = CurrencyTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1915,7 @@ func (x *CurrencyTerm) String() string {
 func (*CurrencyTerm) ProtoMessage() {}
 
 func (x *CurrencyTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1928,7 @@ func (x *CurrencyTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CurrencyTerm.ProtoReflect.Descriptor instead.
 func (*CurrencyTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{15}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CurrencyTerm) GetFactor() float64 {
@@ -1871,7 +1967,7 @@ type ImportanceTerm struct {
 
 func (x *ImportanceTerm) Reset() {
 	*x = ImportanceTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +1979,7 @@ func (x *ImportanceTerm) String() string {
 func (*ImportanceTerm) ProtoMessage() {}
 
 func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +1992,7 @@ func (x *ImportanceTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportanceTerm.ProtoReflect.Descriptor instead.
 func (*ImportanceTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{16}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ImportanceTerm) GetImportance() float64 {
@@ -1937,7 +2033,7 @@ type DecayTerm struct {
 
 func (x *DecayTerm) Reset() {
 	*x = DecayTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2045,7 @@ func (x *DecayTerm) String() string {
 func (*DecayTerm) ProtoMessage() {}
 
 func (x *DecayTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[17]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2058,7 @@ func (x *DecayTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecayTerm.ProtoReflect.Descriptor instead.
 func (*DecayTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{17}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DecayTerm) GetAge() *durationpb.Duration {
@@ -2013,7 +2109,7 @@ type DiversityTerm struct {
 
 func (x *DiversityTerm) Reset() {
 	*x = DiversityTerm{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2121,7 @@ func (x *DiversityTerm) String() string {
 func (*DiversityTerm) ProtoMessage() {}
 
 func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[18]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2134,7 @@ func (x *DiversityTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiversityTerm.ProtoReflect.Descriptor instead.
 func (*DiversityTerm) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{18}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DiversityTerm) GetTradeOff() float64 {
@@ -2099,14 +2195,16 @@ type LegReport struct {
 	// were.
 	PendingCount int64 `protobuf:"varint,9,opt,name=pending_count,json=pendingCount,proto3" json:"pending_count,omitempty"`
 	// It was answered from the memory of the replica, and no store was asked.
-	InMemory      bool `protobuf:"varint,10,opt,name=in_memory,json=inMemory,proto3" json:"in_memory,omitempty"`
+	InMemory bool `protobuf:"varint,10,opt,name=in_memory,json=inMemory,proto3" json:"in_memory,omitempty"`
+	// The tenant that was searched, if the request has `tenants`.
+	Tenant        string `protobuf:"bytes,11,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LegReport) Reset() {
 	*x = LegReport{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2118,7 +2216,7 @@ func (x *LegReport) String() string {
 func (*LegReport) ProtoMessage() {}
 
 func (x *LegReport) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[19]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2131,7 +2229,7 @@ func (x *LegReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegReport.ProtoReflect.Descriptor instead.
 func (*LegReport) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{19}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LegReport) GetLeg() string {
@@ -2197,6 +2295,13 @@ func (x *LegReport) GetInMemory() bool {
 	return false
 }
 
+func (x *LegReport) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 // Timings and counts of a call.
 type Statistics struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2224,7 +2329,7 @@ type Statistics struct {
 
 func (x *Statistics) Reset() {
 	*x = Statistics{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2341,7 @@ func (x *Statistics) String() string {
 func (*Statistics) ProtoMessage() {}
 
 func (x *Statistics) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[20]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2354,7 @@ func (x *Statistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Statistics.ProtoReflect.Descriptor instead.
 func (*Statistics) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{20}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Statistics) GetTotal() *durationpb.Duration {
@@ -2330,7 +2435,7 @@ type Coercion struct {
 
 func (x *Coercion) Reset() {
 	*x = Coercion{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2447,7 @@ func (x *Coercion) String() string {
 func (*Coercion) ProtoMessage() {}
 
 func (x *Coercion) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[21]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2460,7 @@ func (x *Coercion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Coercion.ProtoReflect.Descriptor instead.
 func (*Coercion) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{21}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Coercion) GetField() string {
@@ -2393,7 +2498,7 @@ type ListProfilesRequest struct {
 
 func (x *ListProfilesRequest) Reset() {
 	*x = ListProfilesRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2405,7 +2510,7 @@ func (x *ListProfilesRequest) String() string {
 func (*ListProfilesRequest) ProtoMessage() {}
 
 func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[22]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2418,7 +2523,7 @@ func (x *ListProfilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesRequest.ProtoReflect.Descriptor instead.
 func (*ListProfilesRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{22}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListProfilesRequest) GetPageSize() int32 {
@@ -2448,7 +2553,7 @@ type ListProfilesResponse struct {
 
 func (x *ListProfilesResponse) Reset() {
 	*x = ListProfilesResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2565,7 @@ func (x *ListProfilesResponse) String() string {
 func (*ListProfilesResponse) ProtoMessage() {}
 
 func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[23]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2578,7 @@ func (x *ListProfilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProfilesResponse.ProtoReflect.Descriptor instead.
 func (*ListProfilesResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{23}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListProfilesResponse) GetProfiles() []*Profile {
@@ -2508,7 +2613,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2625,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[24]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2638,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{24}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Profile) GetName() string {
@@ -2577,7 +2682,7 @@ type ProfileNote struct {
 
 func (x *ProfileNote) Reset() {
 	*x = ProfileNote{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2694,7 @@ func (x *ProfileNote) String() string {
 func (*ProfileNote) ProtoMessage() {}
 
 func (x *ProfileNote) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[25]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2707,7 @@ func (x *ProfileNote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileNote.ProtoReflect.Descriptor instead.
 func (*ProfileNote) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{25}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ProfileNote) GetLeg() string {
@@ -2625,7 +2730,7 @@ type RetrieveBatchRequest struct {
 	// Required. The tenant of all requests, 1 to 256 bytes.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Required. The requests, 1 to 16, as large together as one may be. The tenant
-	// of each is empty, or that of the batch.
+	// of each is empty, or that of the batch, and its `tenants` are empty.
 	Requests      []*RetrieveRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2633,7 +2738,7 @@ type RetrieveBatchRequest struct {
 
 func (x *RetrieveBatchRequest) Reset() {
 	*x = RetrieveBatchRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +2750,7 @@ func (x *RetrieveBatchRequest) String() string {
 func (*RetrieveBatchRequest) ProtoMessage() {}
 
 func (x *RetrieveBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[26]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +2763,7 @@ func (x *RetrieveBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrieveBatchRequest.ProtoReflect.Descriptor instead.
 func (*RetrieveBatchRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{26}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetrieveBatchRequest) GetTenant() string {
@@ -2686,7 +2791,7 @@ type RetrieveBatchResponse struct {
 
 func (x *RetrieveBatchResponse) Reset() {
 	*x = RetrieveBatchResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2803,7 @@ func (x *RetrieveBatchResponse) String() string {
 func (*RetrieveBatchResponse) ProtoMessage() {}
 
 func (x *RetrieveBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[27]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2816,7 @@ func (x *RetrieveBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrieveBatchResponse.ProtoReflect.Descriptor instead.
 func (*RetrieveBatchResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{27}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetrieveBatchResponse) GetResults() []*BatchResult {
@@ -2737,7 +2842,7 @@ type BatchResult struct {
 
 func (x *BatchResult) Reset() {
 	*x = BatchResult{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2854,7 @@ func (x *BatchResult) String() string {
 func (*BatchResult) ProtoMessage() {}
 
 func (x *BatchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[28]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2867,7 @@ func (x *BatchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchResult.ProtoReflect.Descriptor instead.
 func (*BatchResult) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{28}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BatchResult) GetResult() isBatchResult_Result {
@@ -2822,7 +2927,7 @@ type BatchError struct {
 
 func (x *BatchError) Reset() {
 	*x = BatchError{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +2939,7 @@ func (x *BatchError) String() string {
 func (*BatchError) ProtoMessage() {}
 
 func (x *BatchError) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[29]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +2952,7 @@ func (x *BatchError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchError.ProtoReflect.Descriptor instead.
 func (*BatchError) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{29}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BatchError) GetCode() int32 {
@@ -2899,7 +3004,7 @@ type DescribeEntityRequest struct {
 
 func (x *DescribeEntityRequest) Reset() {
 	*x = DescribeEntityRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3016,7 @@ func (x *DescribeEntityRequest) String() string {
 func (*DescribeEntityRequest) ProtoMessage() {}
 
 func (x *DescribeEntityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[30]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3029,7 @@ func (x *DescribeEntityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeEntityRequest.ProtoReflect.Descriptor instead.
 func (*DescribeEntityRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{30}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DescribeEntityRequest) GetTenant() string {
@@ -3042,7 +3147,7 @@ type DescribeEntityResponse struct {
 
 func (x *DescribeEntityResponse) Reset() {
 	*x = DescribeEntityResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3054,7 +3159,7 @@ func (x *DescribeEntityResponse) String() string {
 func (*DescribeEntityResponse) ProtoMessage() {}
 
 func (x *DescribeEntityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[31]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +3172,7 @@ func (x *DescribeEntityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeEntityResponse.ProtoReflect.Descriptor instead.
 func (*DescribeEntityResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{31}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DescribeEntityResponse) GetFacts() []*Fact {
@@ -3101,7 +3206,7 @@ func (x *DescribeEntityResponse) GetElapsed() *durationpb.Duration {
 // Request message for RetrievalService.Compare.
 type CompareRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The query, and the first profile.
+	// Required. The query, and the first profile; of one tenant.
 	Retrieve *RetrieveRequest `protobuf:"bytes,1,opt,name=retrieve,proto3" json:"retrieve,omitempty"`
 	// The name of the second profile. Empty means that of `retrieve`, for use
 	// with `against_overrides`.
@@ -3115,7 +3220,7 @@ type CompareRequest struct {
 
 func (x *CompareRequest) Reset() {
 	*x = CompareRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3232,7 @@ func (x *CompareRequest) String() string {
 func (*CompareRequest) ProtoMessage() {}
 
 func (x *CompareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[32]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3245,7 @@ func (x *CompareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareRequest.ProtoReflect.Descriptor instead.
 func (*CompareRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{32}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CompareRequest) GetRetrieve() *RetrieveRequest {
@@ -3182,7 +3287,7 @@ type CompareResponse struct {
 
 func (x *CompareResponse) Reset() {
 	*x = CompareResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3299,7 @@ func (x *CompareResponse) String() string {
 func (*CompareResponse) ProtoMessage() {}
 
 func (x *CompareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[33]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3312,7 @@ func (x *CompareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareResponse.ProtoReflect.Descriptor instead.
 func (*CompareResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{33}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CompareResponse) GetRetrieved() *RetrieveResponse {
@@ -3253,7 +3358,7 @@ type RankChange struct {
 
 func (x *RankChange) Reset() {
 	*x = RankChange{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3370,7 @@ func (x *RankChange) String() string {
 func (*RankChange) ProtoMessage() {}
 
 func (x *RankChange) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[34]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3383,7 @@ func (x *RankChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankChange.ProtoReflect.Descriptor instead.
 func (*RankChange) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{34}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RankChange) GetItem() *ItemRef {
@@ -3305,7 +3410,7 @@ func (x *RankChange) GetAgainstRank() int32 {
 // Request message for RetrievalService.ExplainAbsence.
 type ExplainAbsenceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The query.
+	// Required. The query, of one tenant.
 	Retrieve *RetrieveRequest `protobuf:"bytes,1,opt,name=retrieve,proto3" json:"retrieve,omitempty"`
 	// Required. The expected item.
 	Item          *ItemRef `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`
@@ -3315,7 +3420,7 @@ type ExplainAbsenceRequest struct {
 
 func (x *ExplainAbsenceRequest) Reset() {
 	*x = ExplainAbsenceRequest{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3327,7 +3432,7 @@ func (x *ExplainAbsenceRequest) String() string {
 func (*ExplainAbsenceRequest) ProtoMessage() {}
 
 func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[35]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3340,7 +3445,7 @@ func (x *ExplainAbsenceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{35}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainAbsenceRequest) GetRetrieve() *RetrieveRequest {
@@ -3378,7 +3483,7 @@ type ExplainAbsenceResponse struct {
 
 func (x *ExplainAbsenceResponse) Reset() {
 	*x = ExplainAbsenceResponse{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[36]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3495,7 @@ func (x *ExplainAbsenceResponse) String() string {
 func (*ExplainAbsenceResponse) ProtoMessage() {}
 
 func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[36]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3508,7 @@ func (x *ExplainAbsenceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainAbsenceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainAbsenceResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{36}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExplainAbsenceResponse) GetLoss() Loss {
@@ -3471,7 +3576,7 @@ type LegAbsence struct {
 
 func (x *LegAbsence) Reset() {
 	*x = LegAbsence{}
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[37]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3588,7 @@ func (x *LegAbsence) String() string {
 func (*LegAbsence) ProtoMessage() {}
 
 func (x *LegAbsence) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[37]
+	mi := &file_trivium_v1_retrieval_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3601,7 @@ func (x *LegAbsence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegAbsence.ProtoReflect.Descriptor instead.
 func (*LegAbsence) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{37}
+	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LegAbsence) GetLeg() string {
@@ -3546,7 +3651,7 @@ var File_trivium_v1_retrieval_service_proto protoreflect.FileDescriptor
 const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\n" +
 	"\"trivium/v1/retrieval_service.proto\x12\n" +
-	"trivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xb8\x05\n" +
+	"trivium.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\xec\x05\n" +
 	"\x0fRetrieveRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05query\x18\x02 \x01(\tR\x05query\x12\x16\n" +
@@ -3566,7 +3671,12 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\bseed_ids\x18\x0e \x03(\tR\aseedIds\x125\n" +
 	"\bknown_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aknownAt\x12#\n" +
 	"\rrequired_legs\x18\x10 \x03(\tR\frequiredLegs\x12\x1b\n" +
-	"\ttime_zone\x18\x11 \x01(\tR\btimeZone\"f\n" +
+	"\ttime_zone\x18\x11 \x01(\tR\btimeZone\x122\n" +
+	"\atenants\x18\x12 \x03(\v2\x18.trivium.v1.TenantWeightR\atenants\"N\n" +
+	"\fTenantWeight\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
+	"\x06weight\x18\x02 \x01(\x01H\x00R\x06weight\x88\x01\x01B\t\n" +
+	"\a_weight\"f\n" +
 	"\x15RetrieveStreamRequest\x127\n" +
 	"\bretrieve\x18\x01 \x01(\v2\x1b.trivium.v1.RetrieveRequestR\bretrieve\x12\x14\n" +
 	"\x05final\x18\x02 \x01(\bR\x05final\"\x91\x01\n" +
@@ -3607,7 +3717,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\bbriefing\x18\x04 \x01(\tR\bbriefing\x122\n" +
 	"\tcoercions\x18\x05 \x03(\v2\x14.trivium.v1.CoercionR\tcoercions\x12\x18\n" +
 	"\aprofile\x18\x06 \x01(\tR\aprofile\x120\n" +
-	"\x06rerank\x18\a \x01(\v2\x18.trivium.v1.RerankReportR\x06rerank\"\x9b\x03\n" +
+	"\x06rerank\x18\a \x01(\v2\x18.trivium.v1.RerankReportR\x06rerank\"\xb3\x03\n" +
 	"\x03Hit\x12/\n" +
 	"\asegment\x18\x01 \x01(\v2\x13.trivium.v1.SegmentH\x00R\asegment\x12&\n" +
 	"\x04fact\x18\x02 \x01(\v2\x10.trivium.v1.FactH\x00R\x04fact\x12\x12\n" +
@@ -3620,13 +3730,14 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\voutdated_by\x18\t \x01(\v2\x13.trivium.v1.ItemRefR\n" +
 	"outdatedBy\x12=\n" +
 	"\ffolded_times\x18\n" +
-	" \x03(\v2\x1a.google.protobuf.TimestampR\vfoldedTimesB\x06\n" +
+	" \x03(\v2\x1a.google.protobuf.TimestampR\vfoldedTimes\x12\x16\n" +
+	"\x06tenant\x18\v \x01(\tR\x06tenantB\x06\n" +
 	"\x04item\"\xa1\x01\n" +
 	"\fRerankReport\x12'\n" +
 	"\x05stage\x18\x01 \x01(\x0e2\x11.trivium.v1.StageR\x05stage\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1b\n" +
 	"\thit_count\x18\x03 \x01(\x05R\bhitCount\x123\n" +
-	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"\x91\x04\n" +
+	"\aelapsed\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\"\xcd\x04\n" +
 	"\x06Ledger\x120\n" +
 	"\tleg_terms\x18\x01 \x03(\v2\x13.trivium.v1.LegTermR\blegTerms\x12\x1f\n" +
 	"\vfused_score\x18\x02 \x01(\x01R\n" +
@@ -3643,7 +3754,9 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"reservedBy\x124\n" +
 	"\bcurrency\x18\n" +
 	" \x03(\v2\x18.trivium.v1.CurrencyTermR\bcurrency\x124\n" +
-	"\badjacent\x18\v \x03(\v2\x18.trivium.v1.AdjacentTermR\badjacent\"\xe1\x01\n" +
+	"\badjacent\x18\v \x03(\v2\x18.trivium.v1.AdjacentTermR\badjacent\x12(\n" +
+	"\rtenant_weight\x18\f \x01(\x01H\x00R\ftenantWeight\x88\x01\x01B\x10\n" +
+	"\x0e_tenant_weight\"\xe1\x01\n" +
 	"\aLegTerm\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x01R\x04rank\x12\x16\n" +
@@ -3687,7 +3800,7 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\trelevance\x18\x02 \x01(\x01R\trelevance\x12%\n" +
 	"\x0emax_similarity\x18\x03 \x01(\x01R\rmaxSimilarity\x12\x14\n" +
 	"\x05value\x18\x04 \x01(\x01R\x05value\x12-\n" +
-	"\aclosest\x18\x05 \x01(\v2\x13.trivium.v1.ItemRefR\aclosest\"\xe9\x02\n" +
+	"\aclosest\x18\x05 \x01(\v2\x13.trivium.v1.ItemRefR\aclosest\"\x81\x03\n" +
 	"\tLegReport\x12\x10\n" +
 	"\x03leg\x18\x01 \x01(\tR\x03leg\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.trivium.v1.LegStateR\x05state\x12\x16\n" +
@@ -3698,7 +3811,8 @@ const file_trivium_v1_retrieval_service_proto_rawDesc = "" +
 	"\x11dead_letter_count\x18\a \x01(\x05R\x0fdeadLetterCount\x12#\n" +
 	"\rpending_count\x18\t \x01(\x03R\fpendingCount\x12\x1b\n" +
 	"\tin_memory\x18\n" +
-	" \x01(\bR\binMemoryJ\x04\b\b\x10\tR\bstandbys\"\xad\x03\n" +
+	" \x01(\bR\binMemory\x12\x16\n" +
+	"\x06tenant\x18\v \x01(\tR\x06tenantJ\x04\b\b\x10\tR\bstandbys\"\xad\x03\n" +
 	"\n" +
 	"Statistics\x12/\n" +
 	"\x05total\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05total\x127\n" +
@@ -3867,7 +3981,7 @@ func file_trivium_v1_retrieval_service_proto_rawDescGZIP() []byte {
 }
 
 var file_trivium_v1_retrieval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_trivium_v1_retrieval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(Stage)(0),                     // 0: trivium.v1.Stage
 	(FusionMethod)(0),              // 1: trivium.v1.FusionMethod
@@ -3875,146 +3989,148 @@ var file_trivium_v1_retrieval_service_proto_goTypes = []any{
 	(LegState)(0),                  // 3: trivium.v1.LegState
 	(Loss)(0),                      // 4: trivium.v1.Loss
 	(*RetrieveRequest)(nil),        // 5: trivium.v1.RetrieveRequest
-	(*RetrieveStreamRequest)(nil),  // 6: trivium.v1.RetrieveStreamRequest
-	(*RetrieveStreamResponse)(nil), // 7: trivium.v1.RetrieveStreamResponse
-	(*WarmRequest)(nil),            // 8: trivium.v1.WarmRequest
-	(*WarmResponse)(nil),           // 9: trivium.v1.WarmResponse
-	(*WarmPart)(nil),               // 10: trivium.v1.WarmPart
-	(*LegOverride)(nil),            // 11: trivium.v1.LegOverride
-	(*BriefingOptions)(nil),        // 12: trivium.v1.BriefingOptions
-	(*RetrieveResponse)(nil),       // 13: trivium.v1.RetrieveResponse
-	(*Hit)(nil),                    // 14: trivium.v1.Hit
-	(*RerankReport)(nil),           // 15: trivium.v1.RerankReport
-	(*Ledger)(nil),                 // 16: trivium.v1.Ledger
-	(*LegTerm)(nil),                // 17: trivium.v1.LegTerm
-	(*AdjacentTerm)(nil),           // 18: trivium.v1.AdjacentTerm
-	(*RerankTerm)(nil),             // 19: trivium.v1.RerankTerm
-	(*CurrencyTerm)(nil),           // 20: trivium.v1.CurrencyTerm
-	(*ImportanceTerm)(nil),         // 21: trivium.v1.ImportanceTerm
-	(*DecayTerm)(nil),              // 22: trivium.v1.DecayTerm
-	(*DiversityTerm)(nil),          // 23: trivium.v1.DiversityTerm
-	(*LegReport)(nil),              // 24: trivium.v1.LegReport
-	(*Statistics)(nil),             // 25: trivium.v1.Statistics
-	(*Coercion)(nil),               // 26: trivium.v1.Coercion
-	(*ListProfilesRequest)(nil),    // 27: trivium.v1.ListProfilesRequest
-	(*ListProfilesResponse)(nil),   // 28: trivium.v1.ListProfilesResponse
-	(*Profile)(nil),                // 29: trivium.v1.Profile
-	(*ProfileNote)(nil),            // 30: trivium.v1.ProfileNote
-	(*RetrieveBatchRequest)(nil),   // 31: trivium.v1.RetrieveBatchRequest
-	(*RetrieveBatchResponse)(nil),  // 32: trivium.v1.RetrieveBatchResponse
-	(*BatchResult)(nil),            // 33: trivium.v1.BatchResult
-	(*BatchError)(nil),             // 34: trivium.v1.BatchError
-	(*DescribeEntityRequest)(nil),  // 35: trivium.v1.DescribeEntityRequest
-	(*DescribeEntityResponse)(nil), // 36: trivium.v1.DescribeEntityResponse
-	(*CompareRequest)(nil),         // 37: trivium.v1.CompareRequest
-	(*CompareResponse)(nil),        // 38: trivium.v1.CompareResponse
-	(*RankChange)(nil),             // 39: trivium.v1.RankChange
-	(*ExplainAbsenceRequest)(nil),  // 40: trivium.v1.ExplainAbsenceRequest
-	(*ExplainAbsenceResponse)(nil), // 41: trivium.v1.ExplainAbsenceResponse
-	(*LegAbsence)(nil),             // 42: trivium.v1.LegAbsence
-	(*Filter)(nil),                 // 43: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil),  // 44: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 45: google.protobuf.Duration
-	(*structpb.Struct)(nil),        // 46: google.protobuf.Struct
-	(*Segment)(nil),                // 47: trivium.v1.Segment
-	(*Fact)(nil),                   // 48: trivium.v1.Fact
-	(*ItemRef)(nil),                // 49: trivium.v1.ItemRef
+	(*TenantWeight)(nil),           // 6: trivium.v1.TenantWeight
+	(*RetrieveStreamRequest)(nil),  // 7: trivium.v1.RetrieveStreamRequest
+	(*RetrieveStreamResponse)(nil), // 8: trivium.v1.RetrieveStreamResponse
+	(*WarmRequest)(nil),            // 9: trivium.v1.WarmRequest
+	(*WarmResponse)(nil),           // 10: trivium.v1.WarmResponse
+	(*WarmPart)(nil),               // 11: trivium.v1.WarmPart
+	(*LegOverride)(nil),            // 12: trivium.v1.LegOverride
+	(*BriefingOptions)(nil),        // 13: trivium.v1.BriefingOptions
+	(*RetrieveResponse)(nil),       // 14: trivium.v1.RetrieveResponse
+	(*Hit)(nil),                    // 15: trivium.v1.Hit
+	(*RerankReport)(nil),           // 16: trivium.v1.RerankReport
+	(*Ledger)(nil),                 // 17: trivium.v1.Ledger
+	(*LegTerm)(nil),                // 18: trivium.v1.LegTerm
+	(*AdjacentTerm)(nil),           // 19: trivium.v1.AdjacentTerm
+	(*RerankTerm)(nil),             // 20: trivium.v1.RerankTerm
+	(*CurrencyTerm)(nil),           // 21: trivium.v1.CurrencyTerm
+	(*ImportanceTerm)(nil),         // 22: trivium.v1.ImportanceTerm
+	(*DecayTerm)(nil),              // 23: trivium.v1.DecayTerm
+	(*DiversityTerm)(nil),          // 24: trivium.v1.DiversityTerm
+	(*LegReport)(nil),              // 25: trivium.v1.LegReport
+	(*Statistics)(nil),             // 26: trivium.v1.Statistics
+	(*Coercion)(nil),               // 27: trivium.v1.Coercion
+	(*ListProfilesRequest)(nil),    // 28: trivium.v1.ListProfilesRequest
+	(*ListProfilesResponse)(nil),   // 29: trivium.v1.ListProfilesResponse
+	(*Profile)(nil),                // 30: trivium.v1.Profile
+	(*ProfileNote)(nil),            // 31: trivium.v1.ProfileNote
+	(*RetrieveBatchRequest)(nil),   // 32: trivium.v1.RetrieveBatchRequest
+	(*RetrieveBatchResponse)(nil),  // 33: trivium.v1.RetrieveBatchResponse
+	(*BatchResult)(nil),            // 34: trivium.v1.BatchResult
+	(*BatchError)(nil),             // 35: trivium.v1.BatchError
+	(*DescribeEntityRequest)(nil),  // 36: trivium.v1.DescribeEntityRequest
+	(*DescribeEntityResponse)(nil), // 37: trivium.v1.DescribeEntityResponse
+	(*CompareRequest)(nil),         // 38: trivium.v1.CompareRequest
+	(*CompareResponse)(nil),        // 39: trivium.v1.CompareResponse
+	(*RankChange)(nil),             // 40: trivium.v1.RankChange
+	(*ExplainAbsenceRequest)(nil),  // 41: trivium.v1.ExplainAbsenceRequest
+	(*ExplainAbsenceResponse)(nil), // 42: trivium.v1.ExplainAbsenceResponse
+	(*LegAbsence)(nil),             // 43: trivium.v1.LegAbsence
+	(*Filter)(nil),                 // 44: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil),  // 45: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 46: google.protobuf.Duration
+	(*structpb.Struct)(nil),        // 47: google.protobuf.Struct
+	(*Segment)(nil),                // 48: trivium.v1.Segment
+	(*Fact)(nil),                   // 49: trivium.v1.Fact
+	(*ItemRef)(nil),                // 50: trivium.v1.ItemRef
 }
 var file_trivium_v1_retrieval_service_proto_depIdxs = []int32{
-	11, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
-	43, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
-	44, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
-	45, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
-	12, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
-	46, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
-	44, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
-	5,  // 7: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	13, // 8: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	45, // 9: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
-	10, // 10: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
-	45, // 11: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
-	14, // 12: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
-	24, // 13: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
-	25, // 14: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
-	26, // 15: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
-	15, // 16: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
-	47, // 17: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
-	48, // 18: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
-	49, // 19: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
-	16, // 20: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
-	0,  // 21: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
-	49, // 22: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
-	44, // 23: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
-	0,  // 24: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
-	45, // 25: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
-	17, // 26: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
-	21, // 27: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
-	22, // 28: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
-	23, // 29: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
-	1,  // 30: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
-	19, // 31: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
-	20, // 32: trivium.v1.Ledger.currency:type_name -> trivium.v1.CurrencyTerm
-	18, // 33: trivium.v1.Ledger.adjacent:type_name -> trivium.v1.AdjacentTerm
-	49, // 34: trivium.v1.AdjacentTerm.by:type_name -> trivium.v1.ItemRef
-	2,  // 35: trivium.v1.CurrencyTerm.reason:type_name -> trivium.v1.CurrencyReason
-	49, // 36: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
-	45, // 37: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
-	45, // 38: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
-	49, // 39: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
-	3,  // 40: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
-	45, // 41: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
-	45, // 42: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
-	45, // 43: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
-	45, // 44: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
-	45, // 45: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
-	45, // 46: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
-	29, // 47: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
-	46, // 48: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
-	30, // 49: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
-	5,  // 50: trivium.v1.RetrieveBatchRequest.requests:type_name -> trivium.v1.RetrieveRequest
-	33, // 51: trivium.v1.RetrieveBatchResponse.results:type_name -> trivium.v1.BatchResult
-	13, // 52: trivium.v1.BatchResult.response:type_name -> trivium.v1.RetrieveResponse
-	34, // 53: trivium.v1.BatchResult.error:type_name -> trivium.v1.BatchError
-	44, // 54: trivium.v1.DescribeEntityRequest.as_of:type_name -> google.protobuf.Timestamp
-	44, // 55: trivium.v1.DescribeEntityRequest.known_at:type_name -> google.protobuf.Timestamp
-	45, // 56: trivium.v1.DescribeEntityRequest.time_budget:type_name -> google.protobuf.Duration
-	48, // 57: trivium.v1.DescribeEntityResponse.facts:type_name -> trivium.v1.Fact
-	47, // 58: trivium.v1.DescribeEntityResponse.statements:type_name -> trivium.v1.Segment
-	45, // 59: trivium.v1.DescribeEntityResponse.elapsed:type_name -> google.protobuf.Duration
-	5,  // 60: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	46, // 61: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
-	13, // 62: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
-	13, // 63: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
-	39, // 64: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
-	49, // 65: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
-	5,  // 66: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
-	49, // 67: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
-	4,  // 68: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
-	49, // 69: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
-	14, // 70: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
-	42, // 71: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
-	3,  // 72: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
-	5,  // 73: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
-	6,  // 74: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
-	8,  // 75: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
-	27, // 76: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
-	31, // 77: trivium.v1.RetrievalService.RetrieveBatch:input_type -> trivium.v1.RetrieveBatchRequest
-	35, // 78: trivium.v1.RetrievalService.DescribeEntity:input_type -> trivium.v1.DescribeEntityRequest
-	37, // 79: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
-	40, // 80: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
-	13, // 81: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
-	7,  // 82: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
-	9,  // 83: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
-	28, // 84: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
-	32, // 85: trivium.v1.RetrievalService.RetrieveBatch:output_type -> trivium.v1.RetrieveBatchResponse
-	36, // 86: trivium.v1.RetrievalService.DescribeEntity:output_type -> trivium.v1.DescribeEntityResponse
-	38, // 87: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
-	41, // 88: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
-	81, // [81:89] is the sub-list for method output_type
-	73, // [73:81] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	12, // 0: trivium.v1.RetrieveRequest.leg_overrides:type_name -> trivium.v1.LegOverride
+	44, // 1: trivium.v1.RetrieveRequest.filter:type_name -> trivium.v1.Filter
+	45, // 2: trivium.v1.RetrieveRequest.as_of:type_name -> google.protobuf.Timestamp
+	46, // 3: trivium.v1.RetrieveRequest.time_budget:type_name -> google.protobuf.Duration
+	13, // 4: trivium.v1.RetrieveRequest.briefing:type_name -> trivium.v1.BriefingOptions
+	47, // 5: trivium.v1.RetrieveRequest.profile_overrides:type_name -> google.protobuf.Struct
+	45, // 6: trivium.v1.RetrieveRequest.known_at:type_name -> google.protobuf.Timestamp
+	6,  // 7: trivium.v1.RetrieveRequest.tenants:type_name -> trivium.v1.TenantWeight
+	5,  // 8: trivium.v1.RetrieveStreamRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	14, // 9: trivium.v1.RetrieveStreamResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	46, // 10: trivium.v1.WarmRequest.time_budget:type_name -> google.protobuf.Duration
+	11, // 11: trivium.v1.WarmResponse.parts:type_name -> trivium.v1.WarmPart
+	46, // 12: trivium.v1.WarmPart.elapsed:type_name -> google.protobuf.Duration
+	15, // 13: trivium.v1.RetrieveResponse.hits:type_name -> trivium.v1.Hit
+	25, // 14: trivium.v1.RetrieveResponse.leg_reports:type_name -> trivium.v1.LegReport
+	26, // 15: trivium.v1.RetrieveResponse.statistics:type_name -> trivium.v1.Statistics
+	27, // 16: trivium.v1.RetrieveResponse.coercions:type_name -> trivium.v1.Coercion
+	16, // 17: trivium.v1.RetrieveResponse.rerank:type_name -> trivium.v1.RerankReport
+	48, // 18: trivium.v1.Hit.segment:type_name -> trivium.v1.Segment
+	49, // 19: trivium.v1.Hit.fact:type_name -> trivium.v1.Fact
+	50, // 20: trivium.v1.Hit.folded:type_name -> trivium.v1.ItemRef
+	17, // 21: trivium.v1.Hit.ledger:type_name -> trivium.v1.Ledger
+	0,  // 22: trivium.v1.Hit.stage:type_name -> trivium.v1.Stage
+	50, // 23: trivium.v1.Hit.outdated_by:type_name -> trivium.v1.ItemRef
+	45, // 24: trivium.v1.Hit.folded_times:type_name -> google.protobuf.Timestamp
+	0,  // 25: trivium.v1.RerankReport.stage:type_name -> trivium.v1.Stage
+	46, // 26: trivium.v1.RerankReport.elapsed:type_name -> google.protobuf.Duration
+	18, // 27: trivium.v1.Ledger.leg_terms:type_name -> trivium.v1.LegTerm
+	22, // 28: trivium.v1.Ledger.importance:type_name -> trivium.v1.ImportanceTerm
+	23, // 29: trivium.v1.Ledger.decay:type_name -> trivium.v1.DecayTerm
+	24, // 30: trivium.v1.Ledger.diversity:type_name -> trivium.v1.DiversityTerm
+	1,  // 31: trivium.v1.Ledger.method:type_name -> trivium.v1.FusionMethod
+	20, // 32: trivium.v1.Ledger.rerank:type_name -> trivium.v1.RerankTerm
+	21, // 33: trivium.v1.Ledger.currency:type_name -> trivium.v1.CurrencyTerm
+	19, // 34: trivium.v1.Ledger.adjacent:type_name -> trivium.v1.AdjacentTerm
+	50, // 35: trivium.v1.AdjacentTerm.by:type_name -> trivium.v1.ItemRef
+	2,  // 36: trivium.v1.CurrencyTerm.reason:type_name -> trivium.v1.CurrencyReason
+	50, // 37: trivium.v1.CurrencyTerm.by:type_name -> trivium.v1.ItemRef
+	46, // 38: trivium.v1.DecayTerm.age:type_name -> google.protobuf.Duration
+	46, // 39: trivium.v1.DecayTerm.half_life:type_name -> google.protobuf.Duration
+	50, // 40: trivium.v1.DiversityTerm.closest:type_name -> trivium.v1.ItemRef
+	3,  // 41: trivium.v1.LegReport.state:type_name -> trivium.v1.LegState
+	46, // 42: trivium.v1.LegReport.elapsed:type_name -> google.protobuf.Duration
+	46, // 43: trivium.v1.Statistics.total:type_name -> google.protobuf.Duration
+	46, // 44: trivium.v1.Statistics.embedding:type_name -> google.protobuf.Duration
+	46, // 45: trivium.v1.Statistics.loading:type_name -> google.protobuf.Duration
+	46, // 46: trivium.v1.Statistics.ranking:type_name -> google.protobuf.Duration
+	46, // 47: trivium.v1.Statistics.reranking:type_name -> google.protobuf.Duration
+	30, // 48: trivium.v1.ListProfilesResponse.profiles:type_name -> trivium.v1.Profile
+	47, // 49: trivium.v1.Profile.definition:type_name -> google.protobuf.Struct
+	31, // 50: trivium.v1.Profile.notes:type_name -> trivium.v1.ProfileNote
+	5,  // 51: trivium.v1.RetrieveBatchRequest.requests:type_name -> trivium.v1.RetrieveRequest
+	34, // 52: trivium.v1.RetrieveBatchResponse.results:type_name -> trivium.v1.BatchResult
+	14, // 53: trivium.v1.BatchResult.response:type_name -> trivium.v1.RetrieveResponse
+	35, // 54: trivium.v1.BatchResult.error:type_name -> trivium.v1.BatchError
+	45, // 55: trivium.v1.DescribeEntityRequest.as_of:type_name -> google.protobuf.Timestamp
+	45, // 56: trivium.v1.DescribeEntityRequest.known_at:type_name -> google.protobuf.Timestamp
+	46, // 57: trivium.v1.DescribeEntityRequest.time_budget:type_name -> google.protobuf.Duration
+	49, // 58: trivium.v1.DescribeEntityResponse.facts:type_name -> trivium.v1.Fact
+	48, // 59: trivium.v1.DescribeEntityResponse.statements:type_name -> trivium.v1.Segment
+	46, // 60: trivium.v1.DescribeEntityResponse.elapsed:type_name -> google.protobuf.Duration
+	5,  // 61: trivium.v1.CompareRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	47, // 62: trivium.v1.CompareRequest.against_overrides:type_name -> google.protobuf.Struct
+	14, // 63: trivium.v1.CompareResponse.retrieved:type_name -> trivium.v1.RetrieveResponse
+	14, // 64: trivium.v1.CompareResponse.against:type_name -> trivium.v1.RetrieveResponse
+	40, // 65: trivium.v1.CompareResponse.rank_changes:type_name -> trivium.v1.RankChange
+	50, // 66: trivium.v1.RankChange.item:type_name -> trivium.v1.ItemRef
+	5,  // 67: trivium.v1.ExplainAbsenceRequest.retrieve:type_name -> trivium.v1.RetrieveRequest
+	50, // 68: trivium.v1.ExplainAbsenceRequest.item:type_name -> trivium.v1.ItemRef
+	4,  // 69: trivium.v1.ExplainAbsenceResponse.loss:type_name -> trivium.v1.Loss
+	50, // 70: trivium.v1.ExplainAbsenceResponse.by:type_name -> trivium.v1.ItemRef
+	15, // 71: trivium.v1.ExplainAbsenceResponse.hit:type_name -> trivium.v1.Hit
+	43, // 72: trivium.v1.ExplainAbsenceResponse.legs:type_name -> trivium.v1.LegAbsence
+	3,  // 73: trivium.v1.LegAbsence.state:type_name -> trivium.v1.LegState
+	5,  // 74: trivium.v1.RetrievalService.Retrieve:input_type -> trivium.v1.RetrieveRequest
+	7,  // 75: trivium.v1.RetrievalService.RetrieveStream:input_type -> trivium.v1.RetrieveStreamRequest
+	9,  // 76: trivium.v1.RetrievalService.Warm:input_type -> trivium.v1.WarmRequest
+	28, // 77: trivium.v1.RetrievalService.ListProfiles:input_type -> trivium.v1.ListProfilesRequest
+	32, // 78: trivium.v1.RetrievalService.RetrieveBatch:input_type -> trivium.v1.RetrieveBatchRequest
+	36, // 79: trivium.v1.RetrievalService.DescribeEntity:input_type -> trivium.v1.DescribeEntityRequest
+	38, // 80: trivium.v1.RetrievalService.Compare:input_type -> trivium.v1.CompareRequest
+	41, // 81: trivium.v1.RetrievalService.ExplainAbsence:input_type -> trivium.v1.ExplainAbsenceRequest
+	14, // 82: trivium.v1.RetrievalService.Retrieve:output_type -> trivium.v1.RetrieveResponse
+	8,  // 83: trivium.v1.RetrievalService.RetrieveStream:output_type -> trivium.v1.RetrieveStreamResponse
+	10, // 84: trivium.v1.RetrievalService.Warm:output_type -> trivium.v1.WarmResponse
+	29, // 85: trivium.v1.RetrievalService.ListProfiles:output_type -> trivium.v1.ListProfilesResponse
+	33, // 86: trivium.v1.RetrievalService.RetrieveBatch:output_type -> trivium.v1.RetrieveBatchResponse
+	37, // 87: trivium.v1.RetrievalService.DescribeEntity:output_type -> trivium.v1.DescribeEntityResponse
+	39, // 88: trivium.v1.RetrievalService.Compare:output_type -> trivium.v1.CompareResponse
+	42, // 89: trivium.v1.RetrievalService.ExplainAbsence:output_type -> trivium.v1.ExplainAbsenceResponse
+	82, // [82:90] is the sub-list for method output_type
+	74, // [74:82] is the sub-list for method input_type
+	74, // [74:74] is the sub-list for extension type_name
+	74, // [74:74] is the sub-list for extension extendee
+	0,  // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_retrieval_service_proto_init() }
@@ -4026,29 +4142,31 @@ func file_trivium_v1_retrieval_service_proto_init() {
 	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_item_proto_init()
 	file_trivium_v1_segment_proto_init()
-	file_trivium_v1_retrieval_service_proto_msgTypes[6].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[9].OneofWrappers = []any{
+	file_trivium_v1_retrieval_service_proto_msgTypes[1].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[7].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*Hit_Segment)(nil),
 		(*Hit_Fact)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[28].OneofWrappers = []any{
+	file_trivium_v1_retrieval_service_proto_msgTypes[12].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[29].OneofWrappers = []any{
 		(*BatchResult_Response)(nil),
 		(*BatchResult_Error)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[30].OneofWrappers = []any{
+	file_trivium_v1_retrieval_service_proto_msgTypes[31].OneofWrappers = []any{
 		(*DescribeEntityRequest_Speaker)(nil),
 		(*DescribeEntityRequest_Entity)(nil),
 	}
-	file_trivium_v1_retrieval_service_proto_msgTypes[34].OneofWrappers = []any{}
-	file_trivium_v1_retrieval_service_proto_msgTypes[36].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[35].OneofWrappers = []any{}
 	file_trivium_v1_retrieval_service_proto_msgTypes[37].OneofWrappers = []any{}
+	file_trivium_v1_retrieval_service_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_retrieval_service_proto_rawDesc), len(file_trivium_v1_retrieval_service_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

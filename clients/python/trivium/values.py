@@ -382,6 +382,7 @@ class Ledger:
     """How a score was computed; `recompute` is the whole formula.
 
     `reserved_by` is the leg whose reserved place the hit took; empty if it needed none.
+    `tenant_weight` is that of the hit's tenant, if several were asked.
     """
 
     leg_terms: tuple[LegTerm, ...]
@@ -395,6 +396,7 @@ class Ledger:
     currency: tuple[CurrencyTerm, ...] = ()
     diversity: DiversityTerm | None = None
     reserved_by: str = ""
+    tenant_weight: float | None = None
 
     def recompute(self) -> float:
         """Computes the score from ranks, weights and leg scores.
@@ -416,7 +418,8 @@ class Ledger:
             probability = 0.5 * (1 + math.tanh(self.rerank.logit / 2))
             coarse = (1 - self.rerank.weight) * score / self.rerank.scale
             score = coarse + self.rerank.weight * probability
-        return score * math.prod(term.factor for term in self.currency)
+        score *= math.prod(term.factor for term in self.currency)
+        return score if self.tenant_weight is None else score * self.tenant_weight
 
 
 class Stage(StrEnum):
@@ -451,6 +454,7 @@ class Hit:
     those that found the item; `folded` are older items in which the same speaker says the same,
     from the times `folded_times`; `ledger` is set if `explain` was.
     `outdated_by` is the later statement about the same thing that took the item's place.
+    `tenant` is whose the item is, if several tenants were asked.
     """
 
     item: Item
@@ -462,6 +466,7 @@ class Hit:
     ledger: Ledger | None = None
     stage: Stage = Stage.NONE
     outdated_by: ItemRef | None = None
+    tenant: str = ""
 
     @property
     def id(self) -> str:
@@ -499,7 +504,8 @@ class LegReport:
     """The outcome of one leg; `reason` says why it is not OK.
 
     `pending_count` is how many changed rows of the tenant the leg cannot find yet. `in_memory` is
-    whether it was answered from the memory of the replica, and no store was asked.
+    whether it was answered from the memory of the replica, and no store was asked. `tenant` is the
+    tenant that was searched, if several were.
     """
 
     leg: str
@@ -511,6 +517,7 @@ class LegReport:
     dead_letter_count: int
     pending_count: int = 0
     in_memory: bool = False
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,8 @@ export class TriviumClient {
     const nanos = Math.max(1, Math.round(timeoutMs * BUDGET_SHARE * 1e6));
     const timeBudget = { seconds: BigInt(Math.floor(nanos / 1e9)), nanos: nanos % 1e9 };
     const given = withTimestamps<Init<typeof RetrieveRequestSchema>>({ timeBudget, ...fields });
-    const request = create(RetrieveRequestSchema, { ...given, tenant: this.tenant, query });
+    const tenant = given.tenants?.length ? "" : this.tenant;
+    const request = create(RetrieveRequestSchema, { ...given, tenant, query });
     return withDates(await typed(this.retrieval.retrieve(request, call(timeoutMs, signal))));
   }
 

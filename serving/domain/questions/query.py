@@ -231,6 +231,14 @@ class Scope:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TenantWeight:
+    """A tenant to ask, and the factor of its scores."""
+
+    tenant: TenantName
+    weight: float = 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """One question.
@@ -239,6 +247,9 @@ class Query:
     embedded and may be empty. `seeds` are segment ids: the graph walk starts from their entities
     instead of from the names in `text`. An answer may not lack the legs `required`. The days that
     `text` names are those of `time_zone`; without one, of its tenant's.
+
+    With `tenants`, each of these is asked, and the tenant of the scope is the first. A query that
+    was made of such a one has its first tenant as `shared_with`: their vectors are the same.
     """
 
     scope: Scope
@@ -248,6 +259,13 @@ class Query:
     seeds: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()
     time_zone: tzinfo | None = None
+    tenants: tuple[TenantWeight, ...] = ()
+    shared_with: TenantName | None = None
+
+    def of_tenant(self, tenant: TenantName) -> Query:
+        """The query to one of its tenants."""
+        scope = replace(self.scope, tenant=tenant)
+        return replace(self, scope=scope, tenants=(), shared_with=self.scope.tenant)
 
     @property
     def local_time(self) -> datetime:

@@ -139,6 +139,8 @@ class Ledger:
     currency: tuple[CurrencyTerm, ...] = ()
     diversity: DiversityTerm | None = None
     reserved_by: str = ""
+    tenant_weight: float | None = None
+    """The weight of the item's tenant, if several were asked."""
 
     @property
     def fused_score(self) -> float:
@@ -162,7 +164,7 @@ class Ledger:
         score = coarse if self.rerank is None else self.rerank.mixed(coarse)
         for term in self.currency:
             score *= term.factor
-        return score
+        return score if self.tenant_weight is None else score * self.tenant_weight
 
 
 def worth(term: LegTerm, method: FusionMethod, rank_constant: float) -> float:

@@ -50,7 +50,8 @@ class EmbeddedSearch:
     Every leg that looks a question up asks for its vector in a call of its own, so that the failure
     or delay of one leg does not affect another. The question is embedded once for all of them. A
     vector depends only on the text and the model, and an embedder keeps its model, so vectors
-    never expire. Each tenant has its own: a fast answer would tell it that another one asked.
+    never expire. Each tenant has its own: a fast answer would tell it that another one asked. The
+    tenants that are asked together share those of the first.
 
     Args:
         embedder: Embeds the questions.
@@ -69,7 +70,7 @@ class EmbeddedSearch:
     async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
         """Embeds a question and finds its nearest neighbours."""
         started = time.perf_counter()
-        vector = await self.vector_of(wanted.scope.tenant, text, deadline)
+        vector = await self.vector_of(wanted.shared_with or wanted.scope.tenant, text, deadline)
         embedding_s = time.perf_counter() - started
         answer = await self._index.search(vector, wanted, deadline)
         return replace(answer, embedding_s=embedding_s)
@@ -168,6 +169,8 @@ class VectorLookup:
     def __init__(self, query: Query, space: VectorSpace, parts: Sequence[str] = ()) -> None:
         self._space = space
         self._tenant = query.scope.tenant
+        self._shared_with = query.shared_with
+        self._asks_as = query.shared_with or query.scope.tenant
         self._waits = query.token is not None
         self._vector: Vector | None = None
         if query.vector is not None:
@@ -189,14 +192,14 @@ class VectorLookup:
     def is_to_embed(self) -> bool:
         """Whether `embed` would make searches of this question answer without a wait."""
         search = self._embedded
-        return search is not None and not all(search.keeps(self._tenant, x) for x in self._parts)
+        return search is not None and not all(search.keeps(self._asks_as, x) for x in self._parts)
 
     async def embed(self, deadline: Deadline) -> None:
         """Embeds the question, for the searches that follow; raises as they do."""
         search = self._embedded
         assert search is not None, "ask `is_to_embed` first; this is a bug"
         started = time.perf_counter()
-        parts = (search.vector_of(self._tenant, part, deadline) for part in self._parts)
+        parts = (search.vector_of(self._asks_as, part, deadline) for part in self._parts)
         await asyncio.gather(*parts)
         self.embedding_s = time.perf_counter() - started
 
@@ -213,6 +216,7 @@ class VectorLookup:
         if self._vector is not None:
             return await self._space.index.search(self._vector, wanted, deadline)
         search = self._space.text_search.search
+        wanted = replace(wanted, shared_with=self._shared_with) if self._shared_with else wanted
         if len(self._parts) == 1:
             answer = await search(self._parts[0], wanted, deadline)
         else:

@@ -76,6 +76,8 @@ class LegReport:
     pending: int = 0
     """The tenant's changed rows that its projection lacked, as of a second ago; 0 for a leg that
     has waited for the query's token."""
+    tenant: str = ""
+    """The tenant that was searched, if several were."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,17 +75,21 @@ OPEN = Authenticator()
 
 
 def within_tenants(rule: Rule, caller: Caller, request: Any) -> None:
-    """Fills in the tenant of a request.
+    """Fills in the tenant of a request, or each of its tenants.
 
-    Raises `PermissionDeniedError` if the caller may not name the one that the request names.
+    Raises `PermissionDeniedError` if the caller may not name one that the request names.
     """
     if rule.tenant_in is None:
         return
     for name in rule.tenant_in:
         request = getattr(request, name)
-    tenant = caller.tenant(request.tenant)
-    if tenant != request.tenant:
-        request.tenant = tenant
+    naming = list(getattr(request, "tenants", ()))
+    if request.tenant or not naming:
+        naming.append(request)
+    for named in naming:
+        tenant = caller.tenant(named.tenant)
+        if tenant != named.tenant:
+            named.tenant = tenant
 
 
 async def each_within_tenants(

@@ -20,9 +20,9 @@ ANYONE = Caller(name="anyone", roles=frozenset({Role.ADMIN}), tenants=None)
 class Rule:
     """Who may call an RPC.
 
-    `tenant_in` is the path of the message with the field `tenant`: () is the request itself, None
-    means that the request has no tenant. `hidden` are the paths of fields in the response that are
-    about all tenants; they are cleared for a caller that is bound to some. `stored` are those that
+    `tenant_in` is the path of the message with the field `tenant`, and maybe `tenants`: () is the
+    request itself, None means that the request has no tenant. `hidden` are the paths of fields in
+    the response that are about all tenants; they are cleared for a caller that is bound to some. `stored` are those that
     show what is stored, cleared for a caller of a write that may not read. What is `of_all` tenants
     is not for a caller that is bound to some. What `outlasts` the lack of authentication, such as a
     key, is not for anyone on a service that has none.

@@ -137,6 +137,8 @@ def test_error_shows_its_details(cli: CommandLine) -> None:
         (["ask", "cut \udcff"], "not in the encoding of the terminal"),
         (["--time-zone", "Mars", "ask", "why?", "--as-of", "2026-03-19"], "'Mars' is no time zone"),
         (["ask", "why?", "--as-of", "19 March"], "such as 2026-03-19 or"),
+        (["ask", "why?", "--filter", '{"colour": "red"}'], "is no filter"),
+        (["ask", "why?", "--ask-tenant", "mine=much"], "'much' is no number"),
         (["ingest"], ""),
         (["ingest", "no such file"], ""),
         (["forget"], ""),
@@ -411,6 +413,33 @@ def test_options_of_ask_reach_the_service(cli: CommandLine) -> None:
     assert request.as_of.ToJsonString() == "2025-10-01T00:00:00Z"
     assert request.known_at.ToJsonString() == "2025-10-02T00:00:00Z"
     assert request.consistency_token == "1~e~0~9"
+
+
+def test_filter_of_ask_is_json(cli: CommandLine) -> None:
+    given = '{"any_of": [{"kinds": ["note"]}, {"labels": [{"key": "a", "number": {"min": 3}}]}]}'
+
+    cli.run("ask", "--filter", given, "why?")
+
+    kinds, labels = cli.service.requests[0].filter.any_of
+    assert list(kinds.kinds) == ["note"]
+    assert labels.labels[0].number.min == 3
+
+
+def test_tenants_of_ask_are_asked_together(cli: CommandLine) -> None:
+    hit = Hit(segment=segment("t1"), rank=1, tenant="family")
+
+    shown = cli.run(
+        *("ask", "--ask-tenant", "mine", "--ask-tenant", "family=0.5", "why?"),
+        Retrieve=RetrieveResponse(hits=[hit]),
+    ).stdout
+
+    request = cli.service.requests[0]
+    assert request.tenant == ""
+    assert [(each.tenant, each.weight) for each in request.tenants] == [
+        ("mine", 1),
+        ("family", 0.5),
+    ]
+    assert "family · t1" in shown
 
 
 def test_briefing_is_shown_in_place_of_the_hits(cli: CommandLine) -> None:

@@ -57,7 +57,7 @@ def term(leg: str, rank: int, leg_score: float, method: FusionMethod) -> LegTerm
 OTHER = ItemRef(ItemKind.SEGMENT, "other")
 
 ledgers = st.builds(
-    lambda method, ranks, score, shares, importance, decay, rerank, factors: Ledger(
+    lambda method, ranks, score, shares, importance, decay, rerank, factors, weight: Ledger(
         method=method,
         rank_constant=60,
         leg_terms=(terms := tuple(term(f"leg{n}", r, score, method) for n, r in enumerate(ranks))),
@@ -67,6 +67,7 @@ ledgers = st.builds(
         decay=decay,
         rerank=rerank,
         currency=tuple(CurrencyTerm(factor=each, reason=CurrencyReason.ASKS) for each in factors),
+        tenant_weight=weight,
     ),
     st.sampled_from([FusionMethod.RECIPROCAL_RANK, FusionMethod.CONVEX, FusionMethod.SCORE]),
     st.lists(st.integers(1, 300), min_size=1, max_size=4),
@@ -96,10 +97,11 @@ ledgers = st.builds(
         RerankTerm, logit=st.floats(-9, 9), weight=st.floats(0, 1), scale=st.floats(0.01, 1)
     ),
     st.lists(st.floats(0.3, 2), max_size=2),
+    st.none() | st.floats(0.1, 9),
 )
 
 
-LAST = ("sum", "adjacent", "score", "reranked", "what holds now")
+LAST = ("sum", "adjacent", "score", "reranked", "what holds now", "tenant")
 """The lines whose last has the score."""
 
 

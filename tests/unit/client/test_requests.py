@@ -49,6 +49,23 @@ def test_unknown_field_of_an_override_is_refused() -> None:
         requests.retrieve("acme", "why?", timeout=1, leg_overrides={"graph": {"floor": 0}})
 
 
+@pytest.mark.parametrize(
+    ("tenants", "sent"),
+    [
+        ((), ("acme", [])),
+        (["mine", "house"], ("", [("mine", None), ("house", None)])),
+        ({"mine": 1, "house": 0.5}, ("", [("mine", 1.0), ("house", 0.5)])),
+    ],
+)
+def test_tenants_are_sent_in_place_of_one(tenants: Any, sent: object) -> None:
+    request = requests.retrieve("acme", "why?", timeout=1, tenants=tenants)
+
+    several = [
+        (each.tenant, each.weight if each.HasField("weight") else None) for each in request.tenants
+    ]
+    assert (request.tenant, several) == sent
+
+
 def test_filter_is_sent_field_by_field() -> None:
     given = Filter(
         kinds=["note"],

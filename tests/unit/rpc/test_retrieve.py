@@ -50,6 +50,7 @@ from trivium.v1.retrieval_service_pb2 import (
     LegOverride,
     RetrieveRequest,
     RetrieveResponse,
+    TenantWeight,
 )
 from trivium.wire import responses
 
@@ -83,6 +84,12 @@ NOTHING_FOUND = Retrieval(
 def retrieve(**fields: object) -> RetrieveRequest:
     given: dict[str, object] = {"tenant": "acme", "query": "where to?", **fields}
     return RetrieveRequest(**given)  # type: ignore[arg-type]
+
+
+def several(*tenants: str | TenantWeight, **fields: object) -> RetrieveRequest:
+    """A question to several tenants."""
+    named = [TenantWeight(tenant=each) if isinstance(each, str) else each for each in tenants]
+    return retrieve(**{"tenant": "", "tenants": named, **fields})
 
 
 def override(
@@ -122,6 +129,15 @@ def asked(request: RetrieveRequest | None = None, **fields: object) -> RetrieveC
         (retrieve(tenant=" "), "tenant"),
         (retrieve(tenant="x" * 257), "tenant"),
         (retrieve(tenant="a\x00b"), "tenant"),
+        (several("a", tenant="b"), "tenant"),
+        (several("a", seed_ids=["s"]), "seed_ids"),
+        (several("a", "a"), "tenants[1].tenant"),
+        (several("a", ""), "tenants[1].tenant"),
+        (several(*map(str, range(9))), "tenants"),
+        (several(TenantWeight(tenant="a", weight=0)), "tenants[0].weight"),
+        (several(TenantWeight(tenant="a", weight=-1)), "tenants[0].weight"),
+        (several(TenantWeight(tenant="a", weight=math.nan)), "tenants[0].weight"),
+        (several(TenantWeight(tenant="a", weight=1001)), "tenants[0].weight"),
         (retrieve(query=""), "query"),
         (retrieve(query=" \n\t"), "query"),
         (retrieve(query="a\x00b"), "query"),
@@ -179,6 +195,13 @@ def asked(request: RetrieveRequest | None = None, **fields: object) -> RetrieveC
 def test_a_malformed_question_names_its_field(request_: RetrieveRequest, field: str) -> None:
     with refused_for(field):
         asked(request_)
+
+
+def test_tenants_are_read_with_their_weights() -> None:
+    query = asked(several("a", TenantWeight(tenant="b", weight=0.5))).query
+
+    assert [(each.tenant, each.weight) for each in query.tenants] == [("a", 1.0), ("b", 0.5)]
+    assert query.scope.tenant == "a"
 
 
 @pytest.mark.parametrize(
@@ -391,6 +414,19 @@ def test_block_has_the_form_of_the_profile(form: BlockForm, days_shown: bool, li
     answer = read(replace(DENSE, block=form), [hit], BriefingLimits(days=days_shown))
 
     assert line in answer.briefing.split("\n")
+
+
+def test_block_marks_only_the_outdated_of_equal_ids() -> None:
+    def of(tenant: str, text: str, **fields: Any) -> Hit:
+        return Hit(item=segment("a", text), ledger=A_LEDGER, tenant=tenant, **fields)
+
+    hits = [of("mine", "Old.", outdated_by=segment_id("b")), of("family", "Holds.")]
+
+    shown = read(DENSE, hits, BriefingLimits(days=False))
+
+    assert [hit.tenant for hit in shown.hits] == ["mine", "family"]
+    assert "earlier: Old." in shown.briefing
+    assert "earlier: Holds." not in shown.briefing
 
 
 profiles = st.builds(

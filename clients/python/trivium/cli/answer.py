@@ -118,6 +118,7 @@ def _hit(hit: Hit) -> Text:
         about = [item.id, "fact", day(item.valid_from)]
     else:
         about = [item.id, item.title, item.speaker, day(item.event_time)]
+    about.insert(0, hit.tenant)
     if hit.folded:
         about.append(f"also {', '.join(each.id for each in hit.folded)}")
     if hit.outdated_by is not None:
@@ -149,7 +150,8 @@ def shortcomings(retrieval: Retrieval) -> Iterator[str]:
             f"{report.pending_count} rows cannot be found yet" if report.pending_count else "",
         ]
         if any(notes):
-            yield f"{report.leg} {report.state}: {'; '.join(filter(None, notes))}"
+            of_tenant = f" of {report.tenant}" if report.tenant else ""
+            yield f"{report.leg}{of_tenant} {report.state}: {'; '.join(filter(None, notes))}"
     if retrieval.rerank is not None and retrieval.rerank.reason:
         yield f"{retrieval.rerank.stage}: {retrieval.rerank.reason}"
 

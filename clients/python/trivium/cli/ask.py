@@ -35,6 +35,7 @@ class _Options:
     limit: int
     profile: str
     filter_: Filter | None
+    tenants: Mapping[str, float]
     as_of: datetime | None
     known_at: datetime | None
     consistency_token: str
@@ -43,6 +44,24 @@ class _Options:
     profile_overrides: Mapping[str, Any]
     seed_ids: Sequence[str]
     required_legs: Sequence[str]
+
+
+def _to_tenants(
+    ctx: click.Context, parameter: click.Parameter, given: Sequence[str]
+) -> Mapping[str, float]:
+    """Parses `NAME` and `NAME=WEIGHT`; the last `=` ends the name.
+
+    Raises:
+        click.BadParameter: A weight is no number.
+    """
+    tenants: dict[str, float] = {}
+    for each in given:
+        name, equals, weight = each.rpartition("=")
+        try:
+            tenants[name if equals else each] = float(weight) if equals else 1.0
+        except ValueError:
+            raise click.BadParameter(f"{weight!r} is no number", ctx, parameter) from None
+    return tenants
 
 
 @click.command()
@@ -65,6 +84,14 @@ class _Options:
 )
 @profile_option
 @filter_option
+@click.option(
+    "--ask-tenant",
+    "tenants",
+    multiple=True,
+    metavar="NAME[=WEIGHT]",
+    callback=_to_tenants,
+    help="Ask this tenant, in place of --tenant; several are asked together.",
+)
 @as_of_option
 @known_at_option
 @click.option(
@@ -96,6 +123,7 @@ def ask(
     limit: int,
     profile: str,
     filter_: Filter | None,
+    tenants: Mapping[str, float],
     as_of: datetime | None,
     known_at: datetime | None,
     consistency_token: str,
@@ -116,6 +144,7 @@ def ask(
         limit=limit,
         profile=profile,
         filter_=filter_,
+        tenants=tenants,
         as_of=as_of,
         known_at=known_at,
         consistency_token=consistency_token,
@@ -164,6 +193,7 @@ def _answers(client: Client, questions: Sequence[Question], options: _Options) -
             limit=options.limit,
             profile=options.profile,
             filter=options.filter_,
+            tenants=options.tenants,
             as_of=options.as_of or question.as_of,
             known_at=options.known_at,
             consistency_token=options.consistency_token,

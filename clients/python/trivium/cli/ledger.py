@@ -35,10 +35,14 @@ def ledger_lines(ledger: Ledger) -> Iterator[str]:
     if ledger.importance is not None or ledger.decay is not None:
         yield f"score: {_weighed(ledger)} = {_number(_coarse(ledger))}"
     if ledger.rerank is not None:
-        before = replace(ledger, currency=()).recompute()
+        before = replace(ledger, currency=(), tenant_weight=None).recompute()
         yield f"reranked: {_reranked(ledger.rerank, ledger)} = {_number(before)}"
     if ledger.currency:
-        yield _currency(ledger)
+        yield _currency(replace(ledger, tenant_weight=None))
+    if ledger.tenant_weight is not None:
+        before = replace(ledger, tenant_weight=None).recompute()
+        product = f"{_number(before)} x {_number(ledger.tenant_weight)}"
+        yield f"tenant: {product} = {_number(ledger.recompute())}"
     if ledger.diversity is not None:
         yield _diversity(ledger.diversity)
     if ledger.reserved_by:

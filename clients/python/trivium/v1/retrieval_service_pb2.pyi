@@ -106,7 +106,7 @@ LOSS_OUTDATED: Loss
 LOSS_LESS_IMPORTANT: Loss
 
 class RetrieveRequest(_message.Message):
-    __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing", "profile_overrides", "seed_ids", "known_at", "required_legs", "time_zone")
+    __slots__ = ("tenant", "query", "vector", "limit", "profile", "leg_overrides", "filter", "as_of", "time_budget", "consistency_token", "explain", "briefing", "profile_overrides", "seed_ids", "known_at", "required_legs", "time_zone", "tenants")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     VECTOR_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,7 @@ class RetrieveRequest(_message.Message):
     KNOWN_AT_FIELD_NUMBER: _ClassVar[int]
     REQUIRED_LEGS_FIELD_NUMBER: _ClassVar[int]
     TIME_ZONE_FIELD_NUMBER: _ClassVar[int]
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     query: str
     vector: _containers.RepeatedScalarFieldContainer[float]
@@ -141,7 +142,16 @@ class RetrieveRequest(_message.Message):
     known_at: _timestamp_pb2.Timestamp
     required_legs: _containers.RepeatedScalarFieldContainer[str]
     time_zone: str
-    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: bool = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ..., profile_overrides: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seed_ids: _Optional[_Iterable[str]] = ..., known_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., required_legs: _Optional[_Iterable[str]] = ..., time_zone: _Optional[str] = ...) -> None: ...
+    tenants: _containers.RepeatedCompositeFieldContainer[TenantWeight]
+    def __init__(self, tenant: _Optional[str] = ..., query: _Optional[str] = ..., vector: _Optional[_Iterable[float]] = ..., limit: _Optional[int] = ..., profile: _Optional[str] = ..., leg_overrides: _Optional[_Iterable[_Union[LegOverride, _Mapping]]] = ..., filter: _Optional[_Union[_filter_pb2.Filter, _Mapping]] = ..., as_of: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., time_budget: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., consistency_token: _Optional[str] = ..., explain: bool = ..., briefing: _Optional[_Union[BriefingOptions, _Mapping]] = ..., profile_overrides: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., seed_ids: _Optional[_Iterable[str]] = ..., known_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., required_legs: _Optional[_Iterable[str]] = ..., time_zone: _Optional[str] = ..., tenants: _Optional[_Iterable[_Union[TenantWeight, _Mapping]]] = ...) -> None: ...
+
+class TenantWeight(_message.Message):
+    __slots__ = ("tenant", "weight")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    weight: float
+    def __init__(self, tenant: _Optional[str] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class RetrieveStreamRequest(_message.Message):
     __slots__ = ("retrieve", "final")
@@ -230,7 +240,7 @@ class RetrieveResponse(_message.Message):
     def __init__(self, hits: _Optional[_Iterable[_Union[Hit, _Mapping]]] = ..., leg_reports: _Optional[_Iterable[_Union[LegReport, _Mapping]]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., briefing: _Optional[str] = ..., coercions: _Optional[_Iterable[_Union[Coercion, _Mapping]]] = ..., profile: _Optional[str] = ..., rerank: _Optional[_Union[RerankReport, _Mapping]] = ...) -> None: ...
 
 class Hit(_message.Message):
-    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded", "ledger", "stage", "outdated_by", "folded_times")
+    __slots__ = ("segment", "fact", "rank", "score", "legs", "folded", "ledger", "stage", "outdated_by", "folded_times", "tenant")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     FACT_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
@@ -241,6 +251,7 @@ class Hit(_message.Message):
     STAGE_FIELD_NUMBER: _ClassVar[int]
     OUTDATED_BY_FIELD_NUMBER: _ClassVar[int]
     FOLDED_TIMES_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     segment: _segment_pb2.Segment
     fact: _fact_pb2.Fact
     rank: int
@@ -251,7 +262,8 @@ class Hit(_message.Message):
     stage: Stage
     outdated_by: _item_pb2.ItemRef
     folded_times: _containers.RepeatedCompositeFieldContainer[_timestamp_pb2.Timestamp]
-    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded: _Optional[_Iterable[_Union[_item_pb2.ItemRef, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ..., outdated_by: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., folded_times: _Optional[_Iterable[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]]] = ...) -> None: ...
+    tenant: str
+    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., rank: _Optional[int] = ..., score: _Optional[float] = ..., legs: _Optional[_Iterable[str]] = ..., folded: _Optional[_Iterable[_Union[_item_pb2.ItemRef, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., stage: _Optional[_Union[Stage, str]] = ..., outdated_by: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., folded_times: _Optional[_Iterable[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]]] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class RerankReport(_message.Message):
     __slots__ = ("stage", "reason", "hit_count", "elapsed")
@@ -266,7 +278,7 @@ class RerankReport(_message.Message):
     def __init__(self, stage: _Optional[_Union[Stage, str]] = ..., reason: _Optional[str] = ..., hit_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity", "method", "rerank", "reserved_by", "currency", "adjacent")
+    __slots__ = ("leg_terms", "fused_score", "rank_constant", "importance", "decay", "diversity", "method", "rerank", "reserved_by", "currency", "adjacent", "tenant_weight")
     LEG_TERMS_FIELD_NUMBER: _ClassVar[int]
     FUSED_SCORE_FIELD_NUMBER: _ClassVar[int]
     RANK_CONSTANT_FIELD_NUMBER: _ClassVar[int]
@@ -278,6 +290,7 @@ class Ledger(_message.Message):
     RESERVED_BY_FIELD_NUMBER: _ClassVar[int]
     CURRENCY_FIELD_NUMBER: _ClassVar[int]
     ADJACENT_FIELD_NUMBER: _ClassVar[int]
+    TENANT_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     leg_terms: _containers.RepeatedCompositeFieldContainer[LegTerm]
     fused_score: float
     rank_constant: float
@@ -289,7 +302,8 @@ class Ledger(_message.Message):
     reserved_by: str
     currency: _containers.RepeatedCompositeFieldContainer[CurrencyTerm]
     adjacent: _containers.RepeatedCompositeFieldContainer[AdjacentTerm]
-    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ..., method: _Optional[_Union[FusionMethod, str]] = ..., rerank: _Optional[_Union[RerankTerm, _Mapping]] = ..., reserved_by: _Optional[str] = ..., currency: _Optional[_Iterable[_Union[CurrencyTerm, _Mapping]]] = ..., adjacent: _Optional[_Iterable[_Union[AdjacentTerm, _Mapping]]] = ...) -> None: ...
+    tenant_weight: float
+    def __init__(self, leg_terms: _Optional[_Iterable[_Union[LegTerm, _Mapping]]] = ..., fused_score: _Optional[float] = ..., rank_constant: _Optional[float] = ..., importance: _Optional[_Union[ImportanceTerm, _Mapping]] = ..., decay: _Optional[_Union[DecayTerm, _Mapping]] = ..., diversity: _Optional[_Union[DiversityTerm, _Mapping]] = ..., method: _Optional[_Union[FusionMethod, str]] = ..., rerank: _Optional[_Union[RerankTerm, _Mapping]] = ..., reserved_by: _Optional[str] = ..., currency: _Optional[_Iterable[_Union[CurrencyTerm, _Mapping]]] = ..., adjacent: _Optional[_Iterable[_Union[AdjacentTerm, _Mapping]]] = ..., tenant_weight: _Optional[float] = ...) -> None: ...
 
 class LegTerm(_message.Message):
     __slots__ = ("leg", "rank", "weight", "leg_score", "term", "path", "fact_ids", "min_score", "max_score")
@@ -380,7 +394,7 @@ class DiversityTerm(_message.Message):
     def __init__(self, trade_off: _Optional[float] = ..., relevance: _Optional[float] = ..., max_similarity: _Optional[float] = ..., value: _Optional[float] = ..., closest: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ...) -> None: ...
 
 class LegReport(_message.Message):
-    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "dead_letter_count", "pending_count", "in_memory")
+    __slots__ = ("leg", "state", "reason", "candidate_count", "below_floor_count", "elapsed", "dead_letter_count", "pending_count", "in_memory", "tenant")
     LEG_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -390,6 +404,7 @@ class LegReport(_message.Message):
     DEAD_LETTER_COUNT_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     IN_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     leg: str
     state: LegState
     reason: str
@@ -399,7 +414,8 @@ class LegReport(_message.Message):
     dead_letter_count: int
     pending_count: int
     in_memory: bool
-    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dead_letter_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., in_memory: bool = ...) -> None: ...
+    tenant: str
+    def __init__(self, leg: _Optional[str] = ..., state: _Optional[_Union[LegState, str]] = ..., reason: _Optional[str] = ..., candidate_count: _Optional[int] = ..., below_floor_count: _Optional[int] = ..., elapsed: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dead_letter_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., in_memory: bool = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class Statistics(_message.Message):
     __slots__ = ("total", "embedding", "loading", "ranking", "candidate_count", "folded_count", "vanished_count", "index_epoch", "reranking")

@@ -85,6 +85,8 @@ class RetrieveOptions(TypedDict, total=False):
         time_zone: Where the caller is: the days that the query names are days there. An IANA
             name, such as "Europe/Lisbon", or an offset, such as "-08:00". Empty means the zone of
             `as_of`, unless that is UTC; else the client's `time_zone`; else the tenant's.
+        tenants: The tenants to ask together in place of the client's own, at most 8, with the
+            weights of their scores if it is a mapping. `Hit.tenant` says whose each hit is.
     """
 
     vector: Sequence[float]
@@ -100,6 +102,7 @@ class RetrieveOptions(TypedDict, total=False):
     seed_ids: Sequence[str]
     required_legs: Sequence[str]
     time_zone: str
+    tenants: Sequence[str] | Mapping[str, float]
 
 
 def retrieve(
@@ -121,6 +124,7 @@ def retrieve(
     seed_ids: Sequence[str] = (),
     required_legs: Sequence[str] = (),
     time_zone: str = "",
+    tenants: Sequence[str] | Mapping[str, float] = (),
 ) -> retrieval_service_pb2.RetrieveRequest:
     """Builds a RetrieveRequest; its `time_budget` is `BUDGET_SHARE` of `timeout` seconds.
 
@@ -131,7 +135,7 @@ def retrieve(
     if has_lone_surrogate(query):
         raise ValueError(f"the query cannot be sent: it {LONE_SURROGATE}")
     return retrieval_service_pb2.RetrieveRequest(
-        tenant=tenant,
+        tenant="" if tenants else tenant,
         query=query,
         vector=vector,
         limit=limit,
@@ -148,6 +152,12 @@ def retrieve(
         required_legs=required_legs,
         known_at=_timestamp(known_at),
         time_zone=time_zone,
+        tenants=[
+            retrieval_service_pb2.TenantWeight(
+                tenant=name, weight=tenants[name] if isinstance(tenants, Mapping) else None
+            )
+            for name in tenants
+        ],
     )
 
 

@@ -435,6 +435,7 @@ def _hit(hit: retrieval_service_pb2.Hit) -> values.Hit:
         ledger=_ledger(hit.ledger) if hit.HasField("ledger") else None,
         stage=_STAGES.get(hit.stage, values.Stage.UNKNOWN),
         outdated_by=_item_ref(hit.outdated_by) if hit.HasField("outdated_by") else None,
+        tenant=hit.tenant,
     )
 
 
@@ -445,6 +446,7 @@ def _ledger(ledger: retrieval_service_pb2.Ledger) -> values.Ledger:
         rank_constant=ledger.rank_constant,
         method=_METHODS.get(ledger.method, values.FusionMethod.UNKNOWN),
         reserved_by=ledger.reserved_by,
+        tenant_weight=ledger.tenant_weight if ledger.HasField("tenant_weight") else None,
         rerank=_rerank_term(ledger.rerank) if ledger.HasField("rerank") else None,
         importance=_importance(ledger.importance) if ledger.HasField("importance") else None,
         decay=_decay(ledger.decay) if ledger.HasField("decay") else None,
@@ -529,6 +531,7 @@ def _leg_report(report: retrieval_service_pb2.LegReport) -> values.LegReport:
         dead_letter_count=report.dead_letter_count,
         pending_count=report.pending_count,
         in_memory=report.in_memory,
+        tenant=report.tenant,
     )
 
 

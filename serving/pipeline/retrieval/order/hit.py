@@ -26,7 +26,7 @@ class Hit:
 
     `score` is that of the ledger; `stage` is None if the profile does not rerank. `folded` says the
     same as the item, the newest first; all are older than it. `outdated_by` is the later statement
-    about the same thing, which holds in its place.
+    about the same thing, which holds in its place. `tenant` is whose it is, if several were asked.
     """
 
     item: Item
@@ -34,10 +34,16 @@ class Hit:
     folded: tuple[Item, ...] = ()
     stage: Stage | None = None
     outdated_by: ItemId | None = None
+    tenant: str = ""
     score: float = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "score", self.ledger.score)
+
+    @property
+    def key(self) -> tuple[str, ItemId]:
+        """What no other hit has."""
+        return self.tenant, self.item.item
 
     @property
     def text(self) -> str:

@@ -19,7 +19,7 @@ from serving.domain.ranking.signals import Traits
 from serving.pipeline.retrieval.order.adjacent import takers
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.step import Step, StepInput
-from serving.pipeline.retrieval.order.steps import ADJACENT, CUT, RERANK, steps_of
+from serving.pipeline.retrieval.order.steps import ADJACENT, CUT, OF_THE_ANSWER, RERANK, steps_of
 from serving.ports.vector_index import Adjacency
 
 
@@ -168,6 +168,10 @@ class Ordering:
     def uncut(self) -> list[Hit]:
         """Returns all hits in their final order, without a limit."""
         return self._before(CUT)
+
+    def of_tenant(self) -> list[Hit]:
+        """Returns all hits as they are before the steps that several tenants share."""
+        return self._before(next(step for step in self.steps if step in OF_THE_ANSWER))
 
     def hits(self) -> tuple[Hit, ...]:
         """Returns the hits, best first, at most the profile's limit."""

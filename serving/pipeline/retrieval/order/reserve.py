@@ -25,30 +25,28 @@ class Reserve(Step):
     def run(self, hits: Sequence[Hit], given: StepInput) -> list[Hit]:
         limit = given.profile.limit
         reserved = {
-            item: leg.name
+            key: leg.name
             for leg in given.profile.legs
-            for item in _best_of(leg.name, leg.reserved, hits)
+            for key in _best_of(leg.name, leg.reserved, hits)
         }
-        answer = [hit.item.item for hit in hits[:limit]]
+        answer = [hit.key for hit in hits[:limit]]
         took_place = set()
-        for item in [item for item in reserved if item not in answer]:
+        for key in [key for key in reserved if key not in answer]:
             give_way = [place for place, there in enumerate(answer) if there not in reserved]
             if not give_way:
                 break
-            answer[give_way[-1]] = item
-            took_place.add(item)
+            answer[give_way[-1]] = key
+            took_place.add(key)
 
         def marked(hit: Hit) -> Hit:
-            if hit.item.item not in took_place:
+            if hit.key not in took_place:
                 return hit
-            return replace(hit, ledger=replace(hit.ledger, reserved_by=reserved[hit.item.item]))
+            return replace(hit, ledger=replace(hit.ledger, reserved_by=reserved[hit.key]))
 
-        shown = [marked(hit) for hit in hits if hit.item.item in answer]
-        return [*shown, *(hit for hit in hits if hit.item.item not in answer)]
+        shown = [marked(hit) for hit in hits if hit.key in answer]
+        return [*shown, *(hit for hit in hits if hit.key not in answer)]
 
 
-def _best_of(leg: str, count: int, hits: Sequence[Hit]) -> list[ItemId]:
-    ranks = {
-        hit.item.item: term.rank for hit in hits for term in hit.ledger.leg_terms if term.leg == leg
-    }
-    return sorted(ranks, key=lambda item: (ranks[item], item))[:count]
+def _best_of(leg: str, count: int, hits: Sequence[Hit]) -> list[tuple[str, ItemId]]:
+    ranks = {hit.key: term.rank for hit in hits for term in hit.ledger.leg_terms if term.leg == leg}
+    return sorted(ranks, key=lambda key: (ranks[key], key[1]))[:count]

@@ -20,10 +20,13 @@ ADJACENT = Adjacent()
 RERANK = Rerank()
 CUT = Cut()
 
+OF_THE_ANSWER: Sequence[Step] = (Diversify(), Reserve(), CUT)
+"""The steps that concern an answer as a whole, which several tenants may share."""
+
 STEPS: Sequence[Step] = (
     *(Fold(), ADJACENT, Importance(), Decay()),
-    *(RERANK, Currency(), Diversify()),
-    *(Reserve(), CUT),
+    *(RERANK, Currency()),
+    *OF_THE_ANSWER,
 )
 """All steps. A profile has those of them that it switches on."""
 

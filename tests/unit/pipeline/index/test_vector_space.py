@@ -98,6 +98,19 @@ async def test_response_time_reveals_no_query_of_another_tenant() -> None:
     assert embedder.asked == [GOA, GOA]
 
 
+async def test_tenants_asked_together_share_the_embedding() -> None:
+    embedder = GatedEmbedder()
+    embedder.gate.set()
+    space = VectorSpace.of(embedder, FixedIndex())
+    first = query(GOA)
+
+    for each in (first, first.of_tenant(TenantName("other"))):
+        lookup = VectorLookup(each, space)
+        await lookup.nearest(WantedNeighbours(ItemKind.SEGMENT, each.scope, 5), soon())
+
+    assert embedder.asked == [GOA]
+
+
 async def test_cancelled_caller_does_not_cancel_shared_embedding() -> None:
     embedder = GatedEmbedder()
     first, second = await two_ask(searching(embedder), embedder)

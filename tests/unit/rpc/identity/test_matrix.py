@@ -184,6 +184,64 @@ async def test_caller_may_do_as_role_and_tenant_allow(
             assert tenant_of(request) == OURS, who
 
 
+SEVERAL = ("Retrieve", "RetrieveBatch", "RetrieveStream", "Compare", "ExplainAbsence")
+OF_ONE = {"RetrieveBatch", "Compare", "ExplainAbsence"}
+"""They answer no request to several tenants."""
+
+
+def with_tenants(method: MethodDescriptor, *names: str) -> Message:
+    """A request of a method that names several tenants."""
+    request: Any = with_tenant(method, "")
+    if method.name == "RetrieveBatch":
+        request.tenant = OURS
+        named = request.requests.add()
+    else:
+        named = request.retrieve if method.name != "Retrieve" else request
+    named.query = "?"
+    for name in names:
+        named.tenants.add(tenant=name)
+    return request  # type: ignore[no-any-return]
+
+
+@BY_BOTH
+async def test_caller_must_be_allowed_each_tenant(
+    method: MethodDescriptor, by: Called, gate: Door
+) -> None:
+    if method.name not in SEVERAL:
+        return
+    for who, (call, caller) in gate.accepted.items():
+        await by(method, with_tenants(method, OURS, THEIRS), call, gate.authenticator)
+
+        if caller.tenants is None and may(caller, method.name, OURS):
+            assert call.code in ADMITTED, who
+        elif method.name == "RetrieveBatch" and may(caller, method.name, OURS):
+            assert call.code is grpc.StatusCode.INVALID_ARGUMENT, who
+        else:
+            assert call.code is grpc.StatusCode.PERMISSION_DENIED, who
+
+
+@pytest.mark.parametrize("method", sorted(OF_ONE))
+async def test_answer_about_one_tenant_refuses_several(method: str) -> None:
+    call = Call()
+
+    await called(methods()[method], with_tenants(methods()[method], OURS, THEIRS), call, OPEN)
+
+    assert call.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "tenants: must be empty" in call.details
+
+
+async def test_only_tenant_of_a_caller_is_filled_in() -> None:
+    bot = Caller(name="bot", roles=frozenset({Role.READER}), tenants=frozenset({OURS}))
+    request: Any = with_tenants(methods()["Retrieve"], "")
+
+    await called(
+        methods()["Retrieve"], request, bearer("a.b.c"), Authenticator(tokens=lambda _: bot)
+    )
+
+    assert [each.tenant for each in request.tenants] == [OURS]
+    assert request.tenant == ""
+
+
 @BY_BOTH
 async def test_without_a_tenant_nothing_is_answered(
     method: MethodDescriptor, by: Called, gate: Door

@@ -30,7 +30,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/retrieval_service.proto.
  */
 export const file_trivium_v1_retrieval_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIogECg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZXF1aXJlZF9sZWdzGBAgAygJEhEKCXRpbWVfem9uZRgRIAEoCSJVChVSZXRyaWV2ZVN0cmVhbVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBINCgVmaW5hbBgCIAEoCCJwChZSZXRyaWV2ZVN0cmVhbVJlc3BvbnNlEi8KCXJldHJpZXZlZBgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIWCg5yZXF1ZXN0X251bWJlchgCIAEoBRINCgVmaW5hbBgDIAEoCCJeCgtXYXJtUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDwoHcHJvZmlsZRgCIAEoCRIuCgt0aW1lX2J1ZGdldBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJECgxXYXJtUmVzcG9uc2USIwoFcGFydHMYASADKAsyFC50cml2aXVtLnYxLldhcm1QYXJ0Eg8KB3Byb2ZpbGUYAiABKAkiYgoIV2FybVBhcnQSDAoEcGFydBgBIAEoCRIMCgR3YXJtGAIgASgIEg4KBnJlYXNvbhgDIAEoCRIqCgdlbGFwc2VkGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlgKC0xlZ092ZXJyaWRlEgsKA2xlZxgBIAEoCRITCgZ3ZWlnaHQYAiABKAFIAIgBARISCgVkZXB0aBgDIAEoBUgBiAEBQgkKB193ZWlnaHRCCAoGX2RlcHRoIlIKD0JyaWVmaW5nT3B0aW9ucxIRCgltYXhfY2hhcnMYASABKAUSFgoObWF4X2xpbmVfY2hhcnMYAiABKAUSFAoMd2l0aG91dF9kYXlzGAMgASgIIv8BChBSZXRyaWV2ZVJlc3BvbnNlEh0KBGhpdHMYASADKAsyDy50cml2aXVtLnYxLkhpdBIqCgtsZWdfcmVwb3J0cxgCIAMoCzIVLnRyaXZpdW0udjEuTGVnUmVwb3J0EioKCnN0YXRpc3RpY3MYAyABKAsyFi50cml2aXVtLnYxLlN0YXRpc3RpY3MSEAoIYnJpZWZpbmcYBCABKAkSJwoJY29lcmNpb25zGAUgAygLMhQudHJpdml1bS52MS5Db2VyY2lvbhIPCgdwcm9maWxlGAYgASgJEigKBnJlcmFuaxgHIAEoCzIYLnRyaXZpdW0udjEuUmVyYW5rUmVwb3J0IskCCgNIaXQSJgoHc2VnbWVudBgBIAEoCzITLnRyaXZpdW0udjEuU2VnbWVudEgAEiAKBGZhY3QYAiABKAsyEC50cml2aXVtLnYxLkZhY3RIABIMCgRyYW5rGAMgASgFEg0KBXNjb3JlGAQgASgBEgwKBGxlZ3MYBSADKAkSIwoGZm9sZGVkGAYgAygLMhMudHJpdml1bS52MS5JdGVtUmVmEiIKBmxlZGdlchgHIAEoCzISLnRyaXZpdW0udjEuTGVkZ2VyEiAKBXN0YWdlGAggASgOMhEudHJpdml1bS52MS5TdGFnZRIoCgtvdXRkYXRlZF9ieRgJIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIwCgxmb2xkZWRfdGltZXMYCiADKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgYKBGl0ZW0ifwoMUmVyYW5rUmVwb3J0EiAKBXN0YWdlGAEgASgOMhEudHJpdml1bS52MS5TdGFnZRIOCgZyZWFzb24YAiABKAkSEQoJaGl0X2NvdW50GAMgASgFEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24inwMKBkxlZGdlchImCglsZWdfdGVybXMYASADKAsyEy50cml2aXVtLnYxLkxlZ1Rlcm0SEwoLZnVzZWRfc2NvcmUYAiABKAESFQoNcmFua19jb25zdGFudBgDIAEoARIuCgppbXBvcnRhbmNlGAQgASgLMhoudHJpdml1bS52MS5JbXBvcnRhbmNlVGVybRIkCgVkZWNheRgFIAEoCzIVLnRyaXZpdW0udjEuRGVjYXlUZXJtEiwKCWRpdmVyc2l0eRgGIAEoCzIZLnRyaXZpdW0udjEuRGl2ZXJzaXR5VGVybRIoCgZtZXRob2QYByABKA4yGC50cml2aXVtLnYxLkZ1c2lvbk1ldGhvZBImCgZyZXJhbmsYCCABKAsyFi50cml2aXVtLnYxLlJlcmFua1Rlcm0SEwoLcmVzZXJ2ZWRfYnkYCSABKAkSKgoIY3VycmVuY3kYCiADKAsyGC50cml2aXVtLnYxLkN1cnJlbmN5VGVybRIqCghhZGphY2VudBgLIAMoCzIYLnRyaXZpdW0udjEuQWRqYWNlbnRUZXJtIpsBCgdMZWdUZXJtEgsKA2xlZxgBIAEoCRIMCgRyYW5rGAIgASgBEg4KBndlaWdodBgDIAEoARIRCglsZWdfc2NvcmUYBCABKAESDAoEdGVybRgFIAEoARIMCgRwYXRoGAYgASgJEhAKCGZhY3RfaWRzGAcgAygJEhEKCW1pbl9zY29yZRgIIAEoARIRCgltYXhfc2NvcmUYCSABKAEiTQoMQWRqYWNlbnRUZXJtEg0KBXNoYXJlGAEgASgBEg0KBXNjb3JlGAIgASgBEh8KAmJ5GAMgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIjoKClJlcmFua1Rlcm0SDQoFbG9naXQYASABKAESDgoGd2VpZ2h0GAIgASgBEg0KBXNjYWxlGAMgASgBImsKDEN1cnJlbmN5VGVybRIOCgZmYWN0b3IYASABKAESKgoGcmVhc29uGAIgASgOMhoudHJpdml1bS52MS5DdXJyZW5jeVJlYXNvbhIfCgJieRgDIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiJHCg5JbXBvcnRhbmNlVGVybRISCgppbXBvcnRhbmNlGAEgASgBEhIKCm11bHRpcGxpZXIYAiABKAESDQoFYm9vc3QYAyABKAEihAEKCURlY2F5VGVybRImCgNhZ2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJaGFsZl9saWZlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWZsb29yGAMgASgBEhIKCm11bHRpcGxpZXIYBCABKAEiggEKDURpdmVyc2l0eVRlcm0SEQoJdHJhZGVfb2ZmGAEgASgBEhEKCXJlbGV2YW5jZRgCIAEoARIWCg5tYXhfc2ltaWxhcml0eRgDIAEoARINCgV2YWx1ZRgEIAEoARIkCgdjbG9zZXN0GAUgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIoICCglMZWdSZXBvcnQSCwoDbGVnGAEgASgJEiMKBXN0YXRlGAIgASgOMhQudHJpdml1bS52MS5MZWdTdGF0ZRIOCgZyZWFzb24YAyABKAkSFwoPY2FuZGlkYXRlX2NvdW50GAQgASgFEhkKEWJlbG93X2Zsb29yX2NvdW50GAUgASgFEioKB2VsYXBzZWQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRZGVhZF9sZXR0ZXJfY291bnQYByABKAUSFQoNcGVuZGluZ19jb3VudBgJIAEoAxIRCglpbl9tZW1vcnkYCiABKAhKBAgIEAlSCHN0YW5kYnlzIsYCCgpTdGF0aXN0aWNzEigKBXRvdGFsGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCWVtYmVkZGluZxgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIqCgdsb2FkaW5nGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB3JhbmtpbmcYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFwoPY2FuZGlkYXRlX2NvdW50GAUgASgFEhQKDGZvbGRlZF9jb3VudBgGIAEoBRIWCg52YW5pc2hlZF9jb3VudBgHIAEoBRITCgtpbmRleF9lcG9jaBgIIAEoAxIsCglyZXJhbmtpbmcYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNgoIQ29lcmNpb24SDQoFZmllbGQYASABKAkSDQoFZ2l2ZW4YAiABKAkSDAoEdXNlZBgDIAEoCSI8ChNMaXN0UHJvZmlsZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIlYKFExpc3RQcm9maWxlc1Jlc3BvbnNlEiUKCHByb2ZpbGVzGAEgAygLMhMudHJpdml1bS52MS5Qcm9maWxlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKBAQoHUHJvZmlsZRIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEisKCmRlZmluaXRpb24YAyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiYKBW5vdGVzGAQgAygLMhcudHJpdml1bS52MS5Qcm9maWxlTm90ZSIoCgtQcm9maWxlTm90ZRILCgNsZWcYASABKAkSDAoEdGV4dBgCIAEoCSJVChRSZXRyaWV2ZUJhdGNoUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSLQoIcmVxdWVzdHMYAiADKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdCJBChVSZXRyaWV2ZUJhdGNoUmVzcG9uc2USKAoHcmVzdWx0cxgBIAMoCzIXLnRyaXZpdW0udjEuQmF0Y2hSZXN1bHQicgoLQmF0Y2hSZXN1bHQSMAoIcmVzcG9uc2UYASABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2VIABInCgVlcnJvchgCIAEoCzIWLnRyaXZpdW0udjEuQmF0Y2hFcnJvckgAQggKBnJlc3VsdCIrCgpCYXRjaEVycm9yEgwKBGNvZGUYASABKAUSDwoHbWVzc2FnZRgCIAEoCSKdAgoVRGVzY3JpYmVFbnRpdHlSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIRCgdzcGVha2VyGAIgASgJSAASEAoGZW50aXR5GAMgASgJSAASKQoFYXNfb2YYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGtub3duX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgltYXhfY2hhcnMYBiABKAUSLgoLdGltZV9idWRnZXQYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEQoJdGltZV96b25lGAggASgJEhkKEWNvbnNpc3RlbmN5X3Rva2VuGAkgASgJQgUKA3dobyKgAQoWRGVzY3JpYmVFbnRpdHlSZXNwb25zZRIfCgVmYWN0cxgBIAMoCzIQLnRyaXZpdW0udjEuRmFjdBInCgpzdGF0ZW1lbnRzGAIgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhAKCGJyaWVmaW5nGAMgASgJEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ihAEKDkNvbXBhcmVSZXF1ZXN0Ei0KCHJldHJpZXZlGAEgASgLMhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QSDwoHYWdhaW5zdBgCIAEoCRIyChFhZ2FpbnN0X292ZXJyaWRlcxgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QisAEKD0NvbXBhcmVSZXNwb25zZRIvCglyZXRyaWV2ZWQYASABKAsyHC50cml2aXVtLnYxLlJldHJpZXZlUmVzcG9uc2USLQoHYWdhaW5zdBgCIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRIPCgdvdmVybGFwGAMgASgBEiwKDHJhbmtfY2hhbmdlcxgEIAMoCzIWLnRyaXZpdW0udjEuUmFua0NoYW5nZSJ3CgpSYW5rQ2hhbmdlEiEKBGl0ZW0YASABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSEQoEcmFuaxgCIAEoBUgAiAEBEhkKDGFnYWluc3RfcmFuaxgDIAEoBUgBiAEBQgcKBV9yYW5rQg8KDV9hZ2FpbnN0X3JhbmsiaQoVRXhwbGFpbkFic2VuY2VSZXF1ZXN0Ei0KCHJldHJpZXZlGAEgASgLMhsudHJpdml1bS52MS5SZXRyaWV2ZVJlcXVlc3QSIQoEaXRlbRgCIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiLJAQoWRXhwbGFpbkFic2VuY2VSZXNwb25zZRIeCgRsb3NzGAEgASgOMhAudHJpdml1bS52MS5Mb3NzEg4KBnJlYXNvbhgCIAEoCRIfCgJieRgDIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIRCgRyYW5rGAQgASgFSACIAQESHAoDaGl0GAUgASgLMg8udHJpdml1bS52MS5IaXQSJAoEbGVncxgGIAMoCzIWLnRyaXZpdW0udjEuTGVnQWJzZW5jZUIHCgVfcmFuayKXAQoKTGVnQWJzZW5jZRILCgNsZWcYASABKAkSIwoFc3RhdGUYAiABKA4yFC50cml2aXVtLnYxLkxlZ1N0YXRlEhEKBHJhbmsYAyABKAFIAIgBARISCgVzY29yZRgEIAEoAUgBiAEBEg0KBWRlcHRoGAUgASgFEg4KBnJlYXNvbhgGIAEoCUIHCgVfcmFua0IICgZfc2NvcmUqXwoFU3RhZ2USFQoRU1RBR0VfVU5TUEVDSUZJRUQQABISCg5TVEFHRV9SRVJBTktFRBABEhAKDFNUQUdFX0NPQVJTRRACEhkKFVNUQUdFX0NPQVJTRV9GQUxMQkFDSxADKoMBCgxGdXNpb25NZXRob2QSHQoZRlVTSU9OX01FVEhPRF9VTlNQRUNJRklFRBAAEiEKHUZVU0lPTl9NRVRIT0RfUkVDSVBST0NBTF9SQU5LEAESGAoURlVTSU9OX01FVEhPRF9DT05WRVgQAhIXChNGVVNJT05fTUVUSE9EX1NDT1JFEAMqqAEKDkN1cnJlbmN5UmVhc29uEh8KG0NVUlJFTkNZX1JFQVNPTl9VTlNQRUNJRklFRBAAEhgKFENVUlJFTkNZX1JFQVNPTl9BU0tTEAESHgoaQ1VSUkVOQ1lfUkVBU09OX0xBQ0tTX0NPREUQAhIaChZDVVJSRU5DWV9SRUFTT05fQ0xPU0VEEAMSHwobQ1VSUkVOQ1lfUkVBU09OX1RBS0VTX1BMQUNFEAQqqQEKCExlZ1N0YXRlEhkKFUxFR19TVEFURV9VTlNQRUNJRklFRBAAEhAKDExFR19TVEFURV9PSxABEhcKE0xFR19TVEFURV9USU1FRF9PVVQQAhIUChBMRUdfU1RBVEVfRkFJTEVEEAMSFQoRTEVHX1NUQVRFX1NLSVBQRUQQBBITCg9MRUdfU1RBVEVfU1RBTEUQBRIVChFMRUdfU1RBVEVfUEFSVElBTBAGKuECCgRMb3NzEhQKEExPU1NfVU5TUEVDSUZJRUQQABINCglMT1NTX05PTkUQARITCg9MT1NTX05PVF9TVE9SRUQQAhIRCg1MT1NTX0ZJTFRFUkVEEAMSFgoSTE9TU19OT1RfUFJPSkVDVEVEEAQSFAoQTE9TU19OT1RfTUFUQ0hFRBAFEhQKEExPU1NfQkVMT1dfREVQVEgQBhIPCgtMT1NTX0ZPTERFRBAHEhAKDExPU1NfREVDQVlFRBAIEhMKD0xPU1NfQkVMT1dfSEVBRBAJEhYKEkxPU1NfUkVSQU5LRURfRE9XThAKEhIKDkxPU1NfRElTUExBQ0VEEAsSDAoITE9TU19DVVQQDBIVChFMT1NTX05PVF9TRUFSQ0hFRBANEhMKD0xPU1NfVU5BTlNXRVJFRBAOEhEKDUxPU1NfT1VUREFURUQQDxIXChNMT1NTX0xFU1NfSU1QT1JUQU5UEBAyuAUKEFJldHJpZXZhbFNlcnZpY2USSgoIUmV0cmlldmUSGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBocLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZSIDkAIBEmAKDlJldHJpZXZlU3RyZWFtEiEudHJpdml1bS52MS5SZXRyaWV2ZVN0cmVhbVJlcXVlc3QaIi50cml2aXVtLnYxLlJldHJpZXZlU3RyZWFtUmVzcG9uc2UiA5ACASgBMAESPgoEV2FybRIXLnRyaXZpdW0udjEuV2FybVJlcXVlc3QaGC50cml2aXVtLnYxLldhcm1SZXNwb25zZSIDkAIBElYKDExpc3RQcm9maWxlcxIfLnRyaXZpdW0udjEuTGlzdFByb2ZpbGVzUmVxdWVzdBogLnRyaXZpdW0udjEuTGlzdFByb2ZpbGVzUmVzcG9uc2UiA5ACARJZCg1SZXRyaWV2ZUJhdGNoEiAudHJpdml1bS52MS5SZXRyaWV2ZUJhdGNoUmVxdWVzdBohLnRyaXZpdW0udjEuUmV0cmlldmVCYXRjaFJlc3BvbnNlIgOQAgESXAoORGVzY3JpYmVFbnRpdHkSIS50cml2aXVtLnYxLkRlc2NyaWJlRW50aXR5UmVxdWVzdBoiLnRyaXZpdW0udjEuRGVzY3JpYmVFbnRpdHlSZXNwb25zZSIDkAIBEkcKB0NvbXBhcmUSGi50cml2aXVtLnYxLkNvbXBhcmVSZXF1ZXN0GhsudHJpdml1bS52MS5Db21wYXJlUmVzcG9uc2UiA5ACARJcCg5FeHBsYWluQWJzZW5jZRIhLnRyaXZpdW0udjEuRXhwbGFpbkFic2VuY2VSZXF1ZXN0GiIudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlc3BvbnNlIgOQAgFCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiJ0cml2aXVtL3YxL3JldHJpZXZhbF9zZXJ2aWNlLnByb3RvEgp0cml2aXVtLnYxIrMECg9SZXRyaWV2ZVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEg0KBXF1ZXJ5GAIgASgJEg4KBnZlY3RvchgDIAMoAhINCgVsaW1pdBgEIAEoBRIPCgdwcm9maWxlGAUgASgJEi4KDWxlZ19vdmVycmlkZXMYBiADKAsyFy50cml2aXVtLnYxLkxlZ092ZXJyaWRlEiIKBmZpbHRlchgHIAEoCzISLnRyaXZpdW0udjEuRmlsdGVyEikKBWFzX29mGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgt0aW1lX2J1ZGdldBgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIZChFjb25zaXN0ZW5jeV90b2tlbhgKIAEoCRIPCgdleHBsYWluGAsgASgIEi0KCGJyaWVmaW5nGAwgASgLMhsudHJpdml1bS52MS5CcmllZmluZ09wdGlvbnMSMgoRcHJvZmlsZV9vdmVycmlkZXMYDSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhAKCHNlZWRfaWRzGA4gAygJEiwKCGtub3duX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZXF1aXJlZF9sZWdzGBAgAygJEhEKCXRpbWVfem9uZRgRIAEoCRIpCgd0ZW5hbnRzGBIgAygLMhgudHJpdml1bS52MS5UZW5hbnRXZWlnaHQiPgoMVGVuYW50V2VpZ2h0Eg4KBnRlbmFudBgBIAEoCRITCgZ3ZWlnaHQYAiABKAFIAIgBAUIJCgdfd2VpZ2h0IlUKFVJldHJpZXZlU3RyZWFtUmVxdWVzdBItCghyZXRyaWV2ZRgBIAEoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0Eg0KBWZpbmFsGAIgASgIInAKFlJldHJpZXZlU3RyZWFtUmVzcG9uc2USLwoJcmV0cmlldmVkGAEgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEhYKDnJlcXVlc3RfbnVtYmVyGAIgASgFEg0KBWZpbmFsGAMgASgIIl4KC1dhcm1SZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIPCgdwcm9maWxlGAIgASgJEi4KC3RpbWVfYnVkZ2V0GAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIkQKDFdhcm1SZXNwb25zZRIjCgVwYXJ0cxgBIAMoCzIULnRyaXZpdW0udjEuV2FybVBhcnQSDwoHcHJvZmlsZRgCIAEoCSJiCghXYXJtUGFydBIMCgRwYXJ0GAEgASgJEgwKBHdhcm0YAiABKAgSDgoGcmVhc29uGAMgASgJEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoLTGVnT3ZlcnJpZGUSCwoDbGVnGAEgASgJEhMKBndlaWdodBgCIAEoAUgAiAEBEhIKBWRlcHRoGAMgASgFSAGIAQFCCQoHX3dlaWdodEIICgZfZGVwdGgiUgoPQnJpZWZpbmdPcHRpb25zEhEKCW1heF9jaGFycxgBIAEoBRIWCg5tYXhfbGluZV9jaGFycxgCIAEoBRIUCgx3aXRob3V0X2RheXMYAyABKAgi/wEKEFJldHJpZXZlUmVzcG9uc2USHQoEaGl0cxgBIAMoCzIPLnRyaXZpdW0udjEuSGl0EioKC2xlZ19yZXBvcnRzGAIgAygLMhUudHJpdml1bS52MS5MZWdSZXBvcnQSKgoKc3RhdGlzdGljcxgDIAEoCzIWLnRyaXZpdW0udjEuU3RhdGlzdGljcxIQCghicmllZmluZxgEIAEoCRInCgljb2VyY2lvbnMYBSADKAsyFC50cml2aXVtLnYxLkNvZXJjaW9uEg8KB3Byb2ZpbGUYBiABKAkSKAoGcmVyYW5rGAcgASgLMhgudHJpdml1bS52MS5SZXJhbmtSZXBvcnQi2QIKA0hpdBImCgdzZWdtZW50GAEgASgLMhMudHJpdml1bS52MS5TZWdtZW50SAASIAoEZmFjdBgCIAEoCzIQLnRyaXZpdW0udjEuRmFjdEgAEgwKBHJhbmsYAyABKAUSDQoFc2NvcmUYBCABKAESDAoEbGVncxgFIAMoCRIjCgZmb2xkZWQYBiADKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSIgoGbGVkZ2VyGAcgASgLMhIudHJpdml1bS52MS5MZWRnZXISIAoFc3RhZ2UYCCABKA4yES50cml2aXVtLnYxLlN0YWdlEigKC291dGRhdGVkX2J5GAkgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEjAKDGZvbGRlZF90aW1lcxgKIAMoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGdGVuYW50GAsgASgJQgYKBGl0ZW0ifwoMUmVyYW5rUmVwb3J0EiAKBXN0YWdlGAEgASgOMhEudHJpdml1bS52MS5TdGFnZRIOCgZyZWFzb24YAiABKAkSEQoJaGl0X2NvdW50GAMgASgFEioKB2VsYXBzZWQYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24izQMKBkxlZGdlchImCglsZWdfdGVybXMYASADKAsyEy50cml2aXVtLnYxLkxlZ1Rlcm0SEwoLZnVzZWRfc2NvcmUYAiABKAESFQoNcmFua19jb25zdGFudBgDIAEoARIuCgppbXBvcnRhbmNlGAQgASgLMhoudHJpdml1bS52MS5JbXBvcnRhbmNlVGVybRIkCgVkZWNheRgFIAEoCzIVLnRyaXZpdW0udjEuRGVjYXlUZXJtEiwKCWRpdmVyc2l0eRgGIAEoCzIZLnRyaXZpdW0udjEuRGl2ZXJzaXR5VGVybRIoCgZtZXRob2QYByABKA4yGC50cml2aXVtLnYxLkZ1c2lvbk1ldGhvZBImCgZyZXJhbmsYCCABKAsyFi50cml2aXVtLnYxLlJlcmFua1Rlcm0SEwoLcmVzZXJ2ZWRfYnkYCSABKAkSKgoIY3VycmVuY3kYCiADKAsyGC50cml2aXVtLnYxLkN1cnJlbmN5VGVybRIqCghhZGphY2VudBgLIAMoCzIYLnRyaXZpdW0udjEuQWRqYWNlbnRUZXJtEhoKDXRlbmFudF93ZWlnaHQYDCABKAFIAIgBAUIQCg5fdGVuYW50X3dlaWdodCKbAQoHTGVnVGVybRILCgNsZWcYASABKAkSDAoEcmFuaxgCIAEoARIOCgZ3ZWlnaHQYAyABKAESEQoJbGVnX3Njb3JlGAQgASgBEgwKBHRlcm0YBSABKAESDAoEcGF0aBgGIAEoCRIQCghmYWN0X2lkcxgHIAMoCRIRCgltaW5fc2NvcmUYCCABKAESEQoJbWF4X3Njb3JlGAkgASgBIk0KDEFkamFjZW50VGVybRINCgVzaGFyZRgBIAEoARINCgVzY29yZRgCIAEoARIfCgJieRgDIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiI6CgpSZXJhbmtUZXJtEg0KBWxvZ2l0GAEgASgBEg4KBndlaWdodBgCIAEoARINCgVzY2FsZRgDIAEoASJrCgxDdXJyZW5jeVRlcm0SDgoGZmFjdG9yGAEgASgBEioKBnJlYXNvbhgCIAEoDjIaLnRyaXZpdW0udjEuQ3VycmVuY3lSZWFzb24SHwoCYnkYAyABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYiRwoOSW1wb3J0YW5jZVRlcm0SEgoKaW1wb3J0YW5jZRgBIAEoARISCgptdWx0aXBsaWVyGAIgASgBEg0KBWJvb3N0GAMgASgBIoQBCglEZWNheVRlcm0SJgoDYWdlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCWhhbGZfbGlmZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgVmbG9vchgDIAEoARISCgptdWx0aXBsaWVyGAQgASgBIoIBCg1EaXZlcnNpdHlUZXJtEhEKCXRyYWRlX29mZhgBIAEoARIRCglyZWxldmFuY2UYAiABKAESFgoObWF4X3NpbWlsYXJpdHkYAyABKAESDQoFdmFsdWUYBCABKAESJAoHY2xvc2VzdBgFIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZiKSAgoJTGVnUmVwb3J0EgsKA2xlZxgBIAEoCRIjCgVzdGF0ZRgCIAEoDjIULnRyaXZpdW0udjEuTGVnU3RhdGUSDgoGcmVhc29uGAMgASgJEhcKD2NhbmRpZGF0ZV9jb3VudBgEIAEoBRIZChFiZWxvd19mbG9vcl9jb3VudBgFIAEoBRIqCgdlbGFwc2VkGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhkKEWRlYWRfbGV0dGVyX2NvdW50GAcgASgFEhUKDXBlbmRpbmdfY291bnQYCSABKAMSEQoJaW5fbWVtb3J5GAogASgIEg4KBnRlbmFudBgLIAEoCUoECAgQCVIIc3RhbmRieXMixgIKClN0YXRpc3RpY3MSKAoFdG90YWwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoJZW1iZWRkaW5nGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB2xvYWRpbmcYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoHcmFua2luZxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIXCg9jYW5kaWRhdGVfY291bnQYBSABKAUSFAoMZm9sZGVkX2NvdW50GAYgASgFEhYKDnZhbmlzaGVkX2NvdW50GAcgASgFEhMKC2luZGV4X2Vwb2NoGAggASgDEiwKCXJlcmFua2luZxgJIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI2CghDb2VyY2lvbhINCgVmaWVsZBgBIAEoCRINCgVnaXZlbhgCIAEoCRIMCgR1c2VkGAMgASgJIjwKE0xpc3RQcm9maWxlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiVgoUTGlzdFByb2ZpbGVzUmVzcG9uc2USJQoIcHJvZmlsZXMYASADKAsyEy50cml2aXVtLnYxLlByb2ZpbGUSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoEBCgdQcm9maWxlEgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSKwoKZGVmaW5pdGlvbhgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJgoFbm90ZXMYBCADKAsyFy50cml2aXVtLnYxLlByb2ZpbGVOb3RlIigKC1Byb2ZpbGVOb3RlEgsKA2xlZxgBIAEoCRIMCgR0ZXh0GAIgASgJIlUKFFJldHJpZXZlQmF0Y2hSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRItCghyZXF1ZXN0cxgCIAMoCzIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0IkEKFVJldHJpZXZlQmF0Y2hSZXNwb25zZRIoCgdyZXN1bHRzGAEgAygLMhcudHJpdml1bS52MS5CYXRjaFJlc3VsdCJyCgtCYXRjaFJlc3VsdBIwCghyZXNwb25zZRgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZUgAEicKBWVycm9yGAIgASgLMhYudHJpdml1bS52MS5CYXRjaEVycm9ySABCCAoGcmVzdWx0IisKCkJhdGNoRXJyb3ISDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJIp0CChVEZXNjcmliZUVudGl0eVJlcXVlc3QSDgoGdGVuYW50GAEgASgJEhEKB3NwZWFrZXIYAiABKAlIABIQCgZlbnRpdHkYAyABKAlIABIpCgVhc19vZhgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIa25vd25fYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCW1heF9jaGFycxgGIAEoBRIuCgt0aW1lX2J1ZGdldBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIRCgl0aW1lX3pvbmUYCCABKAkSGQoRY29uc2lzdGVuY3lfdG9rZW4YCSABKAlCBQoDd2hvIqABChZEZXNjcmliZUVudGl0eVJlc3BvbnNlEh8KBWZhY3RzGAEgAygLMhAudHJpdml1bS52MS5GYWN0EicKCnN0YXRlbWVudHMYAiADKAsyEy50cml2aXVtLnYxLlNlZ21lbnQSEAoIYnJpZWZpbmcYAyABKAkSKgoHZWxhcHNlZBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKEAQoOQ29tcGFyZVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBIPCgdhZ2FpbnN0GAIgASgJEjIKEWFnYWluc3Rfb3ZlcnJpZGVzGAMgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKwAQoPQ29tcGFyZVJlc3BvbnNlEi8KCXJldHJpZXZlZBgBIAEoCzIcLnRyaXZpdW0udjEuUmV0cmlldmVSZXNwb25zZRItCgdhZ2FpbnN0GAIgASgLMhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlEg8KB292ZXJsYXAYAyABKAESLAoMcmFua19jaGFuZ2VzGAQgAygLMhYudHJpdml1bS52MS5SYW5rQ2hhbmdlIncKClJhbmtDaGFuZ2USIQoEaXRlbRgBIAEoCzITLnRyaXZpdW0udjEuSXRlbVJlZhIRCgRyYW5rGAIgASgFSACIAQESGQoMYWdhaW5zdF9yYW5rGAMgASgFSAGIAQFCBwoFX3JhbmtCDwoNX2FnYWluc3RfcmFuayJpChVFeHBsYWluQWJzZW5jZVJlcXVlc3QSLQoIcmV0cmlldmUYASABKAsyGy50cml2aXVtLnYxLlJldHJpZXZlUmVxdWVzdBIhCgRpdGVtGAIgASgLMhMudHJpdml1bS52MS5JdGVtUmVmIskBChZFeHBsYWluQWJzZW5jZVJlc3BvbnNlEh4KBGxvc3MYASABKA4yEC50cml2aXVtLnYxLkxvc3MSDgoGcmVhc29uGAIgASgJEh8KAmJ5GAMgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEhEKBHJhbmsYBCABKAVIAIgBARIcCgNoaXQYBSABKAsyDy50cml2aXVtLnYxLkhpdBIkCgRsZWdzGAYgAygLMhYudHJpdml1bS52MS5MZWdBYnNlbmNlQgcKBV9yYW5rIpcBCgpMZWdBYnNlbmNlEgsKA2xlZxgBIAEoCRIjCgVzdGF0ZRgCIAEoDjIULnRyaXZpdW0udjEuTGVnU3RhdGUSEQoEcmFuaxgDIAEoAUgAiAEBEhIKBXNjb3JlGAQgASgBSAGIAQESDQoFZGVwdGgYBSABKAUSDgoGcmVhc29uGAYgASgJQgcKBV9yYW5rQggKBl9zY29yZSpfCgVTdGFnZRIVChFTVEFHRV9VTlNQRUNJRklFRBAAEhIKDlNUQUdFX1JFUkFOS0VEEAESEAoMU1RBR0VfQ09BUlNFEAISGQoVU1RBR0VfQ09BUlNFX0ZBTExCQUNLEAMqgwEKDEZ1c2lvbk1ldGhvZBIdChlGVVNJT05fTUVUSE9EX1VOU1BFQ0lGSUVEEAASIQodRlVTSU9OX01FVEhPRF9SRUNJUFJPQ0FMX1JBTksQARIYChRGVVNJT05fTUVUSE9EX0NPTlZFWBACEhcKE0ZVU0lPTl9NRVRIT0RfU0NPUkUQAyqoAQoOQ3VycmVuY3lSZWFzb24SHwobQ1VSUkVOQ1lfUkVBU09OX1VOU1BFQ0lGSUVEEAASGAoUQ1VSUkVOQ1lfUkVBU09OX0FTS1MQARIeChpDVVJSRU5DWV9SRUFTT05fTEFDS1NfQ09ERRACEhoKFkNVUlJFTkNZX1JFQVNPTl9DTE9TRUQQAxIfChtDVVJSRU5DWV9SRUFTT05fVEFLRVNfUExBQ0UQBCqpAQoITGVnU3RhdGUSGQoVTEVHX1NUQVRFX1VOU1BFQ0lGSUVEEAASEAoMTEVHX1NUQVRFX09LEAESFwoTTEVHX1NUQVRFX1RJTUVEX09VVBACEhQKEExFR19TVEFURV9GQUlMRUQQAxIVChFMRUdfU1RBVEVfU0tJUFBFRBAEEhMKD0xFR19TVEFURV9TVEFMRRAFEhUKEUxFR19TVEFURV9QQVJUSUFMEAYq4QIKBExvc3MSFAoQTE9TU19VTlNQRUNJRklFRBAAEg0KCUxPU1NfTk9ORRABEhMKD0xPU1NfTk9UX1NUT1JFRBACEhEKDUxPU1NfRklMVEVSRUQQAxIWChJMT1NTX05PVF9QUk9KRUNURUQQBBIUChBMT1NTX05PVF9NQVRDSEVEEAUSFAoQTE9TU19CRUxPV19ERVBUSBAGEg8KC0xPU1NfRk9MREVEEAcSEAoMTE9TU19ERUNBWUVEEAgSEwoPTE9TU19CRUxPV19IRUFEEAkSFgoSTE9TU19SRVJBTktFRF9ET1dOEAoSEgoOTE9TU19ESVNQTEFDRUQQCxIMCghMT1NTX0NVVBAMEhUKEUxPU1NfTk9UX1NFQVJDSEVEEA0SEwoPTE9TU19VTkFOU1dFUkVEEA4SEQoNTE9TU19PVVREQVRFRBAPEhcKE0xPU1NfTEVTU19JTVBPUlRBTlQQEDK4BQoQUmV0cmlldmFsU2VydmljZRJKCghSZXRyaWV2ZRIbLnRyaXZpdW0udjEuUmV0cmlldmVSZXF1ZXN0GhwudHJpdml1bS52MS5SZXRyaWV2ZVJlc3BvbnNlIgOQAgESYAoOUmV0cmlldmVTdHJlYW0SIS50cml2aXVtLnYxLlJldHJpZXZlU3RyZWFtUmVxdWVzdBoiLnRyaXZpdW0udjEuUmV0cmlldmVTdHJlYW1SZXNwb25zZSIDkAIBKAEwARI+CgRXYXJtEhcudHJpdml1bS52MS5XYXJtUmVxdWVzdBoYLnRyaXZpdW0udjEuV2FybVJlc3BvbnNlIgOQAgESVgoMTGlzdFByb2ZpbGVzEh8udHJpdml1bS52MS5MaXN0UHJvZmlsZXNSZXF1ZXN0GiAudHJpdml1bS52MS5MaXN0UHJvZmlsZXNSZXNwb25zZSIDkAIBElkKDVJldHJpZXZlQmF0Y2gSIC50cml2aXVtLnYxLlJldHJpZXZlQmF0Y2hSZXF1ZXN0GiEudHJpdml1bS52MS5SZXRyaWV2ZUJhdGNoUmVzcG9uc2UiA5ACARJcCg5EZXNjcmliZUVudGl0eRIhLnRyaXZpdW0udjEuRGVzY3JpYmVFbnRpdHlSZXF1ZXN0GiIudHJpdml1bS52MS5EZXNjcmliZUVudGl0eVJlc3BvbnNlIgOQAgESRwoHQ29tcGFyZRIaLnRyaXZpdW0udjEuQ29tcGFyZVJlcXVlc3QaGy50cml2aXVtLnYxLkNvbXBhcmVSZXNwb25zZSIDkAIBElwKDkV4cGxhaW5BYnNlbmNlEiEudHJpdml1bS52MS5FeHBsYWluQWJzZW5jZVJlcXVlc3QaIi50cml2aXVtLnYxLkV4cGxhaW5BYnNlbmNlUmVzcG9uc2UiA5ACAUIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for RetrievalService.Retrieve.
@@ -39,7 +39,8 @@ export const file_trivium_v1_retrieval_service: GenFile = /*@__PURE__*/
  */
 export type RetrieveRequest = Message<"trivium.v1.RetrieveRequest"> & {
   /**
-   * Required. The tenant, 1 to 256 bytes. An unknown tenant has no hits.
+   * The tenant, 1 to 256 bytes. Required unless `tenants` has some. An unknown
+   * tenant has no hits.
    *
    * @generated from field: string tenant = 1;
    */
@@ -181,6 +182,23 @@ export type RetrieveRequest = Message<"trivium.v1.RetrieveRequest"> & {
    * @generated from field: string time_zone = 17;
    */
   timeZone: string;
+
+  /**
+   * The tenants to ask together, at most 8 and each once; `tenant` and
+   * `seed_ids` are then empty. The credentials must be for each of them.
+   *
+   * Each tenant is searched and ranked by itself, all until the end of the same
+   * time budget. The scores of its hits are multiplied by its weight, and the
+   * hits of all are one list; then the profile's diversity, reserved places and
+   * limit apply. Hits that were reranked come before those that were not.
+   *
+   * A tenant that fails, or lacks a required leg, has reports of FAILED legs,
+   * and the call fails only if each does. `consistency_token` holds for each,
+   * and days without a `time_zone` are those of the first that answers.
+   *
+   * @generated from field: repeated trivium.v1.TenantWeight tenants = 18;
+   */
+  tenants: TenantWeight[];
 };
 
 /**
@@ -189,6 +207,34 @@ export type RetrieveRequest = Message<"trivium.v1.RetrieveRequest"> & {
  */
 export const RetrieveRequestSchema: GenMessage<RetrieveRequest> = /*@__PURE__*/
   messageDesc(file_trivium_v1_retrieval_service, 0);
+
+/**
+ * A tenant to ask, and what it counts next to others.
+ *
+ * @generated from message trivium.v1.TenantWeight
+ */
+export type TenantWeight = Message<"trivium.v1.TenantWeight"> & {
+  /**
+   * Required. The tenant, 1 to 256 bytes.
+   *
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * The factor of its scores, above 0 and at most 1000. Unset means 1.
+   *
+   * @generated from field: optional double weight = 2;
+   */
+  weight?: number | undefined;
+};
+
+/**
+ * Describes the message trivium.v1.TenantWeight.
+ * Use `create(TenantWeightSchema)` to create a new message.
+ */
+export const TenantWeightSchema: GenMessage<TenantWeight> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_retrieval_service, 1);
 
 /**
  * Request message for RetrievalService.RetrieveStream.
@@ -217,7 +263,7 @@ export type RetrieveStreamRequest = Message<"trivium.v1.RetrieveStreamRequest"> 
  * Use `create(RetrieveStreamRequestSchema)` to create a new message.
  */
 export const RetrieveStreamRequestSchema: GenMessage<RetrieveStreamRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 1);
+  messageDesc(file_trivium_v1_retrieval_service, 2);
 
 /**
  * Response message for RetrievalService.RetrieveStream.
@@ -252,7 +298,7 @@ export type RetrieveStreamResponse = Message<"trivium.v1.RetrieveStreamResponse"
  * Use `create(RetrieveStreamResponseSchema)` to create a new message.
  */
 export const RetrieveStreamResponseSchema: GenMessage<RetrieveStreamResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 2);
+  messageDesc(file_trivium_v1_retrieval_service, 3);
 
 /**
  * Request message for RetrievalService.Warm.
@@ -287,7 +333,7 @@ export type WarmRequest = Message<"trivium.v1.WarmRequest"> & {
  * Use `create(WarmRequestSchema)` to create a new message.
  */
 export const WarmRequestSchema: GenMessage<WarmRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 3);
+  messageDesc(file_trivium_v1_retrieval_service, 4);
 
 /**
  * Response message for RetrievalService.Warm.
@@ -316,7 +362,7 @@ export type WarmResponse = Message<"trivium.v1.WarmResponse"> & {
  * Use `create(WarmResponseSchema)` to create a new message.
  */
 export const WarmResponseSchema: GenMessage<WarmResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 4);
+  messageDesc(file_trivium_v1_retrieval_service, 5);
 
 /**
  * Something that the next query of the tenant needs.
@@ -358,7 +404,7 @@ export type WarmPart = Message<"trivium.v1.WarmPart"> & {
  * Use `create(WarmPartSchema)` to create a new message.
  */
 export const WarmPartSchema: GenMessage<WarmPart> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 5);
+  messageDesc(file_trivium_v1_retrieval_service, 6);
 
 /**
  * Changes to one leg of the profile.
@@ -395,7 +441,7 @@ export type LegOverride = Message<"trivium.v1.LegOverride"> & {
  * Use `create(LegOverrideSchema)` to create a new message.
  */
 export const LegOverrideSchema: GenMessage<LegOverride> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 6);
+  messageDesc(file_trivium_v1_retrieval_service, 7);
 
 /**
  * Options of the prompt block. The profile decides its form: lines in the order
@@ -433,7 +479,7 @@ export type BriefingOptions = Message<"trivium.v1.BriefingOptions"> & {
  * Use `create(BriefingOptionsSchema)` to create a new message.
  */
 export const BriefingOptionsSchema: GenMessage<BriefingOptions> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 7);
+  messageDesc(file_trivium_v1_retrieval_service, 8);
 
 /**
  * Response message for RetrievalService.Retrieve.
@@ -450,7 +496,8 @@ export type RetrieveResponse = Message<"trivium.v1.RetrieveResponse"> & {
   hits: Hit[];
 
   /**
-   * One report per leg of the profile, in the profile's order.
+   * One report per leg of the profile, in the profile's order; tenant by tenant
+   * if there are several.
    *
    * @generated from field: repeated trivium.v1.LegReport leg_reports = 2;
    */
@@ -497,7 +544,7 @@ export type RetrieveResponse = Message<"trivium.v1.RetrieveResponse"> & {
  * Use `create(RetrieveResponseSchema)` to create a new message.
  */
 export const RetrieveResponseSchema: GenMessage<RetrieveResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 8);
+  messageDesc(file_trivium_v1_retrieval_service, 9);
 
 /**
  * A segment or fact found.
@@ -588,6 +635,14 @@ export type Hit = Message<"trivium.v1.Hit"> & {
    * @generated from field: repeated google.protobuf.Timestamp folded_times = 10;
    */
   foldedTimes: Timestamp[];
+
+  /**
+   * Whose it is, if the request has `tenants`. Two tenants may have an item of
+   * the same id.
+   *
+   * @generated from field: string tenant = 11;
+   */
+  tenant: string;
 };
 
 /**
@@ -595,7 +650,7 @@ export type Hit = Message<"trivium.v1.Hit"> & {
  * Use `create(HitSchema)` to create a new message.
  */
 export const HitSchema: GenMessage<Hit> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 9);
+  messageDesc(file_trivium_v1_retrieval_service, 10);
 
 /**
  * The outcome of reranking.
@@ -638,7 +693,7 @@ export type RerankReport = Message<"trivium.v1.RerankReport"> & {
  * Use `create(RerankReportSchema)` to create a new message.
  */
 export const RerankReportSchema: GenMessage<RerankReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 10);
+  messageDesc(file_trivium_v1_retrieval_service, 11);
 
 /**
  * How a score was computed:
@@ -648,7 +703,8 @@ export const RerankReportSchema: GenMessage<RerankReport> = /*@__PURE__*/
  * mixed = coarse or, where `rerank` is set,
  * mixed = (1 - rerank.weight) * coarse / rerank.scale
  *         + rerank.weight / (1 + exp(-rerank.logit)), and
- * score = mixed * product(currency.factor).
+ * score = mixed * product(currency.factor) * tenant_weight, where an unset
+ * tenant_weight is 1.
  *
  * @generated from message trivium.v1.Ledger
  */
@@ -730,6 +786,13 @@ export type Ledger = Message<"trivium.v1.Ledger"> & {
    * @generated from field: repeated trivium.v1.AdjacentTerm adjacent = 11;
    */
   adjacent: AdjacentTerm[];
+
+  /**
+   * The weight of the hit's tenant, if the request has `tenants`.
+   *
+   * @generated from field: optional double tenant_weight = 12;
+   */
+  tenantWeight?: number | undefined;
 };
 
 /**
@@ -737,7 +800,7 @@ export type Ledger = Message<"trivium.v1.Ledger"> & {
  * Use `create(LedgerSchema)` to create a new message.
  */
 export const LedgerSchema: GenMessage<Ledger> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 11);
+  messageDesc(file_trivium_v1_retrieval_service, 12);
 
 /**
  * The term of one leg or signal, by the ledger's method.
@@ -817,7 +880,7 @@ export type LegTerm = Message<"trivium.v1.LegTerm"> & {
  * Use `create(LegTermSchema)` to create a new message.
  */
 export const LegTermSchema: GenMessage<LegTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 12);
+  messageDesc(file_trivium_v1_retrieval_service, 13);
 
 /**
  * The share of the score of a turn next to the item, which is added to its own.
@@ -852,7 +915,7 @@ export type AdjacentTerm = Message<"trivium.v1.AdjacentTerm"> & {
  * Use `create(AdjacentTermSchema)` to create a new message.
  */
 export const AdjacentTermSchema: GenMessage<AdjacentTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 13);
+  messageDesc(file_trivium_v1_retrieval_service, 14);
 
 /**
  * The effect of reranking on a score; see Ledger for the formula.
@@ -887,7 +950,7 @@ export type RerankTerm = Message<"trivium.v1.RerankTerm"> & {
  * Use `create(RerankTermSchema)` to create a new message.
  */
 export const RerankTermSchema: GenMessage<RerankTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 14);
+  messageDesc(file_trivium_v1_retrieval_service, 15);
 
 /**
  * The effect of what other statements say, or of what the question asks, on a
@@ -925,7 +988,7 @@ export type CurrencyTerm = Message<"trivium.v1.CurrencyTerm"> & {
  * Use `create(CurrencyTermSchema)` to create a new message.
  */
 export const CurrencyTermSchema: GenMessage<CurrencyTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 15);
+  messageDesc(file_trivium_v1_retrieval_service, 16);
 
 /**
  * The effect of importance on a score.
@@ -960,7 +1023,7 @@ export type ImportanceTerm = Message<"trivium.v1.ImportanceTerm"> & {
  * Use `create(ImportanceTermSchema)` to create a new message.
  */
 export const ImportanceTermSchema: GenMessage<ImportanceTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 16);
+  messageDesc(file_trivium_v1_retrieval_service, 17);
 
 /**
  * The effect of age on a score: max(floor, 2^(-age / half_life)).
@@ -1002,7 +1065,7 @@ export type DecayTerm = Message<"trivium.v1.DecayTerm"> & {
  * Use `create(DecayTermSchema)` to create a new message.
  */
 export const DecayTermSchema: GenMessage<DecayTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 17);
+  messageDesc(file_trivium_v1_retrieval_service, 18);
 
 /**
  * Maximal marginal relevance when the hit was chosen:
@@ -1052,7 +1115,7 @@ export type DiversityTerm = Message<"trivium.v1.DiversityTerm"> & {
  * Use `create(DiversityTermSchema)` to create a new message.
  */
 export const DiversityTermSchema: GenMessage<DiversityTerm> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 18);
+  messageDesc(file_trivium_v1_retrieval_service, 19);
 
 /**
  * The outcome of one leg.
@@ -1125,6 +1188,13 @@ export type LegReport = Message<"trivium.v1.LegReport"> & {
    * @generated from field: bool in_memory = 10;
    */
   inMemory: boolean;
+
+  /**
+   * The tenant that was searched, if the request has `tenants`.
+   *
+   * @generated from field: string tenant = 11;
+   */
+  tenant: string;
 };
 
 /**
@@ -1132,7 +1202,7 @@ export type LegReport = Message<"trivium.v1.LegReport"> & {
  * Use `create(LegReportSchema)` to create a new message.
  */
 export const LegReportSchema: GenMessage<LegReport> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 19);
+  messageDesc(file_trivium_v1_retrieval_service, 20);
 
 /**
  * Timings and counts of a call.
@@ -1209,7 +1279,7 @@ export type Statistics = Message<"trivium.v1.Statistics"> & {
  * Use `create(StatisticsSchema)` to create a new message.
  */
 export const StatisticsSchema: GenMessage<Statistics> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 20);
+  messageDesc(file_trivium_v1_retrieval_service, 21);
 
 /**
  * A value of the request that was changed.
@@ -1244,7 +1314,7 @@ export type Coercion = Message<"trivium.v1.Coercion"> & {
  * Use `create(CoercionSchema)` to create a new message.
  */
 export const CoercionSchema: GenMessage<Coercion> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 21);
+  messageDesc(file_trivium_v1_retrieval_service, 22);
 
 /**
  * Request message for RetrievalService.ListProfiles.
@@ -1273,7 +1343,7 @@ export type ListProfilesRequest = Message<"trivium.v1.ListProfilesRequest"> & {
  * Use `create(ListProfilesRequestSchema)` to create a new message.
  */
 export const ListProfilesRequestSchema: GenMessage<ListProfilesRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 22);
+  messageDesc(file_trivium_v1_retrieval_service, 23);
 
 /**
  * Response message for RetrievalService.ListProfiles.
@@ -1301,7 +1371,7 @@ export type ListProfilesResponse = Message<"trivium.v1.ListProfilesResponse"> & 
  * Use `create(ListProfilesResponseSchema)` to create a new message.
  */
 export const ListProfilesResponseSchema: GenMessage<ListProfilesResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 23);
+  messageDesc(file_trivium_v1_retrieval_service, 24);
 
 /**
  * A ranking profile.
@@ -1344,7 +1414,7 @@ export type Profile = Message<"trivium.v1.Profile"> & {
  * Use `create(ProfileSchema)` to create a new message.
  */
 export const ProfileSchema: GenMessage<Profile> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 24);
+  messageDesc(file_trivium_v1_retrieval_service, 25);
 
 /**
  * A note on a leg of a profile.
@@ -1372,7 +1442,7 @@ export type ProfileNote = Message<"trivium.v1.ProfileNote"> & {
  * Use `create(ProfileNoteSchema)` to create a new message.
  */
 export const ProfileNoteSchema: GenMessage<ProfileNote> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 25);
+  messageDesc(file_trivium_v1_retrieval_service, 26);
 
 /**
  * Request message for RetrievalService.RetrieveBatch.
@@ -1389,7 +1459,7 @@ export type RetrieveBatchRequest = Message<"trivium.v1.RetrieveBatchRequest"> & 
 
   /**
    * Required. The requests, 1 to 16, as large together as one may be. The tenant
-   * of each is empty, or that of the batch.
+   * of each is empty, or that of the batch, and its `tenants` are empty.
    *
    * @generated from field: repeated trivium.v1.RetrieveRequest requests = 2;
    */
@@ -1401,7 +1471,7 @@ export type RetrieveBatchRequest = Message<"trivium.v1.RetrieveBatchRequest"> & 
  * Use `create(RetrieveBatchRequestSchema)` to create a new message.
  */
 export const RetrieveBatchRequestSchema: GenMessage<RetrieveBatchRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 26);
+  messageDesc(file_trivium_v1_retrieval_service, 27);
 
 /**
  * Response message for RetrievalService.RetrieveBatch.
@@ -1422,7 +1492,7 @@ export type RetrieveBatchResponse = Message<"trivium.v1.RetrieveBatchResponse"> 
  * Use `create(RetrieveBatchResponseSchema)` to create a new message.
  */
 export const RetrieveBatchResponseSchema: GenMessage<RetrieveBatchResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 27);
+  messageDesc(file_trivium_v1_retrieval_service, 28);
 
 /**
  * The result of one request of a batch.
@@ -1459,7 +1529,7 @@ export type BatchResult = Message<"trivium.v1.BatchResult"> & {
  * Use `create(BatchResultSchema)` to create a new message.
  */
 export const BatchResultSchema: GenMessage<BatchResult> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 28);
+  messageDesc(file_trivium_v1_retrieval_service, 29);
 
 /**
  * Why a request of a batch was not answered.
@@ -1488,7 +1558,7 @@ export type BatchError = Message<"trivium.v1.BatchError"> & {
  * Use `create(BatchErrorSchema)` to create a new message.
  */
 export const BatchErrorSchema: GenMessage<BatchError> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 29);
+  messageDesc(file_trivium_v1_retrieval_service, 30);
 
 /**
  * Request message for RetrievalService.DescribeEntity.
@@ -1580,7 +1650,7 @@ export type DescribeEntityRequest = Message<"trivium.v1.DescribeEntityRequest"> 
  * Use `create(DescribeEntityRequestSchema)` to create a new message.
  */
 export const DescribeEntityRequestSchema: GenMessage<DescribeEntityRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 30);
+  messageDesc(file_trivium_v1_retrieval_service, 31);
 
 /**
  * Response message for RetrievalService.DescribeEntity.
@@ -1627,7 +1697,7 @@ export type DescribeEntityResponse = Message<"trivium.v1.DescribeEntityResponse"
  * Use `create(DescribeEntityResponseSchema)` to create a new message.
  */
 export const DescribeEntityResponseSchema: GenMessage<DescribeEntityResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 31);
+  messageDesc(file_trivium_v1_retrieval_service, 32);
 
 /**
  * Request message for RetrievalService.Compare.
@@ -1636,7 +1706,7 @@ export const DescribeEntityResponseSchema: GenMessage<DescribeEntityResponse> = 
  */
 export type CompareRequest = Message<"trivium.v1.CompareRequest"> & {
   /**
-   * Required. The query, and the first profile.
+   * Required. The query, and the first profile; of one tenant.
    *
    * @generated from field: trivium.v1.RetrieveRequest retrieve = 1;
    */
@@ -1664,7 +1734,7 @@ export type CompareRequest = Message<"trivium.v1.CompareRequest"> & {
  * Use `create(CompareRequestSchema)` to create a new message.
  */
 export const CompareRequestSchema: GenMessage<CompareRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 32);
+  messageDesc(file_trivium_v1_retrieval_service, 33);
 
 /**
  * Response message for RetrievalService.Compare.
@@ -1707,7 +1777,7 @@ export type CompareResponse = Message<"trivium.v1.CompareResponse"> & {
  * Use `create(CompareResponseSchema)` to create a new message.
  */
 export const CompareResponseSchema: GenMessage<CompareResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 33);
+  messageDesc(file_trivium_v1_retrieval_service, 34);
 
 /**
  * The ranks of an item under two profiles.
@@ -1742,7 +1812,7 @@ export type RankChange = Message<"trivium.v1.RankChange"> & {
  * Use `create(RankChangeSchema)` to create a new message.
  */
 export const RankChangeSchema: GenMessage<RankChange> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 34);
+  messageDesc(file_trivium_v1_retrieval_service, 35);
 
 /**
  * Request message for RetrievalService.ExplainAbsence.
@@ -1751,7 +1821,7 @@ export const RankChangeSchema: GenMessage<RankChange> = /*@__PURE__*/
  */
 export type ExplainAbsenceRequest = Message<"trivium.v1.ExplainAbsenceRequest"> & {
   /**
-   * Required. The query.
+   * Required. The query, of one tenant.
    *
    * @generated from field: trivium.v1.RetrieveRequest retrieve = 1;
    */
@@ -1770,7 +1840,7 @@ export type ExplainAbsenceRequest = Message<"trivium.v1.ExplainAbsenceRequest"> 
  * Use `create(ExplainAbsenceRequestSchema)` to create a new message.
  */
 export const ExplainAbsenceRequestSchema: GenMessage<ExplainAbsenceRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 35);
+  messageDesc(file_trivium_v1_retrieval_service, 36);
 
 /**
  * Response message for RetrievalService.ExplainAbsence.
@@ -1826,7 +1896,7 @@ export type ExplainAbsenceResponse = Message<"trivium.v1.ExplainAbsenceResponse"
  * Use `create(ExplainAbsenceResponseSchema)` to create a new message.
  */
 export const ExplainAbsenceResponseSchema: GenMessage<ExplainAbsenceResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 36);
+  messageDesc(file_trivium_v1_retrieval_service, 37);
 
 /**
  * The result of one leg for an item.
@@ -1884,7 +1954,7 @@ export type LegAbsence = Message<"trivium.v1.LegAbsence"> & {
  * Use `create(LegAbsenceSchema)` to create a new message.
  */
 export const LegAbsenceSchema: GenMessage<LegAbsence> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_retrieval_service, 37);
+  messageDesc(file_trivium_v1_retrieval_service, 38);
 
 /**
  * Whether a hit was reranked.
