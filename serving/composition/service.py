@@ -53,6 +53,7 @@ from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.patch import Patcher
 from serving.pipeline.writes.stats import About, Observer
+from serving.pipeline.writes.watch import ChangeWatcher
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.audit_log import AuditLog
 from serving.ports.reranking import Reranker
@@ -116,6 +117,7 @@ async def running_service(
             await stack.enter_async_context(view)
         steps = _steps(postgres, graph, vectors, reranker, breakers, view)
         use_cases = _use_cases(settings, postgres, graph, vectors, steps, breakers, view)
+        stack.callback(use_cases.watcher.end)
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
         await _warm_up(steps, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
@@ -257,6 +259,7 @@ def _use_cases(
             graph=graph,
             breakers=tuple(breakers.values()),
         ),
+        watcher=ChangeWatcher(postgres.change_feed),
         store=postgres.store,
         catalog=postgres.catalog,
         embedder=space.embedder,

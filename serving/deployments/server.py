@@ -21,6 +21,8 @@ CLASS = "gRPCGenericServer"
 SERVED: Any = getattr(grpc_util, CLASS, object)
 """Serve's own, also after it was replaced."""
 START = "start_asgi_http_server"
+REPLICA: Any = getattr(replica, "Replica", object)
+DRAIN = "_drain_ongoing_requests"
 HEALTH = f"/{health_pb2.DESCRIPTOR.services_by_name['Health'].full_name}/"
 
 CONNECTION_OPTIONS = (
@@ -94,3 +96,25 @@ def read_whole_requests(in_front_of: Callable[[ASGIApp], ASGIApp]) -> None:
 
     started.reads_whole_requests = True  # type: ignore[attr-defined]
     setattr(replica, START, started)
+
+
+def end_before_draining(end: Callable[[], None]) -> None:
+    """Makes the replica of this process call `end` before it waits for its calls to end.
+
+    A stream that goes on for as long as its caller likes would take all the time that Serve leaves
+    for that, and then be cut off.
+
+    Raises `RuntimeError` in a version of Ray that is not supported.
+    """
+    drain: Any = getattr(REPLICA, DRAIN, None)
+    if not callable(drain):
+        raise RuntimeError(f"unsupported version of Ray: its replicas have no {DRAIN}")
+    if getattr(drain, "ends_streams", False):
+        return
+
+    async def ended(replica_: Any, *given: Any, **more: Any) -> Any:
+        end()
+        return await drain(replica_, *given, **more)
+
+    ended.ends_streams = True  # type: ignore[attr-defined]
+    setattr(REPLICA, DRAIN, ended)

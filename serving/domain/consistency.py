@@ -15,7 +15,7 @@ MAX_TOKEN_TRANSACTIONS = 64
 """A longer list is replaced by "everything up to the newest"."""
 
 _TOKEN = re.compile(r"1~(?P<epoch>[\w-]{1,64})~(?P<all_up_to>\d{1,19})~(?P<xids>[\d.]*)", re.ASCII)
-_MAX_XID = 2**63 - 1
+MAX_XID = 2**63 - 1
 """The largest transaction id that is passed to PostgreSQL, as int8."""
 
 
@@ -72,6 +72,18 @@ NOTHING_SEEN = Snapshot(xmax=3)
 """The position before all changes: the first ordinary transaction of PostgreSQL is 3."""
 
 
+def position_after(position: Snapshot, now: Snapshot, newest: int) -> Snapshot:
+    """The position of a reader that has processed the log up to transaction `newest`, by id.
+
+    `position` was its former one, and `now` the snapshot in which it read the log. The result is
+    `now` without the transactions after `newest`; its size does not grow with their number.
+    """
+    xmax = max(position.xmax, newest + 1)
+    missing = {xid for xid in now.in_progress if xid < xmax}
+    missing |= {xid for xid in position.in_progress if xid > newest}
+    return Snapshot(xmax, frozenset(missing))
+
+
 @dataclass(frozen=True, slots=True)
 class ConsistencyToken:
     """The transactions of one or more writes, within one epoch of the log.
@@ -100,7 +112,7 @@ class ConsistencyToken:
             raise ValueError("not a consistency token of this version")
         xids = frozenset(int(xid) for xid in parts["xids"].split(".") if xid)
         all_up_to = int(parts["all_up_to"])
-        if len(xids) > MAX_TOKEN_TRANSACTIONS or max(xids | {all_up_to}) > _MAX_XID:
+        if len(xids) > MAX_TOKEN_TRANSACTIONS or max(xids | {all_up_to}) > MAX_XID:
             raise ValueError("not transactions of PostgreSQL")
         return cls(parts["epoch"], xids, all_up_to)
 

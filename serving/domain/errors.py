@@ -8,6 +8,7 @@
     |-- TextSearchConfigConflictError the tenant uses another configuration
     |-- ItemNotFoundError             the item to change is not stored
     |-- VersionConflictError          the item to change has another version
+    |-- ChangesGoneError              the log does not have these changes any more
     |-- UnavailableError
     |   |-- StartingError             the service is starting
     |   |-- StoreUnavailableError     PostgreSQL cannot be reached
@@ -148,6 +149,19 @@ class VersionConflictError(TriviumError):
     def metadata(self) -> Mapping[str, str]:
         """The kind of the item, its id, and its present version."""
         return {"kind": self.kind, "id": self.id, "version": str(self.version)}
+
+
+class ChangesGoneError(TriviumError):
+    """The log does not have the changes after a token any more."""
+
+    reason = "CHANGES_GONE"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"after_token: {self.why}; list the items, and watch from now on"
 
 
 class UnavailableError(TriviumError):

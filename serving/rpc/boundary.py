@@ -11,7 +11,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
@@ -124,25 +124,29 @@ def rpc(
 
 
 def streaming_rpc(
-    method: Callable[[Service, AsyncIterator[Any]], AsyncGenerator[Response, None]],
-) -> Callable[[Service, AsyncIterator[Any], CallContext], AsyncGenerator[Response, None]]:
-    """Turns a method from a stream of requests to one of responses into the RPC of that name.
+    method: Callable[[Service, Any], AsyncGenerator[Response, None]],
+) -> Callable[[Service, Any, CallContext], AsyncGenerator[Response, None]]:
+    """Turns a method to a stream of responses into the RPC of that name.
 
-    An error becomes the status of the call, after the responses before it.
+    It takes a stream of requests, or one request; then the caller is checked again before each
+    response, so that a revoked key ends the stream. An error becomes the status of the call, after
+    the responses before it.
     """
     name, rule = method.__name__, RULES[method.__name__]
 
     async def call(
-        service: Service, stream: AsyncIterator[Any], grpc_context: CallContext
+        service: Service, request: Any, grpc_context: CallContext
     ) -> AsyncGenerator[Response, None]:
         with (
             PENDING_CALLS.in_method(),
             _status_of(name, grpc_context, service.recorder) as logged,
             traced(service.tracer, name, grpc_context, logged),
         ):
-            caller, admitted = _admit(name, service.authenticator, stream, grpc_context, logged)
+            caller, admitted = _admit(name, service.authenticator, request, grpc_context, logged)
             async with aclosing(method(service, admitted)) as responses:
                 async for response in responses:
+                    if admitted is request:
+                        service.authenticator.caller_of(name, grpc_context)
                     hide_from(caller, rule, response)
                     yield response
 

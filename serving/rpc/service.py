@@ -39,6 +39,7 @@ from serving.pipeline.writes.forget import Eraser
 from serving.pipeline.writes.ingest import Ingested, Ingestor
 from serving.pipeline.writes.patch import Patcher
 from serving.pipeline.writes.stats import Observer
+from serving.pipeline.writes.watch import ChangeWatcher
 from serving.ports.api_keys import ApiKeys
 from serving.ports.audit_log import AuditLog
 from serving.ports.embedding import Embedder
@@ -58,6 +59,7 @@ from serving.rpc import (
     retrieve_batch,
     retrieve_stream,
     warm,
+    watch_changes,
 )
 from serving.rpc.boundary import CallContext, deadline_after, rpc, streaming_rpc
 from serving.rpc.bounds import OpenStreams
@@ -101,6 +103,7 @@ class UseCases:
     patcher: Patcher
     eraser: Eraser
     observer: Observer
+    watcher: ChangeWatcher
     store: MemoryStore
     catalog: Catalog
     embedder: Embedder
@@ -375,6 +378,21 @@ class TriviumService:
             facts=[from_fact(row) for row in rows],
             next_page_token=call.page.next_token([row.id for row in rows]),
         )
+
+    @streaming_rpc
+    async def WatchChanges(
+        self, request: catalog_pb.WatchChangesRequest
+    ) -> AsyncGenerator[catalog_pb.WatchChangesResponse, None]:
+        """Streams which items of a tenant change."""
+        call = watch_changes.to_watch_call(request)
+        watched = self.use_cases.watcher.watch(call.tenant, call.after, call.batch_size)
+        async with aclosing(watched):
+            async for read in watched:
+                yield watch_changes.from_changes(read)
+
+    def end_streams(self) -> None:
+        """Ends the streams that would go on when all other calls have ended."""
+        self.use_cases.watcher.end()
 
     @rpc(catalog_pb.GetStatsResponse)
     async def GetStats(self, request: catalog_pb.GetStatsRequest) -> catalog_pb.GetStatsResponse:

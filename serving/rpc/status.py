@@ -6,6 +6,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from serving.domain.errors import (
     BudgetExhaustedError,
+    ChangesGoneError,
     InvalidRequestError,
     ItemNotFoundError,
     OverloadedError,
@@ -38,6 +39,7 @@ _CODES: list[tuple[type[TriviumError], int]] = [
     (TextSearchConfigConflictError, code_pb2.FAILED_PRECONDITION),
     (ItemNotFoundError, code_pb2.NOT_FOUND),
     (VersionConflictError, code_pb2.ABORTED),
+    (ChangesGoneError, code_pb2.FAILED_PRECONDITION),
     (OverloadedError, code_pb2.RESOURCE_EXHAUSTED),
     (BudgetExhaustedError, code_pb2.DEADLINE_EXCEEDED),
     (TooSlowError, code_pb2.DEADLINE_EXCEEDED),

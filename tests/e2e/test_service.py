@@ -14,7 +14,7 @@ from bench.speed.ingest import only
 from tests.fixtures.service import Service
 from tests.fixtures.shared_service import link
 from tests.support.answers import states
-from trivium import Client, Embedding, Segment
+from trivium import ChangeKind, Client, Embedding, Segment
 from trivium.errors import InvalidRequestError, to_error
 from trivium.v1 import retrieval_service_pb2, retrieval_service_pb2_grpc
 from trivium.values import ItemState, LegState, TenantStats
@@ -81,6 +81,20 @@ def test_an_update_reaches_every_leg(stored: tuple[Client, str]) -> None:
     for leg in ("lexical", "dense", "graph"):
         answer = memory.retrieve("Mara sailing", consistency_token=token, leg_overrides=only(leg))
         assert "I love sailing now." in [hit.text for hit in answer.hits], leg
+
+
+def test_speaker_is_described_and_changes_are_streamed(stored: tuple[Client, str]) -> None:
+    memory, token = stored
+
+    found = memory.describe(speaker="tom", as_of=day(4))
+    memory.forget(segment_ids=["t4"])
+    watched = memory.watch_changes(token)
+    changes = {each.item.id: each.change for each in [*next(watched).changes]}
+
+    assert [each.id for each in found.facts] == ["f1"]
+    assert [each.id for each in found.statements] == ["t4", "t2"]
+    assert changes["t1"] is ChangeKind.STORED
+    assert changes["t4"] is ChangeKind.ERASED
 
 
 @pytest.mark.placement

@@ -121,6 +121,12 @@ class FakeService(
     GetFacts = _unary("GetFacts", catalog_service_pb2.GetFactsResponse)
     ListSegments = _unary("ListSegments", catalog_service_pb2.ListSegmentsResponse)
     ListFacts = _unary("ListFacts", catalog_service_pb2.ListFactsResponse)
+
+    def WatchChanges(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Each answer is a stream of its own, of one response."""
+        default = catalog_service_pb2.WatchChangesResponse()
+        yield self._answer("WatchChanges", request, context, default)
+
     GetStats = _unary("GetStats", catalog_service_pb2.GetStatsResponse)
     ListTenants = _unary("ListTenants", admin_service_pb2.ListTenantsResponse)
     ListAuditEntries = _unary("ListAuditEntries", admin_service_pb2.ListAuditEntriesResponse)

@@ -33,6 +33,7 @@ from serving.rpc import (
     retrieve_batch,
     retrieve_stream,
     warm,
+    watch_changes,
 )
 from serving.rpc.status import to_status
 from tests.security.hostile import TEXTS, Hostility
@@ -72,6 +73,7 @@ READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "GetFacts": lambda r, _: catalog.to_ids(r),
     "ListSegments": lambda r, _: catalog.to_list_segments_call(r),
     "ListFacts": lambda r, _: catalog.to_list_facts_call(r),
+    "WatchChanges": lambda r, _: watch_changes.to_watch_call(r),
     "GetStats": lambda r, _: get_stats.to_stats_tenant(r),
     "ListTenants": lambda r, _: admin.to_admin_page(r),
     "ListKeys": lambda r, _: admin.to_admin_page(r),

@@ -115,6 +115,7 @@ READS: Mapping[str, Message] = {
     "GetFacts": catalog.GetFactsRequest(tenant=TENANT, ids=[THEIR_FACT, "shared"]),
     "ListSegments": catalog.ListSegmentsRequest(tenant=TENANT),
     "ListFacts": catalog.ListFactsRequest(tenant=TENANT),
+    "WatchChanges": catalog.WatchChangesRequest(tenant=TENANT),
     "GetStats": catalog.GetStatsRequest(tenant=TENANT),
     "ListAuditEntries": admin.ListAuditEntriesRequest(tenant=TENANT),
 }
@@ -197,8 +198,12 @@ class Two:
         received: list[Message | str] = []
         try:
             if method.server_streaming:
-                async for response in call(given, timeout=10):
+                stream = call(given, timeout=10)
+                async for response in stream:
                     received.append(response)
+                    if not method.client_streaming:
+                        stream.cancel()  # it would go on
+                        break
             else:
                 received.append(await call(given, timeout=10))
         except grpc.aio.AioRpcError as error:
@@ -295,8 +300,10 @@ async def answers_to_reads(two: Two) -> dict[str, list[str]]:
 
 
 def without_times(message: Message) -> None:
-    """Clears the times and durations of a message, and of those within it."""
+    """Clears times, durations and positions in time of a message, and of those within it."""
     for field, value in message.ListFields():
+        if field.name == "token":
+            message.ClearField(field.name)
         if field.message_type is None or field.message_type.GetOptions().map_entry:
             continue
         if field.message_type.full_name.startswith("google.protobuf."):

@@ -25,6 +25,60 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// What happened to an item.
+type ChangeKind int32
+
+const (
+	// Never sent.
+	ChangeKind_CHANGE_KIND_UNSPECIFIED ChangeKind = 0
+	// It was created or updated, or closed by another fact, or a turn next to it
+	// changed.
+	ChangeKind_CHANGE_KIND_STORED ChangeKind = 1
+	// It was erased.
+	ChangeKind_CHANGE_KIND_ERASED ChangeKind = 2
+)
+
+// Enum value maps for ChangeKind.
+var (
+	ChangeKind_name = map[int32]string{
+		0: "CHANGE_KIND_UNSPECIFIED",
+		1: "CHANGE_KIND_STORED",
+		2: "CHANGE_KIND_ERASED",
+	}
+	ChangeKind_value = map[string]int32{
+		"CHANGE_KIND_UNSPECIFIED": 0,
+		"CHANGE_KIND_STORED":      1,
+		"CHANGE_KIND_ERASED":      2,
+	}
+)
+
+func (x ChangeKind) Enum() *ChangeKind {
+	p := new(ChangeKind)
+	*p = x
+	return p
+}
+
+func (x ChangeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ChangeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_trivium_v1_catalog_service_proto_enumTypes[0].Descriptor()
+}
+
+func (ChangeKind) Type() protoreflect.EnumType {
+	return &file_trivium_v1_catalog_service_proto_enumTypes[0]
+}
+
+func (x ChangeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ChangeKind.Descriptor instead.
+func (ChangeKind) EnumDescriptor() ([]byte, []int) {
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{0}
+}
+
 // Request message for CatalogService.GetSegments.
 type GetSegmentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -513,6 +567,195 @@ func (x *ListFactsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// Request message for CatalogService.WatchChanges.
+type WatchChangesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The tenant. One that does not exist yet has no changes.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// From where to go on: the last `token` received, which repeats nothing. Or the
+	// consistency token of a write: what was written in the ten minutes before it
+	// may then be sent too. Empty means from now on. A token that is older than the
+	// log, which keeps at least an hour, fails with FAILED_PRECONDITION and the
+	// reason CHANGES_GONE: list the items, and watch from now on.
+	AfterToken string `protobuf:"bytes,2,opt,name=after_token,json=afterToken,proto3" json:"after_token,omitempty"`
+	// The largest number of changes in a response. 0 means 100; above 1000 is
+	// coerced to 1000; below 0 is INVALID_ARGUMENT.
+	BatchSize     int32 `protobuf:"varint,3,opt,name=batch_size,json=batchSize,proto3" json:"batch_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchChangesRequest) Reset() {
+	*x = WatchChangesRequest{}
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchChangesRequest) ProtoMessage() {}
+
+func (x *WatchChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchChangesRequest.ProtoReflect.Descriptor instead.
+func (*WatchChangesRequest) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WatchChangesRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *WatchChangesRequest) GetAfterToken() string {
+	if x != nil {
+		return x.AfterToken
+	}
+	return ""
+}
+
+func (x *WatchChangesRequest) GetBatchSize() int32 {
+	if x != nil {
+		return x.BatchSize
+	}
+	return 0
+}
+
+// Response message for CatalogService.WatchChanges.
+type WatchChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The changes, in order. Empty in the first response, in the last, and every 20
+	// seconds without a change, as a sign of life.
+	Changes []*ItemChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The position after these changes, to go on from.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchChangesResponse) Reset() {
+	*x = WatchChangesResponse{}
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchChangesResponse) ProtoMessage() {}
+
+func (x *WatchChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchChangesResponse.ProtoReflect.Descriptor instead.
+func (*WatchChangesResponse) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WatchChangesResponse) GetChanges() []*ItemChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *WatchChangesResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+// A change of an item.
+type ItemChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The item.
+	Item *ItemRef `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
+	// What happened to it.
+	Change ChangeKind `protobuf:"varint,2,opt,name=change,proto3,enum=trivium.v1.ChangeKind" json:"change,omitempty"`
+	// The position after this change, to go on from in the middle of a response.
+	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ItemChange) Reset() {
+	*x = ItemChange{}
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ItemChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ItemChange) ProtoMessage() {}
+
+func (x *ItemChange) ProtoReflect() protoreflect.Message {
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ItemChange.ProtoReflect.Descriptor instead.
+func (*ItemChange) Descriptor() ([]byte, []int) {
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ItemChange) GetItem() *ItemRef {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *ItemChange) GetChange() ChangeKind {
+	if x != nil {
+		return x.Change
+	}
+	return ChangeKind_CHANGE_KIND_UNSPECIFIED
+}
+
+func (x *ItemChange) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
 // Request message for CatalogService.GetStats.
 type GetStatsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -524,7 +767,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +779,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[8]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +792,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{8}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetStatsRequest) GetTenant() string {
@@ -583,7 +826,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +838,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[9]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +851,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{9}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetStatsResponse) GetTenant() *TenantStats {
@@ -676,7 +919,7 @@ type LegStats struct {
 
 func (x *LegStats) Reset() {
 	*x = LegStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +931,7 @@ func (x *LegStats) String() string {
 func (*LegStats) ProtoMessage() {}
 
 func (x *LegStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[10]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +944,7 @@ func (x *LegStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegStats.ProtoReflect.Descriptor instead.
 func (*LegStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{10}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LegStats) GetLeg() string {
@@ -782,7 +1025,7 @@ type TenantStats struct {
 
 func (x *TenantStats) Reset() {
 	*x = TenantStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +1037,7 @@ func (x *TenantStats) String() string {
 func (*TenantStats) ProtoMessage() {}
 
 func (x *TenantStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[11]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +1050,7 @@ func (x *TenantStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantStats.ProtoReflect.Descriptor instead.
 func (*TenantStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{11}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TenantStats) GetSegmentCount() int64 {
@@ -891,7 +1134,7 @@ type ProjectionStats struct {
 
 func (x *ProjectionStats) Reset() {
 	*x = ProjectionStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1146,7 @@ func (x *ProjectionStats) String() string {
 func (*ProjectionStats) ProtoMessage() {}
 
 func (x *ProjectionStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[12]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1159,7 @@ func (x *ProjectionStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProjectionStats.ProtoReflect.Descriptor instead.
 func (*ProjectionStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{12}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProjectionStats) GetProjection() string {
@@ -968,7 +1211,7 @@ type IndexStats struct {
 
 func (x *IndexStats) Reset() {
 	*x = IndexStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1223,7 @@ func (x *IndexStats) String() string {
 func (*IndexStats) ProtoMessage() {}
 
 func (x *IndexStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[13]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1236,7 @@ func (x *IndexStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexStats.ProtoReflect.Descriptor instead.
 func (*IndexStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{13}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *IndexStats) GetReady() bool {
@@ -1056,7 +1299,7 @@ type IndexTier struct {
 
 func (x *IndexTier) Reset() {
 	*x = IndexTier{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1311,7 @@ func (x *IndexTier) String() string {
 func (*IndexTier) ProtoMessage() {}
 
 func (x *IndexTier) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[14]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1324,7 @@ func (x *IndexTier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexTier.ProtoReflect.Descriptor instead.
 func (*IndexTier) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{14}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *IndexTier) GetKind() string {
@@ -1159,7 +1402,7 @@ type ServiceStats struct {
 
 func (x *ServiceStats) Reset() {
 	*x = ServiceStats{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1414,7 @@ func (x *ServiceStats) String() string {
 func (*ServiceStats) ProtoMessage() {}
 
 func (x *ServiceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[15]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1427,7 @@ func (x *ServiceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStats.ProtoReflect.Descriptor instead.
 func (*ServiceStats) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{15}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ServiceStats) GetVersion() string {
@@ -1253,7 +1496,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1508,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_trivium_v1_catalog_service_proto_msgTypes[16]
+	mi := &file_trivium_v1_catalog_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1521,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{16}
+	return file_trivium_v1_catalog_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeadLetter) GetProjection() string {
@@ -1347,7 +1590,21 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\"c\n" +
 	"\x11ListFactsResponse\x12&\n" +
 	"\x05facts\x18\x01 \x03(\v2\x10.trivium.v1.FactR\x05facts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\")\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"m\n" +
+	"\x13WatchChangesRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1f\n" +
+	"\vafter_token\x18\x02 \x01(\tR\n" +
+	"afterToken\x12\x1d\n" +
+	"\n" +
+	"batch_size\x18\x03 \x01(\x05R\tbatchSize\"^\n" +
+	"\x14WatchChangesResponse\x120\n" +
+	"\achanges\x18\x01 \x03(\v2\x16.trivium.v1.ItemChangeR\achanges\x12\x14\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"{\n" +
+	"\n" +
+	"ItemChange\x12'\n" +
+	"\x04item\x18\x01 \x01(\v2\x13.trivium.v1.ItemRefR\x04item\x12.\n" +
+	"\x06change\x18\x02 \x01(\x0e2\x16.trivium.v1.ChangeKindR\x06change\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\")\n" +
 	"\x0fGetStatsRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\"\xc9\x02\n" +
 	"\x10GetStatsResponse\x12/\n" +
@@ -1420,12 +1677,18 @@ const file_trivium_v1_catalog_service_proto_rawDesc = "" +
 	"projection\x12'\n" +
 	"\x04item\x18\x02 \x01(\v2\x13.trivium.v1.ItemRefR\x04item\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12D\n" +
-	"\x10dead_lettered_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x0edeadLetteredAt2\xa4\x03\n" +
+	"\x10dead_lettered_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x0edeadLetteredAt*Y\n" +
+	"\n" +
+	"ChangeKind\x12\x1b\n" +
+	"\x17CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12CHANGE_KIND_STORED\x10\x01\x12\x16\n" +
+	"\x12CHANGE_KIND_ERASED\x10\x022\xfe\x03\n" +
 	"\x0eCatalogService\x12S\n" +
 	"\vGetSegments\x12\x1e.trivium.v1.GetSegmentsRequest\x1a\x1f.trivium.v1.GetSegmentsResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bGetFacts\x12\x1b.trivium.v1.GetFactsRequest\x1a\x1c.trivium.v1.GetFactsResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListSegments\x12\x1f.trivium.v1.ListSegmentsRequest\x1a .trivium.v1.ListSegmentsResponse\"\x03\x90\x02\x01\x12M\n" +
-	"\tListFacts\x12\x1c.trivium.v1.ListFactsRequest\x1a\x1d.trivium.v1.ListFactsResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\tListFacts\x12\x1c.trivium.v1.ListFactsRequest\x1a\x1d.trivium.v1.ListFactsResponse\"\x03\x90\x02\x01\x12X\n" +
+	"\fWatchChanges\x12\x1f.trivium.v1.WatchChangesRequest\x1a .trivium.v1.WatchChangesResponse\"\x03\x90\x02\x010\x01\x12J\n" +
 	"\bGetStats\x12\x1b.trivium.v1.GetStatsRequest\x1a\x1c.trivium.v1.GetStatsResponse\"\x03\x90\x02\x01B\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
@@ -1440,68 +1703,78 @@ func file_trivium_v1_catalog_service_proto_rawDescGZIP() []byte {
 	return file_trivium_v1_catalog_service_proto_rawDescData
 }
 
-var file_trivium_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_trivium_v1_catalog_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_trivium_v1_catalog_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_trivium_v1_catalog_service_proto_goTypes = []any{
-	(*GetSegmentsRequest)(nil),    // 0: trivium.v1.GetSegmentsRequest
-	(*GetSegmentsResponse)(nil),   // 1: trivium.v1.GetSegmentsResponse
-	(*GetFactsRequest)(nil),       // 2: trivium.v1.GetFactsRequest
-	(*GetFactsResponse)(nil),      // 3: trivium.v1.GetFactsResponse
-	(*ListSegmentsRequest)(nil),   // 4: trivium.v1.ListSegmentsRequest
-	(*ListSegmentsResponse)(nil),  // 5: trivium.v1.ListSegmentsResponse
-	(*ListFactsRequest)(nil),      // 6: trivium.v1.ListFactsRequest
-	(*ListFactsResponse)(nil),     // 7: trivium.v1.ListFactsResponse
-	(*GetStatsRequest)(nil),       // 8: trivium.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),      // 9: trivium.v1.GetStatsResponse
-	(*LegStats)(nil),              // 10: trivium.v1.LegStats
-	(*TenantStats)(nil),           // 11: trivium.v1.TenantStats
-	(*ProjectionStats)(nil),       // 12: trivium.v1.ProjectionStats
-	(*IndexStats)(nil),            // 13: trivium.v1.IndexStats
-	(*IndexTier)(nil),             // 14: trivium.v1.IndexTier
-	(*ServiceStats)(nil),          // 15: trivium.v1.ServiceStats
-	(*DeadLetter)(nil),            // 16: trivium.v1.DeadLetter
-	(*Segment)(nil),               // 17: trivium.v1.Segment
-	(*Fact)(nil),                  // 18: trivium.v1.Fact
-	(*Filter)(nil),                // 19: trivium.v1.Filter
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
-	(*ItemRef)(nil),               // 22: trivium.v1.ItemRef
+	(ChangeKind)(0),               // 0: trivium.v1.ChangeKind
+	(*GetSegmentsRequest)(nil),    // 1: trivium.v1.GetSegmentsRequest
+	(*GetSegmentsResponse)(nil),   // 2: trivium.v1.GetSegmentsResponse
+	(*GetFactsRequest)(nil),       // 3: trivium.v1.GetFactsRequest
+	(*GetFactsResponse)(nil),      // 4: trivium.v1.GetFactsResponse
+	(*ListSegmentsRequest)(nil),   // 5: trivium.v1.ListSegmentsRequest
+	(*ListSegmentsResponse)(nil),  // 6: trivium.v1.ListSegmentsResponse
+	(*ListFactsRequest)(nil),      // 7: trivium.v1.ListFactsRequest
+	(*ListFactsResponse)(nil),     // 8: trivium.v1.ListFactsResponse
+	(*WatchChangesRequest)(nil),   // 9: trivium.v1.WatchChangesRequest
+	(*WatchChangesResponse)(nil),  // 10: trivium.v1.WatchChangesResponse
+	(*ItemChange)(nil),            // 11: trivium.v1.ItemChange
+	(*GetStatsRequest)(nil),       // 12: trivium.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),      // 13: trivium.v1.GetStatsResponse
+	(*LegStats)(nil),              // 14: trivium.v1.LegStats
+	(*TenantStats)(nil),           // 15: trivium.v1.TenantStats
+	(*ProjectionStats)(nil),       // 16: trivium.v1.ProjectionStats
+	(*IndexStats)(nil),            // 17: trivium.v1.IndexStats
+	(*IndexTier)(nil),             // 18: trivium.v1.IndexTier
+	(*ServiceStats)(nil),          // 19: trivium.v1.ServiceStats
+	(*DeadLetter)(nil),            // 20: trivium.v1.DeadLetter
+	(*Segment)(nil),               // 21: trivium.v1.Segment
+	(*Fact)(nil),                  // 22: trivium.v1.Fact
+	(*Filter)(nil),                // 23: trivium.v1.Filter
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*ItemRef)(nil),               // 25: trivium.v1.ItemRef
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_trivium_v1_catalog_service_proto_depIdxs = []int32{
-	17, // 0: trivium.v1.GetSegmentsResponse.segments:type_name -> trivium.v1.Segment
-	18, // 1: trivium.v1.GetFactsResponse.facts:type_name -> trivium.v1.Fact
-	19, // 2: trivium.v1.ListSegmentsRequest.filter:type_name -> trivium.v1.Filter
-	17, // 3: trivium.v1.ListSegmentsResponse.segments:type_name -> trivium.v1.Segment
-	20, // 4: trivium.v1.ListFactsRequest.valid_at:type_name -> google.protobuf.Timestamp
-	18, // 5: trivium.v1.ListFactsResponse.facts:type_name -> trivium.v1.Fact
-	11, // 6: trivium.v1.GetStatsResponse.tenant:type_name -> trivium.v1.TenantStats
-	12, // 7: trivium.v1.GetStatsResponse.projections:type_name -> trivium.v1.ProjectionStats
-	13, // 8: trivium.v1.GetStatsResponse.index:type_name -> trivium.v1.IndexStats
-	15, // 9: trivium.v1.GetStatsResponse.service:type_name -> trivium.v1.ServiceStats
-	16, // 10: trivium.v1.GetStatsResponse.dead_letters:type_name -> trivium.v1.DeadLetter
-	10, // 11: trivium.v1.GetStatsResponse.legs:type_name -> trivium.v1.LegStats
-	21, // 12: trivium.v1.LegStats.p50:type_name -> google.protobuf.Duration
-	21, // 13: trivium.v1.LegStats.p95:type_name -> google.protobuf.Duration
-	20, // 14: trivium.v1.TenantStats.newest_event_time:type_name -> google.protobuf.Timestamp
-	21, // 15: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
-	14, // 16: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
-	20, // 17: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
-	22, // 18: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
-	20, // 19: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
-	0,  // 20: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
-	2,  // 21: trivium.v1.CatalogService.GetFacts:input_type -> trivium.v1.GetFactsRequest
-	4,  // 22: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
-	6,  // 23: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
-	8,  // 24: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
-	1,  // 25: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
-	3,  // 26: trivium.v1.CatalogService.GetFacts:output_type -> trivium.v1.GetFactsResponse
-	5,  // 27: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
-	7,  // 28: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
-	9,  // 29: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
-	25, // [25:30] is the sub-list for method output_type
-	20, // [20:25] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	21, // 0: trivium.v1.GetSegmentsResponse.segments:type_name -> trivium.v1.Segment
+	22, // 1: trivium.v1.GetFactsResponse.facts:type_name -> trivium.v1.Fact
+	23, // 2: trivium.v1.ListSegmentsRequest.filter:type_name -> trivium.v1.Filter
+	21, // 3: trivium.v1.ListSegmentsResponse.segments:type_name -> trivium.v1.Segment
+	24, // 4: trivium.v1.ListFactsRequest.valid_at:type_name -> google.protobuf.Timestamp
+	22, // 5: trivium.v1.ListFactsResponse.facts:type_name -> trivium.v1.Fact
+	11, // 6: trivium.v1.WatchChangesResponse.changes:type_name -> trivium.v1.ItemChange
+	25, // 7: trivium.v1.ItemChange.item:type_name -> trivium.v1.ItemRef
+	0,  // 8: trivium.v1.ItemChange.change:type_name -> trivium.v1.ChangeKind
+	15, // 9: trivium.v1.GetStatsResponse.tenant:type_name -> trivium.v1.TenantStats
+	16, // 10: trivium.v1.GetStatsResponse.projections:type_name -> trivium.v1.ProjectionStats
+	17, // 11: trivium.v1.GetStatsResponse.index:type_name -> trivium.v1.IndexStats
+	19, // 12: trivium.v1.GetStatsResponse.service:type_name -> trivium.v1.ServiceStats
+	20, // 13: trivium.v1.GetStatsResponse.dead_letters:type_name -> trivium.v1.DeadLetter
+	14, // 14: trivium.v1.GetStatsResponse.legs:type_name -> trivium.v1.LegStats
+	26, // 15: trivium.v1.LegStats.p50:type_name -> google.protobuf.Duration
+	26, // 16: trivium.v1.LegStats.p95:type_name -> google.protobuf.Duration
+	24, // 17: trivium.v1.TenantStats.newest_event_time:type_name -> google.protobuf.Timestamp
+	26, // 18: trivium.v1.ProjectionStats.lag:type_name -> google.protobuf.Duration
+	18, // 19: trivium.v1.IndexStats.tiers:type_name -> trivium.v1.IndexTier
+	24, // 20: trivium.v1.ServiceStats.started_at:type_name -> google.protobuf.Timestamp
+	25, // 21: trivium.v1.DeadLetter.item:type_name -> trivium.v1.ItemRef
+	24, // 22: trivium.v1.DeadLetter.dead_lettered_at:type_name -> google.protobuf.Timestamp
+	1,  // 23: trivium.v1.CatalogService.GetSegments:input_type -> trivium.v1.GetSegmentsRequest
+	3,  // 24: trivium.v1.CatalogService.GetFacts:input_type -> trivium.v1.GetFactsRequest
+	5,  // 25: trivium.v1.CatalogService.ListSegments:input_type -> trivium.v1.ListSegmentsRequest
+	7,  // 26: trivium.v1.CatalogService.ListFacts:input_type -> trivium.v1.ListFactsRequest
+	9,  // 27: trivium.v1.CatalogService.WatchChanges:input_type -> trivium.v1.WatchChangesRequest
+	12, // 28: trivium.v1.CatalogService.GetStats:input_type -> trivium.v1.GetStatsRequest
+	2,  // 29: trivium.v1.CatalogService.GetSegments:output_type -> trivium.v1.GetSegmentsResponse
+	4,  // 30: trivium.v1.CatalogService.GetFacts:output_type -> trivium.v1.GetFactsResponse
+	6,  // 31: trivium.v1.CatalogService.ListSegments:output_type -> trivium.v1.ListSegmentsResponse
+	8,  // 32: trivium.v1.CatalogService.ListFacts:output_type -> trivium.v1.ListFactsResponse
+	10, // 33: trivium.v1.CatalogService.WatchChanges:output_type -> trivium.v1.WatchChangesResponse
+	13, // 34: trivium.v1.CatalogService.GetStats:output_type -> trivium.v1.GetStatsResponse
+	29, // [29:35] is the sub-list for method output_type
+	23, // [23:29] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_catalog_service_proto_init() }
@@ -1513,19 +1786,20 @@ func file_trivium_v1_catalog_service_proto_init() {
 	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_item_proto_init()
 	file_trivium_v1_segment_proto_init()
-	file_trivium_v1_catalog_service_proto_msgTypes[11].OneofWrappers = []any{}
+	file_trivium_v1_catalog_service_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_trivium_v1_catalog_service_proto_rawDesc), len(file_trivium_v1_catalog_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   17,
+			NumEnums:      1,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_trivium_v1_catalog_service_proto_goTypes,
 		DependencyIndexes: file_trivium_v1_catalog_service_proto_depIdxs,
+		EnumInfos:         file_trivium_v1_catalog_service_proto_enumTypes,
 		MessageInfos:      file_trivium_v1_catalog_service_proto_msgTypes,
 	}.Build()
 	File_trivium_v1_catalog_service_proto = out.File

@@ -25,6 +25,7 @@ const (
 	CatalogService_GetFacts_FullMethodName     = "/trivium.v1.CatalogService/GetFacts"
 	CatalogService_ListSegments_FullMethodName = "/trivium.v1.CatalogService/ListSegments"
 	CatalogService_ListFacts_FullMethodName    = "/trivium.v1.CatalogService/ListFacts"
+	CatalogService_WatchChanges_FullMethodName = "/trivium.v1.CatalogService/WatchChanges"
 	CatalogService_GetStats_FullMethodName     = "/trivium.v1.CatalogService/GetStats"
 )
 
@@ -44,6 +45,17 @@ type CatalogServiceClient interface {
 	ListSegments(ctx context.Context, in *ListSegmentsRequest, opts ...grpc.CallOption) (*ListSegmentsResponse, error)
 	// Lists facts by id, in pages.
 	ListFacts(ctx context.Context, in *ListFactsRequest, opts ...grpc.CallOption) (*ListFactsResponse, error)
+	// Streams which items of a tenant change: ids and kinds of change, without
+	// texts. By gRPC alone, as all streams.
+	//
+	// A stream that goes on from the last token received lacks no change, and
+	// repeats none. An item that changed several times meanwhile is sent once, as
+	// it is at last. A change is sent within about a second.
+	//
+	// A stream ends with OK after 15 minutes, or when the service ends, and its
+	// last response has the last token; the caller then goes on from there. It
+	// counts as one of the caller's open streams.
+	WatchChanges(ctx context.Context, in *WatchChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchChangesResponse], error)
 	// Returns item counts, the lag of each projection, and the service's
 	// configuration.
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
@@ -97,6 +109,25 @@ func (c *catalogServiceClient) ListFacts(ctx context.Context, in *ListFactsReque
 	return out, nil
 }
 
+func (c *catalogServiceClient) WatchChanges(ctx context.Context, in *WatchChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchChangesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &CatalogService_ServiceDesc.Streams[0], CatalogService_WatchChanges_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchChangesRequest, WatchChangesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CatalogService_WatchChangesClient = grpc.ServerStreamingClient[WatchChangesResponse]
+
 func (c *catalogServiceClient) GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetStatsResponse)
@@ -123,6 +154,17 @@ type CatalogServiceServer interface {
 	ListSegments(context.Context, *ListSegmentsRequest) (*ListSegmentsResponse, error)
 	// Lists facts by id, in pages.
 	ListFacts(context.Context, *ListFactsRequest) (*ListFactsResponse, error)
+	// Streams which items of a tenant change: ids and kinds of change, without
+	// texts. By gRPC alone, as all streams.
+	//
+	// A stream that goes on from the last token received lacks no change, and
+	// repeats none. An item that changed several times meanwhile is sent once, as
+	// it is at last. A change is sent within about a second.
+	//
+	// A stream ends with OK after 15 minutes, or when the service ends, and its
+	// last response has the last token; the caller then goes on from there. It
+	// counts as one of the caller's open streams.
+	WatchChanges(*WatchChangesRequest, grpc.ServerStreamingServer[WatchChangesResponse]) error
 	// Returns item counts, the lag of each projection, and the service's
 	// configuration.
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
@@ -147,6 +189,9 @@ func (UnimplementedCatalogServiceServer) ListSegments(context.Context, *ListSegm
 }
 func (UnimplementedCatalogServiceServer) ListFacts(context.Context, *ListFactsRequest) (*ListFactsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListFacts not implemented")
+}
+func (UnimplementedCatalogServiceServer) WatchChanges(*WatchChangesRequest, grpc.ServerStreamingServer[WatchChangesResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchChanges not implemented")
 }
 func (UnimplementedCatalogServiceServer) GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStats not implemented")
@@ -244,6 +289,17 @@ func _CatalogService_ListFacts_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CatalogService_WatchChanges_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchChangesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(CatalogServiceServer).WatchChanges(m, &grpc.GenericServerStream[WatchChangesRequest, WatchChangesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CatalogService_WatchChangesServer = grpc.ServerStreamingServer[WatchChangesResponse]
+
 func _CatalogService_GetStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetStatsRequest)
 	if err := dec(in); err != nil {
@@ -290,6 +346,12 @@ var CatalogService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _CatalogService_GetStats_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchChanges",
+			Handler:       _CatalogService_WatchChanges_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "trivium/v1/catalog_service.proto",
 }

@@ -58,9 +58,12 @@ const (
 	// it at the same time. Metadata: kind, id, and version, the present one. Read
 	// the item again, and decide.
 	ErrorReason_ERROR_REASON_VERSION_CONFLICT ErrorReason = 10
+	// FAILED_PRECONDITION. The log does not have the changes after `after_token`
+	// any more. List the items, and watch from now on.
+	ErrorReason_ERROR_REASON_CHANGES_GONE ErrorReason = 11
 	// NOT_FOUND. The item to change is not stored. Metadata: kind, id. Do not
 	// retry.
-	ErrorReason_ERROR_REASON_ITEM_NOT_FOUND ErrorReason = 11
+	ErrorReason_ERROR_REASON_ITEM_NOT_FOUND ErrorReason = 12
 )
 
 // Enum value maps for ErrorReason.
@@ -77,7 +80,8 @@ var (
 		8:  "ERROR_REASON_UNAUTHENTICATED",
 		9:  "ERROR_REASON_PERMISSION_DENIED",
 		10: "ERROR_REASON_VERSION_CONFLICT",
-		11: "ERROR_REASON_ITEM_NOT_FOUND",
+		11: "ERROR_REASON_CHANGES_GONE",
+		12: "ERROR_REASON_ITEM_NOT_FOUND",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                 0,
@@ -91,7 +95,8 @@ var (
 		"ERROR_REASON_UNAUTHENTICATED":             8,
 		"ERROR_REASON_PERMISSION_DENIED":           9,
 		"ERROR_REASON_VERSION_CONFLICT":            10,
-		"ERROR_REASON_ITEM_NOT_FOUND":              11,
+		"ERROR_REASON_CHANGES_GONE":                11,
+		"ERROR_REASON_ITEM_NOT_FOUND":              12,
 	}
 )
 
@@ -127,7 +132,7 @@ var File_trivium_v1_error_reason_proto protoreflect.FileDescriptor
 const file_trivium_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
 	"\x1dtrivium/v1/error_reason.proto\x12\n" +
-	"trivium.v1*\xa9\x03\n" +
+	"trivium.v1*\xc8\x03\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12,\n" +
@@ -140,8 +145,9 @@ const file_trivium_v1_error_reason_proto_rawDesc = "" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\b\x12\"\n" +
 	"\x1eERROR_REASON_PERMISSION_DENIED\x10\t\x12!\n" +
 	"\x1dERROR_REASON_VERSION_CONFLICT\x10\n" +
-	"\x12\x1f\n" +
-	"\x1bERROR_REASON_ITEM_NOT_FOUND\x10\vB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
+	"\x12\x1d\n" +
+	"\x19ERROR_REASON_CHANGES_GONE\x10\v\x12\x1f\n" +
+	"\x1bERROR_REASON_ITEM_NOT_FOUND\x10\fB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_error_reason_proto_rawDescOnce sync.Once

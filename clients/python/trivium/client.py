@@ -22,7 +22,12 @@ from trivium.v1.admin_service_pb2 import (
     RevokeKeyRequest,
 )
 from trivium.v1.admin_service_pb2_grpc import AdminServiceStub
-from trivium.v1.catalog_service_pb2 import GetFactsRequest, GetSegmentsRequest, GetStatsRequest
+from trivium.v1.catalog_service_pb2 import (
+    GetFactsRequest,
+    GetSegmentsRequest,
+    GetStatsRequest,
+    WatchChangesRequest,
+)
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
 from trivium.v1.ingest_service_pb2 import IngestStreamRequest
 from trivium.v1.ingest_service_pb2_grpc import IngestServiceStub
@@ -35,6 +40,7 @@ from trivium.v1.retrieval_service_pb2 import (
 from trivium.v1.retrieval_service_pb2_grpc import RetrievalServiceStub
 from trivium.values import (
     BriefingOptions,
+    Changes,
     Description,
     Fact,
     FactsFound,
@@ -57,6 +63,7 @@ from trivium.wire.channel import (
     DEFAULT_STREAM_TIMEOUT_S,
     DEFAULT_TIMEOUT_S,
     DEFAULT_UTTERANCE_TIMEOUT_S,
+    DEFAULT_WATCH_TIMEOUT_S,
     DEFAULT_WRITE_TIMEOUT_S,
     ChannelOptions,
     Metadata,
@@ -623,6 +630,44 @@ class Client:
         for page in self._pages(self._catalog.ListFacts, request, timeout):
             for fact in page.facts:
                 yield responses.to_fact(fact)
+
+    def watch_changes(
+        self,
+        after_token: str = "",
+        *,
+        batch_size: int = 0,
+        stream_timeout: float = DEFAULT_WATCH_TIMEOUT_S,
+    ) -> Iterator[Changes]:
+        """Iterates over the changes of the tenant's items, without an end: ids, and no texts.
+
+        A stream that the service ends goes on in a new one. One that fails raises: go on with the
+        last token, after which nothing is lost or repeated.
+
+        Args:
+            after_token: The last token of a former iteration, or the `consistency_token` of a
+                write, for which what was written up to ten minutes before it may come too. Empty
+                means from now on.
+            batch_size: The largest number of changes at once; 0 means 100.
+            stream_timeout: For each stream, which the service ends after 15 minutes.
+
+        Raises:
+            PreconditionError: The log does not have these changes any more (CHANGES_GONE).
+        """
+        request = WatchChangesRequest(
+            tenant=self.tenant, after_token=after_token, batch_size=batch_size
+        )
+        while True:
+            call = self._catalog.WatchChanges(
+                request, timeout=stream_timeout, metadata=self._metadata
+            )
+            try:
+                for response in call:
+                    request.after_token = response.token
+                    yield responses.to_changes(response)
+            except grpc.RpcError as error:
+                raise to_error(error) from None
+            finally:
+                call.cancel()
 
     def stats(self, *, timeout: float | None = None) -> Stats:
         """Reads item counts, the lag of each projection, and the state of the service."""

@@ -163,6 +163,36 @@ class ItemRef:
     id: str
 
 
+class ChangeKind(StrEnum):
+    """What happened to an item."""
+
+    UNKNOWN = "unknown"
+    """Something that this version of the client does not know."""
+    STORED = "stored"
+    """It was created or updated, or closed by another fact, or a turn next to it changed."""
+    ERASED = "erased"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemChange:
+    """A change of an item, and the token to go on from after it."""
+
+    item: ItemRef
+    change: ChangeKind
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Changes in their order, and the token to go on from after them.
+
+    There may be none: in the first response, in the last, and every 20 seconds, as a sign of life.
+    """
+
+    changes: tuple[ItemChange, ...]
+    token: str
+
+
 # ---------------------------------------------------------------- request options
 
 

@@ -8,6 +8,7 @@ from serving.adapters.postgres.api_keys import PostgresApiKeys
 from serving.adapters.postgres.audit_log import PostgresAuditLog
 from serving.adapters.postgres.connection.notifications import Notifications
 from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.log.change_feed import PostgresChangeFeed
 from serving.adapters.postgres.log.change_log import PostgresChangeLog
 from serving.adapters.postgres.log.consistency import PostgresConsistency
 from serving.adapters.postgres.log.index_feed import PostgresIndexFeed
@@ -46,6 +47,7 @@ class Postgres:
         self.change_log = PostgresChangeLog(self.database, self.notifications)
         self.feed = self.feed_of(WHOLE)
         self.resident_feed = PostgresResidentFeed(self.database, self.notifications)
+        self.change_feed = PostgresChangeFeed(self.database, self.notifications)
         self.consistency = PostgresConsistency(self.database, self.notifications)
         self.access = PostgresAccessLog(self.database)
         self.timeline = PostgresTimeline(self.database)

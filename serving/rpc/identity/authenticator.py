@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from google.protobuf.message import Message
 
 from serving.domain.errors import UnauthenticatedError
-from serving.domain.identity import Caller
+from serving.domain.identity import Caller, Role
 from serving.rpc.identity.rules import ANYONE, RULES, Rule
 from serving.rpc.registration import Malformed
 

@@ -22,10 +22,10 @@ class Rule:
 
     `tenant_in` is the path of the message with the field `tenant`, and maybe `tenants`: () is the
     request itself, None means that the request has no tenant. `hidden` are the paths of fields in
-    the response that are about all tenants; they are cleared for a caller that is bound to some. `stored` are those that
-    show what is stored, cleared for a caller of a write that may not read. What is `of_all` tenants
-    is not for a caller that is bound to some. What `outlasts` the lack of authentication, such as a
-    key, is not for anyone on a service that has none.
+    the response that are about all tenants; they are cleared for a caller that is bound to some.
+    `stored` are those that show what is stored, cleared for a caller of a write that may not read.
+    What is `of_all` tenants is not for a caller that is bound to some. What `outlasts` the lack of
+    authentication, such as a key, is not for anyone on a service that has none.
     """
 
     role: Role
@@ -64,6 +64,7 @@ RULES: Mapping[str, Rule] = {
     "GetFacts": Rule(Role.READER),
     "ListSegments": Rule(Role.READER),
     "ListFacts": Rule(Role.READER),
+    "WatchChanges": Rule(Role.READER),
     "GetStats": Rule(
         Role.READER,
         hidden=(

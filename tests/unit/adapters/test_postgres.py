@@ -18,12 +18,11 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 
 from serving.adapters.postgres.connection.dsn import parses, with_defaults
 from serving.adapters.postgres.connection.errors import StatementRejectedError, store_errors
-from serving.adapters.postgres.log.change_log import position_after
 from serving.adapters.postgres.log.compaction import covers
 from serving.adapters.postgres.tables.content import content_hash, text_hash
 from serving.adapters.postgres.tables.filters import conditions_of, tags_of, terms_of
 from serving.adapters.postgres.tables.rows import array_literal
-from serving.domain.consistency import Snapshot
+from serving.domain.consistency import Snapshot, position_after
 from serving.domain.errors import OverloadedError, StoreUnavailableError
 from serving.domain.items.records import Item
 from serving.domain.items.validity import Closing

@@ -22,10 +22,13 @@ from trivium.v1.admin_service_pb2 import (
     Tenant,
 )
 from trivium.v1.catalog_service_pb2 import (
+    CHANGE_KIND_STORED,
     GetSegmentsResponse,
     GetStatsResponse,
+    ItemChange,
     ListFactsResponse,
     ListSegmentsResponse,
+    WatchChangesResponse,
 )
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
@@ -39,6 +42,7 @@ from trivium.v1.ingest_service_pb2 import (
     SpeakerCount,
     StoreReceipt,
 )
+from trivium.v1.item_pb2 import ItemRef
 from trivium.v1.retrieval_service_pb2 import (
     FUSION_METHOD_RECIPROCAL_RANK,
     LEG_STATE_OK,
@@ -511,6 +515,25 @@ def test_description_is_shown_or_said_to_be_empty(cli: CommandLine) -> None:
     assert neither.exit_code == 2
     first, second = cli.service.requests
     assert (first.entity, first.max_chars, second.speaker) == ("Mia", 300, "Mia")
+
+
+def test_changes_are_shown_as_lines_until_an_error(cli: CommandLine) -> None:
+    change = ItemChange(item=ItemRef(segment_id="t1"), change=CHANGE_KIND_STORED, token="2~e~4~~")
+    answer = WatchChangesResponse(changes=[change], token="2~e~5~~")
+    gone = Failure(grpc.StatusCode.FAILED_PRECONDITION, "gone")
+    cli.service.will_answer("WatchChanges", answer, gone, answer, gone)
+
+    shown = cli.run("watch", "--after-token", "2~e~3~~")
+    as_json = cli.run("watch", "--json")
+
+    assert (shown.exit_code, shown.stdout) == (6, "stored segment t1 2~e~4~~\n")
+    assert json.loads(as_json.stdout) == {
+        "item": {"kind": "segment", "id": "t1"},
+        "change": "stored",
+        "token": "2~e~4~~",
+    }
+    tokens = [each.after_token for each in cli.service.requests]
+    assert tokens == ["2~e~3~~", "2~e~5~~", "", "2~e~5~~"]
 
 
 def test_stats_show_counts_missing_in_time(cli: CommandLine) -> None:

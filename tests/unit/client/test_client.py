@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2
 
 from tests.fakes.service import Failure, FakeService, running
 from trivium import (
+    ChangeKind,
     Client,
     DeadlineError,
     Fact,
@@ -20,6 +21,7 @@ from trivium import (
     ItemState,
     LegState,
     OverloadedError,
+    PreconditionError,
     Retrieval,
     Role,
     Segment,
@@ -37,13 +39,16 @@ from trivium.v1.admin_service_pb2 import ApiKey as KeyMessage
 from trivium.v1.admin_service_pb2 import AuditEntry as EntryMessage
 from trivium.v1.admin_service_pb2 import Tenant as TenantMessage
 from trivium.v1.catalog_service_pb2 import (
+    CHANGE_KIND_ERASED,
     GetFactsResponse,
     GetSegmentsResponse,
     GetStatsResponse,
     ListFactsResponse,
     ListSegmentsResponse,
     TenantStats,
+    WatchChangesResponse,
 )
+from trivium.v1.catalog_service_pb2 import ItemChange as ItemChangeMessage
 from trivium.v1.fact_pb2 import Fact as FactMessage
 from trivium.v1.ingest_service_pb2 import (
     ForgetResponse,
@@ -52,6 +57,7 @@ from trivium.v1.ingest_service_pb2 import (
     PatchResponse,
     StoreReceipt,
 )
+from trivium.v1.item_pb2 import ItemRef as ItemRefMessage
 from trivium.v1.retrieval_service_pb2 import (
     BatchError,
     BatchResult,
@@ -154,6 +160,43 @@ def test_description_of_none_or_two_is_not_sent(
         client.describe(**who)
 
     assert fake_service.requests == []
+
+
+def test_watching_goes_on_from_the_last_token(client: Client, fake_service: FakeService) -> None:
+    erased = ItemChangeMessage(
+        item=ItemRefMessage(fact_id="f"), change=CHANGE_KIND_ERASED, token="2~e~4~~"
+    )
+    future: Any = 99
+    unknown = ItemChangeMessage(item=ItemRefMessage(segment_id="s"), change=future)
+    fake_service.will_answer(
+        "WatchChanges",
+        WatchChangesResponse(changes=[erased], token="2~e~5~~"),
+        WatchChangesResponse(changes=[unknown], token="2~e~6~~"),
+    )
+
+    watched = client.watch_changes("2~e~3~~", batch_size=7)
+    first, second = next(watched), next(watched)
+
+    [change] = first.changes
+    assert (change.item.kind.value, change.item.id) == ("fact", "f")
+    assert (change.change, change.token, first.token) == (
+        ChangeKind.ERASED,
+        "2~e~4~~",
+        "2~e~5~~",
+    )
+    assert second.changes[0].change is ChangeKind.UNKNOWN
+    assert [each.after_token for each in fake_service.requests] == ["2~e~3~~", "2~e~5~~"]
+    assert {(each.tenant, each.batch_size) for each in fake_service.requests} == {("acme", 7)}
+
+
+def test_watching_from_a_lost_position_raises(client: Client, fake_service: FakeService) -> None:
+    gone = Failure(Code.FAILED_PRECONDITION, "gone", [ErrorInfo(reason="CHANGES_GONE")])
+    fake_service.will_answer("WatchChanges", gone)
+
+    with pytest.raises(PreconditionError) as raised:
+        list(client.watch_changes("2~e~3~~"))
+
+    assert raised.value.reason == "CHANGES_GONE"
 
 
 def test_items_without_ids_have_a_key(client: Client, fake_service: FakeService) -> None:

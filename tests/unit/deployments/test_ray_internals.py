@@ -18,6 +18,7 @@ USED = {
     "ray.serve.context:_get_global_client": "serving/desk/ray_cluster.py",
     "ray.serve._private.grpc_util:gRPCGenericServer": "serving/deployments/server.py",
     "ray.serve._private.replica:start_asgi_http_server": "serving/deployments/server.py",
+    "ray.serve._private.replica:Replica": "serving/deployments/server.py",
     "ray.serve._private.haproxy_templates:HAPROXY_CONFIG_TEMPLATE": "serving/desk/loopback.py",
 }
 """Names, and the file that uses each: where to look before another version is pinned."""

@@ -165,3 +165,31 @@ def test_a_version_of_ray_without_this_start_is_refused(monkeypatch: pytest.Monk
 
     with pytest.raises(RuntimeError, match="unsupported version of Ray"):
         server.read_whole_requests(lambda app: app)
+
+
+async def test_streams_end_before_a_replica_drains(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    async def drain(_: object, period_s: float, *, check_immediately: bool = False) -> None:
+        done.append(f"drained {period_s} {check_immediately}")
+
+    monkeypatch.setattr(server.REPLICA, server.DRAIN, drain)
+    for _ in range(2):
+        server.end_before_draining(lambda: done.append("ended"))
+
+    await getattr(server.REPLICA, server.DRAIN)(None, 3.0, check_immediately=True)
+
+    assert done == ["ended", "drained 3.0 True"]
+
+
+def test_replicas_of_serve_drain_by_the_replaced_name() -> None:
+    source = inspect.getsource(server.REPLICA)
+
+    assert f"await self.{server.DRAIN}(" in source
+
+
+def test_a_version_of_ray_without_draining_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(server.REPLICA, server.DRAIN)
+
+    with pytest.raises(RuntimeError, match="unsupported version of Ray"):
+        server.end_before_draining(lambda: None)

@@ -11,7 +11,7 @@ from trivium.cli.exits import GroupBoundary, exit_codes_help
 from trivium.cli.files.export import export
 from trivium.cli.files.ingest import ingest
 from trivium.cli.files.recollect import recollect
-from trivium.cli.stored import describe, forget, patch, show, stats
+from trivium.cli.stored import describe, forget, patch, show, stats, watch
 from trivium.cli.tuning import compare, profiles, why
 
 
@@ -32,6 +32,7 @@ COMMANDS = (
     recollect,
     show,
     describe,
+    watch,
     stats,
     tenants,
     audit,

@@ -71,12 +71,14 @@ def table(*headings: str) -> Table:
     return Table(*headings, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
 
 
-def print_json(value: object) -> None:
+def print_json(value: object, *, indent: int | None = 2) -> None:
     """Prints a value of the client; times in ISO 8601, durations in seconds.
+
+    Without `indent` it is a line.
 
     What could control the terminal is escaped, which changes nothing for a reader of JSON.
     """
-    text = json.dumps(value, default=_encode, ensure_ascii=False, indent=2)
+    text = json.dumps(value, default=_encode, ensure_ascii=False, indent=indent)
     lines = ("".join(map(_escaped, line)) for line in text.split("\n"))
     click.echo("\n".join(lines))
 

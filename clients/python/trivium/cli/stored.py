@@ -1,4 +1,4 @@
-"""`trivium show`, `describe`, `stats` and `forget`: reads and erases stored items."""
+"""`trivium show`, `describe`, `watch`, `stats` and `forget`: reads and erases stored items."""
 
 from __future__ import annotations
 
@@ -107,6 +107,27 @@ def describe(
     else:
         stdout().print(styled_block(found.briefing) or Text("nothing is known", "dim"))
     ctx.exit(Exit.OK if found.briefing else Exit.UNSATISFIED)
+
+
+@click.command()
+@click.option(
+    "--after-token", default="", metavar="TOKEN", help="Go on from there.  [default: now]"
+)
+@json_option
+@pass_connection
+def watch(connection: Connection, after_token: str, as_json: bool) -> None:
+    """Shows which items change, until it is interrupted: a line for each.
+
+    The end of a line is the token to go on from.
+    """
+    with connection.open() as client:
+        for changed in client.watch_changes(after_token):
+            for each in changed.changes:
+                if as_json:
+                    print_json(each, indent=None)
+                else:
+                    item = f"{each.item.kind.value} {plain(each.item.id)}"
+                    click.echo(f"{each.change.value} {item} {each.token}")
 
 
 @click.command()

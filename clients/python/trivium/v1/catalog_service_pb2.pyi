@@ -7,12 +7,22 @@ from trivium.v1 import filter_pb2 as _filter_pb2
 from trivium.v1 import item_pb2 as _item_pb2
 from trivium.v1 import segment_pb2 as _segment_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class ChangeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANGE_KIND_UNSPECIFIED: _ClassVar[ChangeKind]
+    CHANGE_KIND_STORED: _ClassVar[ChangeKind]
+    CHANGE_KIND_ERASED: _ClassVar[ChangeKind]
+CHANGE_KIND_UNSPECIFIED: ChangeKind
+CHANGE_KIND_STORED: ChangeKind
+CHANGE_KIND_ERASED: ChangeKind
 
 class GetSegmentsRequest(_message.Message):
     __slots__ = ("tenant", "ids")
@@ -87,6 +97,34 @@ class ListFactsResponse(_message.Message):
     facts: _containers.RepeatedCompositeFieldContainer[_fact_pb2.Fact]
     next_page_token: str
     def __init__(self, facts: _Optional[_Iterable[_Union[_fact_pb2.Fact, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class WatchChangesRequest(_message.Message):
+    __slots__ = ("tenant", "after_token", "batch_size")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    AFTER_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    after_token: str
+    batch_size: int
+    def __init__(self, tenant: _Optional[str] = ..., after_token: _Optional[str] = ..., batch_size: _Optional[int] = ...) -> None: ...
+
+class WatchChangesResponse(_message.Message):
+    __slots__ = ("changes", "token")
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[ItemChange]
+    token: str
+    def __init__(self, changes: _Optional[_Iterable[_Union[ItemChange, _Mapping]]] = ..., token: _Optional[str] = ...) -> None: ...
+
+class ItemChange(_message.Message):
+    __slots__ = ("item", "change", "token")
+    ITEM_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    item: _item_pb2.ItemRef
+    change: ChangeKind
+    token: str
+    def __init__(self, item: _Optional[_Union[_item_pb2.ItemRef, _Mapping]] = ..., change: _Optional[_Union[ChangeKind, str]] = ..., token: _Optional[str] = ...) -> None: ...
 
 class GetStatsRequest(_message.Message):
     __slots__ = ("tenant",)

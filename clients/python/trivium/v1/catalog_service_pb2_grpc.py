@@ -57,6 +57,11 @@ class CatalogServiceStub(object):
                 request_serializer=trivium_dot_v1_dot_catalog__service__pb2.ListFactsRequest.SerializeToString,
                 response_deserializer=trivium_dot_v1_dot_catalog__service__pb2.ListFactsResponse.FromString,
                 _registered_method=True)
+        self.WatchChanges = channel.unary_stream(
+                '/trivium.v1.CatalogService/WatchChanges',
+                request_serializer=trivium_dot_v1_dot_catalog__service__pb2.WatchChangesRequest.SerializeToString,
+                response_deserializer=trivium_dot_v1_dot_catalog__service__pb2.WatchChangesResponse.FromString,
+                _registered_method=True)
         self.GetStats = channel.unary_unary(
                 '/trivium.v1.CatalogService/GetStats',
                 request_serializer=trivium_dot_v1_dot_catalog__service__pb2.GetStatsRequest.SerializeToString,
@@ -98,6 +103,22 @@ class CatalogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchChanges(self, request, context):
+        """Streams which items of a tenant change: ids and kinds of change, without
+        texts. By gRPC alone, as all streams.
+
+        A stream that goes on from the last token received lacks no change, and
+        repeats none. An item that changed several times meanwhile is sent once, as
+        it is at last. A change is sent within about a second.
+
+        A stream ends with OK after 15 minutes, or when the service ends, and its
+        last response has the last token; the caller then goes on from there. It
+        counts as one of the caller's open streams.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStats(self, request, context):
         """Returns item counts, the lag of each projection, and the service's
         configuration.
@@ -128,6 +149,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     servicer.ListFacts,
                     request_deserializer=trivium_dot_v1_dot_catalog__service__pb2.ListFactsRequest.FromString,
                     response_serializer=trivium_dot_v1_dot_catalog__service__pb2.ListFactsResponse.SerializeToString,
+            ),
+            'WatchChanges': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchChanges,
+                    request_deserializer=trivium_dot_v1_dot_catalog__service__pb2.WatchChangesRequest.FromString,
+                    response_serializer=trivium_dot_v1_dot_catalog__service__pb2.WatchChangesResponse.SerializeToString,
             ),
             'GetStats': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStats,
@@ -246,6 +272,33 @@ class CatalogService(object):
             '/trivium.v1.CatalogService/ListFacts',
             trivium_dot_v1_dot_catalog__service__pb2.ListFactsRequest.SerializeToString,
             trivium_dot_v1_dot_catalog__service__pb2.ListFactsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchChanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/trivium.v1.CatalogService/WatchChanges',
+            trivium_dot_v1_dot_catalog__service__pb2.WatchChangesRequest.SerializeToString,
+            trivium_dot_v1_dot_catalog__service__pb2.WatchChangesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,18 @@ class CatalogServiceStub:
     """Lists segments by id, in pages."""
     ListFacts: _grpc.UnaryUnaryMultiCallable[_catalog_service_pb2.ListFactsRequest, _catalog_service_pb2.ListFactsResponse]
     """Lists facts by id, in pages."""
+    WatchChanges: _grpc.UnaryStreamMultiCallable[_catalog_service_pb2.WatchChangesRequest, _catalog_service_pb2.WatchChangesResponse]
+    """Streams which items of a tenant change: ids and kinds of change, without
+    texts. By gRPC alone, as all streams.
+
+    A stream that goes on from the last token received lacks no change, and
+    repeats none. An item that changed several times meanwhile is sent once, as
+    it is at last. A change is sent within about a second.
+
+    A stream ends with OK after 15 minutes, or when the service ends, and its
+    last response has the last token; the caller then goes on from there. It
+    counts as one of the caller's open streams.
+    """
     GetStats: _grpc.UnaryUnaryMultiCallable[_catalog_service_pb2.GetStatsRequest, _catalog_service_pb2.GetStatsResponse]
     """Returns item counts, the lag of each projection, and the service's
     configuration.
@@ -65,6 +77,18 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     """Lists segments by id, in pages."""
     ListFacts: _aio.UnaryUnaryMultiCallable[_catalog_service_pb2.ListFactsRequest, _catalog_service_pb2.ListFactsResponse]  # type: ignore[assignment]
     """Lists facts by id, in pages."""
+    WatchChanges: _aio.UnaryStreamMultiCallable[_catalog_service_pb2.WatchChangesRequest, _catalog_service_pb2.WatchChangesResponse]  # type: ignore[assignment]
+    """Streams which items of a tenant change: ids and kinds of change, without
+    texts. By gRPC alone, as all streams.
+
+    A stream that goes on from the last token received lacks no change, and
+    repeats none. An item that changed several times meanwhile is sent once, as
+    it is at last. A change is sent within about a second.
+
+    A stream ends with OK after 15 minutes, or when the service ends, and its
+    last response has the last token; the caller then goes on from there. It
+    counts as one of the caller's open streams.
+    """
     GetStats: _aio.UnaryUnaryMultiCallable[_catalog_service_pb2.GetStatsRequest, _catalog_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Returns item counts, the lag of each projection, and the service's
     configuration.
@@ -107,6 +131,24 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_catalog_service_pb2.ListFactsResponse, _abc.Awaitable[_catalog_service_pb2.ListFactsResponse]]:
         """Lists facts by id, in pages."""
+
+    @_abc_1.abstractmethod
+    def WatchChanges(
+        self,
+        request: _catalog_service_pb2.WatchChangesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_catalog_service_pb2.WatchChangesResponse], _abc.AsyncIterator[_catalog_service_pb2.WatchChangesResponse]]:
+        """Streams which items of a tenant change: ids and kinds of change, without
+        texts. By gRPC alone, as all streams.
+
+        A stream that goes on from the last token received lacks no change, and
+        repeats none. An item that changed several times meanwhile is sent once, as
+        it is at last. A change is sent within about a second.
+
+        A stream ends with OK after 15 minutes, or when the service ends, and its
+        last response has the last token; the caller then goes on from there. It
+        counts as one of the caller's open streams.
+        """
 
     @_abc_1.abstractmethod
     def GetStats(

@@ -64,6 +64,11 @@ _ROLES = {
     if role is not admin.Role.UNKNOWN
 }
 
+_CHANGE_KINDS = {
+    catalog_service_pb2.CHANGE_KIND_STORED: values.ChangeKind.STORED,
+    catalog_service_pb2.CHANGE_KIND_ERASED: values.ChangeKind.ERASED,
+}
+
 _ITEM_STATES = {
     ingest_service_pb2.ITEM_STATE_CREATED: values.ItemState.CREATED,
     ingest_service_pb2.ITEM_STATE_UPDATED: values.ItemState.UPDATED,
@@ -125,6 +130,21 @@ def to_description(
         statements=tuple(map(to_segment, response.statements)),
         briefing=response.briefing,
         elapsed=response.elapsed.ToTimedelta(),
+    )
+
+
+def to_changes(response: catalog_service_pb2.WatchChangesResponse) -> values.Changes:
+    """Reads changes."""
+    return values.Changes(
+        changes=tuple(
+            values.ItemChange(
+                item=_item_ref(each.item),
+                change=_CHANGE_KINDS.get(each.change, values.ChangeKind.UNKNOWN),
+                token=each.token,
+            )
+            for each in response.changes
+        ),
+        token=response.token,
     )
 
 

@@ -14,7 +14,7 @@ from serving.adapters.postgres.log.embeddings import insert_embeddings, missing_
 from serving.adapters.postgres.log.entries import POSITIONS, first_beyond
 from serving.adapters.postgres.log.leadership import Leadership
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model, find_or_make_model
-from serving.domain.consistency import NOTHING_SEEN, Snapshot
+from serving.domain.consistency import NOTHING_SEEN, Snapshot, position_after
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.ports.change_log import (
@@ -195,18 +195,6 @@ class PostgresChangeLog:
     async def compact(self) -> int:
         async with self._database.transaction() as connection:
             return await compact_log(connection)
-
-
-def position_after(position: Snapshot, now: Snapshot, newest: int) -> Snapshot:
-    """The position of a reader that has processed the log up to transaction `newest`, by id.
-
-    `position` was its former one, and `now` the snapshot in which it read the log. The result is
-    `now` without the transactions after `newest`; its size does not grow with their number.
-    """
-    xmax = max(position.xmax, newest + 1)
-    missing = {xid for xid in now.in_progress if xid < xmax}
-    missing |= {xid for xid in position.in_progress if xid > newest}
-    return Snapshot(xmax, frozenset(missing))
 
 
 async def _model_id(connection: Connection, model: EmbeddingModel | None) -> int:

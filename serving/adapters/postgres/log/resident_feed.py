@@ -41,7 +41,7 @@ class PostgresResidentFeed:
 
     async def position(self) -> LogPosition:
         async with self._database.work() as connection:
-            position, _ = await _read_position(connection)
+            position, _ = await read_position(connection)
         return position
 
     async def content(self, tenant: TenantName, most: int) -> TenantContent | None:
@@ -63,7 +63,7 @@ class PostgresResidentFeed:
         self, position: LogPosition, tenants: Collection[TenantName]
     ) -> ResidentDelta:
         async with self._database.snapshot() as connection:
-            reached, compacted = await _read_position(connection)
+            reached, compacted = await read_position(connection)
             if position.epoch != reached.epoch:
                 raise FeedLostError("the log has another epoch")
             if not covers(position.log, compacted):
@@ -113,7 +113,7 @@ async def _read(
     ]
 
 
-async def _read_position(connection: Connection) -> tuple[LogPosition, Snapshot]:
+async def read_position(connection: Connection) -> tuple[LogPosition, Snapshot]:
     """The position of this snapshot, and that up to which the log is compacted.
 
     It ends with the newest transaction of the log, which survives a crash (`Snapshot.up_to`).

@@ -52,7 +52,7 @@ MAY_CALL: Mapping[Role, set[str]] = {
             "ExplainAbsence",
             "ListProfiles",
         ),
-        *("GetSegments", "GetFacts", "ListSegments", "ListFacts", "GetStats"),
+        *("GetSegments", "GetFacts", "ListSegments", "ListFacts", "WatchChanges", "GetStats"),
     },
     Role.WRITER: {"Ingest", "IngestStream", "Patch"},
     Role.ERASER: {"Forget"},

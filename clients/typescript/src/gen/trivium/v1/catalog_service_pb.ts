@@ -4,8 +4,8 @@
 // @generated from file trivium/v1/catalog_service.proto (package trivium.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Fact } from "./fact_pb.js";
@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file trivium/v1/catalog_service.proto.
  */
 export const file_trivium_v1_catalog_service: GenFile = /*@__PURE__*/
-  fileDesc("CiB0cml2aXVtL3YxL2NhdGFsb2dfc2VydmljZS5wcm90bxIKdHJpdml1bS52MSIxChJHZXRTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEgsKA2lkcxgCIAMoCSJRChNHZXRTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhMKC21pc3NpbmdfaWRzGAIgAygJIi4KD0dldEZhY3RzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSCwoDaWRzGAIgAygJIkgKEEdldEZhY3RzUmVzcG9uc2USHwoFZmFjdHMYASADKAsyEC50cml2aXVtLnYxLkZhY3QSEwoLbWlzc2luZ19pZHMYAiADKAkicAoTTGlzdFNlZ21lbnRzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSIgoGZmlsdGVyGAIgASgLMhIudHJpdml1bS52MS5GaWx0ZXISEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVgoUTGlzdFNlZ21lbnRzUmVzcG9uc2USJQoIc2VnbWVudHMYASADKAsyEy50cml2aXVtLnYxLlNlZ21lbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIokBChBMaXN0RmFjdHNSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIQCghlbnRpdGllcxgCIAMoCRIsCgh2YWxpZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkiTQoRTGlzdEZhY3RzUmVzcG9uc2USHwoFZmFjdHMYASADKAsyEC50cml2aXVtLnYxLkZhY3QSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKD0dldFN0YXRzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkikQIKEEdldFN0YXRzUmVzcG9uc2USJwoGdGVuYW50GAEgASgLMhcudHJpdml1bS52MS5UZW5hbnRTdGF0cxIwCgtwcm9qZWN0aW9ucxgCIAMoCzIbLnRyaXZpdW0udjEuUHJvamVjdGlvblN0YXRzEiUKBWluZGV4GAMgASgLMhYudHJpdml1bS52MS5JbmRleFN0YXRzEikKB3NlcnZpY2UYBCABKAsyGC50cml2aXVtLnYxLlNlcnZpY2VTdGF0cxIsCgxkZWFkX2xldHRlcnMYBSADKAsyFi50cml2aXVtLnYxLkRlYWRMZXR0ZXISIgoEbGVncxgGIAMoCzIULnRyaXZpdW0udjEuTGVnU3RhdHMiwwEKCExlZ1N0YXRzEgsKA2xlZxgBIAEoCRIUCgxhbnN3ZXJfY291bnQYAiABKAUSFwoPdGltZWRfb3V0X2NvdW50GAMgASgFEhQKDGZhaWxlZF9jb3VudBgEIAEoBRIVCg1za2lwcGVkX2NvdW50GAUgASgFEiYKA3A1MBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgNwOTUYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24inQIKC1RlbmFudFN0YXRzEhUKDXNlZ21lbnRfY291bnQYASABKAMSHwoXc2Vuc2l0aXZlX3NlZ21lbnRfY291bnQYAiABKAMSEgoKZmFjdF9jb3VudBgDIAEoAxIZCgxlbnRpdHlfY291bnQYBCABKANIAIgBARIWCg5lbWJlZGRlZF9jb3VudBgFIAEoAxIYChBlbWJlZGRhYmxlX2NvdW50GAYgASgDEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgHIAEoCRIRCgl0aW1lX3pvbmUYCCABKAkSNQoRbmV3ZXN0X2V2ZW50X3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQg8KDV9lbnRpdHlfY291bnQifwoPUHJvamVjdGlvblN0YXRzEhIKCnByb2plY3Rpb24YASABKAkSFQoNcGVuZGluZ19jb3VudBgCIAEoAxImCgNsYWcYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRZGVhZF9sZXR0ZXJfY291bnQYBCABKAMidgoKSW5kZXhTdGF0cxINCgVyZWFkeRgBIAEoCBIUCgx2ZWN0b3JfY291bnQYAiABKAMSDQoFZXBvY2gYAyABKAMSDgoGcmVhc29uGAQgASgJEiQKBXRpZXJzGAUgAygLMhUudHJpdml1bS52MS5JbmRleFRpZXIi5QEKCUluZGV4VGllchIMCgRraW5kGAEgASgJEhQKDHZlY3Rvcl9jb3VudBgCIAEoAxISCgpkZWFkX2NvdW50GAMgASgDEhIKCnJlYnVpbGRpbmcYCyABKAkSDwoHZmFpbHVyZRgMIAEoCRIUCgxtZW1vcnlfYnl0ZXMYDSABKAMSEwoLYXBwcm94aW1hdGUYDiABKAhKBAgEEAtSCnRhaWxfY291bnRSCmxpc3RfY291bnRSC3Byb2JlX2NvdW50Ug1yZWNhbGxfdGFyZ2V0UgZyZWNhbGxSB2F1ZGl0ZWRSBWN1cnZlIrMBCgxTZXJ2aWNlU3RhdHMSDwoHdmVyc2lvbhgBIAEoCRIRCglwbGFjZW1lbnQYAiABKAkSDwoHaW5ncmVzcxgDIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgEIAEoCRIRCglkaW1lbnNpb24YBSABKAUSLgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZGVncmFkZWQYByADKAkiiQEKCkRlYWRMZXR0ZXISEgoKcHJvamVjdGlvbhgBIAEoCRIhCgRpdGVtGAIgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEg4KBnJlYXNvbhgDIAEoCRI0ChBkZWFkX2xldHRlcmVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcDKkAwoOQ2F0YWxvZ1NlcnZpY2USUwoLR2V0U2VnbWVudHMSHi50cml2aXVtLnYxLkdldFNlZ21lbnRzUmVxdWVzdBofLnRyaXZpdW0udjEuR2V0U2VnbWVudHNSZXNwb25zZSIDkAIBEkoKCEdldEZhY3RzEhsudHJpdml1bS52MS5HZXRGYWN0c1JlcXVlc3QaHC50cml2aXVtLnYxLkdldEZhY3RzUmVzcG9uc2UiA5ACARJWCgxMaXN0U2VnbWVudHMSHy50cml2aXVtLnYxLkxpc3RTZWdtZW50c1JlcXVlc3QaIC50cml2aXVtLnYxLkxpc3RTZWdtZW50c1Jlc3BvbnNlIgOQAgESTQoJTGlzdEZhY3RzEhwudHJpdml1bS52MS5MaXN0RmFjdHNSZXF1ZXN0Gh0udHJpdml1bS52MS5MaXN0RmFjdHNSZXNwb25zZSIDkAIBEkoKCEdldFN0YXRzEhsudHJpdml1bS52MS5HZXRTdGF0c1JlcXVlc3QaHC50cml2aXVtLnYxLkdldFN0YXRzUmVzcG9uc2UiA5ACAUIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
+  fileDesc("CiB0cml2aXVtL3YxL2NhdGFsb2dfc2VydmljZS5wcm90bxIKdHJpdml1bS52MSIxChJHZXRTZWdtZW50c1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEgsKA2lkcxgCIAMoCSJRChNHZXRTZWdtZW50c1Jlc3BvbnNlEiUKCHNlZ21lbnRzGAEgAygLMhMudHJpdml1bS52MS5TZWdtZW50EhMKC21pc3NpbmdfaWRzGAIgAygJIi4KD0dldEZhY3RzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSCwoDaWRzGAIgAygJIkgKEEdldEZhY3RzUmVzcG9uc2USHwoFZmFjdHMYASADKAsyEC50cml2aXVtLnYxLkZhY3QSEwoLbWlzc2luZ19pZHMYAiADKAkicAoTTGlzdFNlZ21lbnRzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSIgoGZmlsdGVyGAIgASgLMhIudHJpdml1bS52MS5GaWx0ZXISEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiVgoUTGlzdFNlZ21lbnRzUmVzcG9uc2USJQoIc2VnbWVudHMYASADKAsyEy50cml2aXVtLnYxLlNlZ21lbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIokBChBMaXN0RmFjdHNSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIQCghlbnRpdGllcxgCIAMoCRIsCgh2YWxpZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJcGFnZV9zaXplGAQgASgFEhIKCnBhZ2VfdG9rZW4YBSABKAkiTQoRTGlzdEZhY3RzUmVzcG9uc2USHwoFZmFjdHMYASADKAsyEC50cml2aXVtLnYxLkZhY3QSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIk4KE1dhdGNoQ2hhbmdlc1JlcXVlc3QSDgoGdGVuYW50GAEgASgJEhMKC2FmdGVyX3Rva2VuGAIgASgJEhIKCmJhdGNoX3NpemUYAyABKAUiTgoUV2F0Y2hDaGFuZ2VzUmVzcG9uc2USJwoHY2hhbmdlcxgBIAMoCzIWLnRyaXZpdW0udjEuSXRlbUNoYW5nZRINCgV0b2tlbhgCIAEoCSJmCgpJdGVtQ2hhbmdlEiEKBGl0ZW0YASABKAsyEy50cml2aXVtLnYxLkl0ZW1SZWYSJgoGY2hhbmdlGAIgASgOMhYudHJpdml1bS52MS5DaGFuZ2VLaW5kEg0KBXRva2VuGAMgASgJIiEKD0dldFN0YXRzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkikQIKEEdldFN0YXRzUmVzcG9uc2USJwoGdGVuYW50GAEgASgLMhcudHJpdml1bS52MS5UZW5hbnRTdGF0cxIwCgtwcm9qZWN0aW9ucxgCIAMoCzIbLnRyaXZpdW0udjEuUHJvamVjdGlvblN0YXRzEiUKBWluZGV4GAMgASgLMhYudHJpdml1bS52MS5JbmRleFN0YXRzEikKB3NlcnZpY2UYBCABKAsyGC50cml2aXVtLnYxLlNlcnZpY2VTdGF0cxIsCgxkZWFkX2xldHRlcnMYBSADKAsyFi50cml2aXVtLnYxLkRlYWRMZXR0ZXISIgoEbGVncxgGIAMoCzIULnRyaXZpdW0udjEuTGVnU3RhdHMiwwEKCExlZ1N0YXRzEgsKA2xlZxgBIAEoCRIUCgxhbnN3ZXJfY291bnQYAiABKAUSFwoPdGltZWRfb3V0X2NvdW50GAMgASgFEhQKDGZhaWxlZF9jb3VudBgEIAEoBRIVCg1za2lwcGVkX2NvdW50GAUgASgFEiYKA3A1MBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhImCgNwOTUYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24inQIKC1RlbmFudFN0YXRzEhUKDXNlZ21lbnRfY291bnQYASABKAMSHwoXc2Vuc2l0aXZlX3NlZ21lbnRfY291bnQYAiABKAMSEgoKZmFjdF9jb3VudBgDIAEoAxIZCgxlbnRpdHlfY291bnQYBCABKANIAIgBARIWCg5lbWJlZGRlZF9jb3VudBgFIAEoAxIYChBlbWJlZGRhYmxlX2NvdW50GAYgASgDEhoKEnRleHRfc2VhcmNoX2NvbmZpZxgHIAEoCRIRCgl0aW1lX3pvbmUYCCABKAkSNQoRbmV3ZXN0X2V2ZW50X3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQg8KDV9lbnRpdHlfY291bnQifwoPUHJvamVjdGlvblN0YXRzEhIKCnByb2plY3Rpb24YASABKAkSFQoNcGVuZGluZ19jb3VudBgCIAEoAxImCgNsYWcYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGQoRZGVhZF9sZXR0ZXJfY291bnQYBCABKAMidgoKSW5kZXhTdGF0cxINCgVyZWFkeRgBIAEoCBIUCgx2ZWN0b3JfY291bnQYAiABKAMSDQoFZXBvY2gYAyABKAMSDgoGcmVhc29uGAQgASgJEiQKBXRpZXJzGAUgAygLMhUudHJpdml1bS52MS5JbmRleFRpZXIi5QEKCUluZGV4VGllchIMCgRraW5kGAEgASgJEhQKDHZlY3Rvcl9jb3VudBgCIAEoAxISCgpkZWFkX2NvdW50GAMgASgDEhIKCnJlYnVpbGRpbmcYCyABKAkSDwoHZmFpbHVyZRgMIAEoCRIUCgxtZW1vcnlfYnl0ZXMYDSABKAMSEwoLYXBwcm94aW1hdGUYDiABKAhKBAgEEAtSCnRhaWxfY291bnRSCmxpc3RfY291bnRSC3Byb2JlX2NvdW50Ug1yZWNhbGxfdGFyZ2V0UgZyZWNhbGxSB2F1ZGl0ZWRSBWN1cnZlIrMBCgxTZXJ2aWNlU3RhdHMSDwoHdmVyc2lvbhgBIAEoCRIRCglwbGFjZW1lbnQYAiABKAkSDwoHaW5ncmVzcxgDIAEoCRIZChFtb2RlbF9maW5nZXJwcmludBgEIAEoCRIRCglkaW1lbnNpb24YBSABKAUSLgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZGVncmFkZWQYByADKAkiiQEKCkRlYWRMZXR0ZXISEgoKcHJvamVjdGlvbhgBIAEoCRIhCgRpdGVtGAIgASgLMhMudHJpdml1bS52MS5JdGVtUmVmEg4KBnJlYXNvbhgDIAEoCRI0ChBkZWFkX2xldHRlcmVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCpZCgpDaGFuZ2VLaW5kEhsKF0NIQU5HRV9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSQ0hBTkdFX0tJTkRfU1RPUkVEEAESFgoSQ0hBTkdFX0tJTkRfRVJBU0VEEAIy/gMKDkNhdGFsb2dTZXJ2aWNlElMKC0dldFNlZ21lbnRzEh4udHJpdml1bS52MS5HZXRTZWdtZW50c1JlcXVlc3QaHy50cml2aXVtLnYxLkdldFNlZ21lbnRzUmVzcG9uc2UiA5ACARJKCghHZXRGYWN0cxIbLnRyaXZpdW0udjEuR2V0RmFjdHNSZXF1ZXN0GhwudHJpdml1bS52MS5HZXRGYWN0c1Jlc3BvbnNlIgOQAgESVgoMTGlzdFNlZ21lbnRzEh8udHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXF1ZXN0GiAudHJpdml1bS52MS5MaXN0U2VnbWVudHNSZXNwb25zZSIDkAIBEk0KCUxpc3RGYWN0cxIcLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVxdWVzdBodLnRyaXZpdW0udjEuTGlzdEZhY3RzUmVzcG9uc2UiA5ACARJYCgxXYXRjaENoYW5nZXMSHy50cml2aXVtLnYxLldhdGNoQ2hhbmdlc1JlcXVlc3QaIC50cml2aXVtLnYxLldhdGNoQ2hhbmdlc1Jlc3BvbnNlIgOQAgEwARJKCghHZXRTdGF0cxIbLnRyaXZpdW0udjEuR2V0U3RhdHNSZXF1ZXN0GhwudHJpdml1bS52MS5HZXRTdGF0c1Jlc3BvbnNlIgOQAgFCHVobdHJpdml1bS5kZXYvZ28vdjE7dHJpdml1bXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_trivium_v1_fact, file_trivium_v1_filter, file_trivium_v1_item, file_trivium_v1_segment]);
 
 /**
  * Request message for CatalogService.GetSegments.
@@ -287,6 +287,110 @@ export const ListFactsResponseSchema: GenMessage<ListFactsResponse> = /*@__PURE_
   messageDesc(file_trivium_v1_catalog_service, 7);
 
 /**
+ * Request message for CatalogService.WatchChanges.
+ *
+ * @generated from message trivium.v1.WatchChangesRequest
+ */
+export type WatchChangesRequest = Message<"trivium.v1.WatchChangesRequest"> & {
+  /**
+   * Required. The tenant. One that does not exist yet has no changes.
+   *
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * From where to go on: the last `token` received, which repeats nothing. Or the
+   * consistency token of a write: what was written in the ten minutes before it
+   * may then be sent too. Empty means from now on. A token that is older than the
+   * log, which keeps at least an hour, fails with FAILED_PRECONDITION and the
+   * reason CHANGES_GONE: list the items, and watch from now on.
+   *
+   * @generated from field: string after_token = 2;
+   */
+  afterToken: string;
+
+  /**
+   * The largest number of changes in a response. 0 means 100; above 1000 is
+   * coerced to 1000; below 0 is INVALID_ARGUMENT.
+   *
+   * @generated from field: int32 batch_size = 3;
+   */
+  batchSize: number;
+};
+
+/**
+ * Describes the message trivium.v1.WatchChangesRequest.
+ * Use `create(WatchChangesRequestSchema)` to create a new message.
+ */
+export const WatchChangesRequestSchema: GenMessage<WatchChangesRequest> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_catalog_service, 8);
+
+/**
+ * Response message for CatalogService.WatchChanges.
+ *
+ * @generated from message trivium.v1.WatchChangesResponse
+ */
+export type WatchChangesResponse = Message<"trivium.v1.WatchChangesResponse"> & {
+  /**
+   * The changes, in order. Empty in the first response, in the last, and every 20
+   * seconds without a change, as a sign of life.
+   *
+   * @generated from field: repeated trivium.v1.ItemChange changes = 1;
+   */
+  changes: ItemChange[];
+
+  /**
+   * The position after these changes, to go on from.
+   *
+   * @generated from field: string token = 2;
+   */
+  token: string;
+};
+
+/**
+ * Describes the message trivium.v1.WatchChangesResponse.
+ * Use `create(WatchChangesResponseSchema)` to create a new message.
+ */
+export const WatchChangesResponseSchema: GenMessage<WatchChangesResponse> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_catalog_service, 9);
+
+/**
+ * A change of an item.
+ *
+ * @generated from message trivium.v1.ItemChange
+ */
+export type ItemChange = Message<"trivium.v1.ItemChange"> & {
+  /**
+   * The item.
+   *
+   * @generated from field: trivium.v1.ItemRef item = 1;
+   */
+  item?: ItemRef | undefined;
+
+  /**
+   * What happened to it.
+   *
+   * @generated from field: trivium.v1.ChangeKind change = 2;
+   */
+  change: ChangeKind;
+
+  /**
+   * The position after this change, to go on from in the middle of a response.
+   *
+   * @generated from field: string token = 3;
+   */
+  token: string;
+};
+
+/**
+ * Describes the message trivium.v1.ItemChange.
+ * Use `create(ItemChangeSchema)` to create a new message.
+ */
+export const ItemChangeSchema: GenMessage<ItemChange> = /*@__PURE__*/
+  messageDesc(file_trivium_v1_catalog_service, 10);
+
+/**
  * Request message for CatalogService.GetStats.
  *
  * @generated from message trivium.v1.GetStatsRequest
@@ -305,7 +409,7 @@ export type GetStatsRequest = Message<"trivium.v1.GetStatsRequest"> & {
  * Use `create(GetStatsRequestSchema)` to create a new message.
  */
 export const GetStatsRequestSchema: GenMessage<GetStatsRequest> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 8);
+  messageDesc(file_trivium_v1_catalog_service, 11);
 
 /**
  * Response message for CatalogService.GetStats.
@@ -364,7 +468,7 @@ export type GetStatsResponse = Message<"trivium.v1.GetStatsResponse"> & {
  * Use `create(GetStatsResponseSchema)` to create a new message.
  */
 export const GetStatsResponseSchema: GenMessage<GetStatsResponse> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 9);
+  messageDesc(file_trivium_v1_catalog_service, 12);
 
 /**
  * The last answers of a leg.
@@ -427,7 +531,7 @@ export type LegStats = Message<"trivium.v1.LegStats"> & {
  * Use `create(LegStatsSchema)` to create a new message.
  */
 export const LegStatsSchema: GenMessage<LegStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 10);
+  messageDesc(file_trivium_v1_catalog_service, 13);
 
 /**
  * Counts of a tenant's items.
@@ -506,7 +610,7 @@ export type TenantStats = Message<"trivium.v1.TenantStats"> & {
  * Use `create(TenantStatsSchema)` to create a new message.
  */
 export const TenantStatsSchema: GenMessage<TenantStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 11);
+  messageDesc(file_trivium_v1_catalog_service, 14);
 
 /**
  * How far a projection is behind PostgreSQL.
@@ -549,7 +653,7 @@ export type ProjectionStats = Message<"trivium.v1.ProjectionStats"> & {
  * Use `create(ProjectionStatsSchema)` to create a new message.
  */
 export const ProjectionStatsSchema: GenMessage<ProjectionStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 12);
+  messageDesc(file_trivium_v1_catalog_service, 15);
 
 /**
  * The state of the vector index.
@@ -600,7 +704,7 @@ export type IndexStats = Message<"trivium.v1.IndexStats"> & {
  * Use `create(IndexStatsSchema)` to create a new message.
  */
 export const IndexStatsSchema: GenMessage<IndexStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 13);
+  messageDesc(file_trivium_v1_catalog_service, 16);
 
 /**
  * How the vectors of a tenant's segments or facts are searched.
@@ -665,7 +769,7 @@ export type IndexTier = Message<"trivium.v1.IndexTier"> & {
  * Use `create(IndexTierSchema)` to create a new message.
  */
 export const IndexTierSchema: GenMessage<IndexTier> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 14);
+  messageDesc(file_trivium_v1_catalog_service, 17);
 
 /**
  * The version and configuration of the service.
@@ -731,7 +835,7 @@ export type ServiceStats = Message<"trivium.v1.ServiceStats"> & {
  * Use `create(ServiceStatsSchema)` to create a new message.
  */
 export const ServiceStatsSchema: GenMessage<ServiceStats> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 15);
+  messageDesc(file_trivium_v1_catalog_service, 18);
 
 /**
  * A row that a projection could not apply.
@@ -773,7 +877,42 @@ export type DeadLetter = Message<"trivium.v1.DeadLetter"> & {
  * Use `create(DeadLetterSchema)` to create a new message.
  */
 export const DeadLetterSchema: GenMessage<DeadLetter> = /*@__PURE__*/
-  messageDesc(file_trivium_v1_catalog_service, 16);
+  messageDesc(file_trivium_v1_catalog_service, 19);
+
+/**
+ * What happened to an item.
+ *
+ * @generated from enum trivium.v1.ChangeKind
+ */
+export enum ChangeKind {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: CHANGE_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * It was created or updated, or closed by another fact, or a turn next to it
+   * changed.
+   *
+   * @generated from enum value: CHANGE_KIND_STORED = 1;
+   */
+  STORED = 1,
+
+  /**
+   * It was erased.
+   *
+   * @generated from enum value: CHANGE_KIND_ERASED = 2;
+   */
+  ERASED = 2,
+}
+
+/**
+ * Describes the enum trivium.v1.ChangeKind.
+ */
+export const ChangeKindSchema: GenEnum<ChangeKind> = /*@__PURE__*/
+  enumDesc(file_trivium_v1_catalog_service, 0);
 
 /**
  * Reads items as they are stored.
@@ -822,6 +961,25 @@ export const CatalogService: GenService<{
     methodKind: "unary";
     input: typeof ListFactsRequestSchema;
     output: typeof ListFactsResponseSchema;
+  },
+  /**
+   * Streams which items of a tenant change: ids and kinds of change, without
+   * texts. By gRPC alone, as all streams.
+   *
+   * A stream that goes on from the last token received lacks no change, and
+   * repeats none. An item that changed several times meanwhile is sent once, as
+   * it is at last. A change is sent within about a second.
+   *
+   * A stream ends with OK after 15 minutes, or when the service ends, and its
+   * last response has the last token; the caller then goes on from there. It
+   * counts as one of the caller's open streams.
+   *
+   * @generated from rpc trivium.v1.CatalogService.WatchChanges
+   */
+  watchChanges: {
+    methodKind: "server_streaming";
+    input: typeof WatchChangesRequestSchema;
+    output: typeof WatchChangesResponseSchema;
   },
   /**
    * Returns item counts, the lag of each projection, and the service's
