@@ -2,7 +2,7 @@
 
 import { chromium } from "playwright-core";
 
-export const VIEWS = ["ask", "compare", "why", "memory", "service"];
+export const VIEWS = ["ask", "compare", "why", "memory", "tenants", "keys", "audit", "service"];
 export const QUESTION = "When is the wedding?";
 const WAIT_MS = 30_000;
 
@@ -56,6 +56,15 @@ export const FILLED = {
     await submit(page);
     await page.waitForSelector("svg.graph");
     await page.waitForSelector(".timeline");
+  },
+  async tenants(page) {
+    await shown(page).locator("tbody tr").first().waitFor();
+  },
+  async keys(page) {
+    await shown(page).getByText(/^\d+ keys?$/).waitFor();
+  },
+  async audit(page) {
+    await shown(page).locator("tbody tr").first().waitFor();
   },
   async service(page) {
     await page.waitForSelector(".cards");

@@ -195,6 +195,109 @@ test("a sensitive fact is sent only when somebody clicks", () => withPage({ view
   await page.getByText(`Safe opens by ${secret}`).waitFor();
 }));
 
+test("tenants are listed as text and lead to what they hold", () => withPage({ view: "tenants" }, async (page) => {
+  const listed = page.getByRole("region", { name: "Tenants" }).locator("tr", { has: page.getByRole("button", { name: tenant, exact: true }) });
+  await listed.waitFor();
+  assert.ok(Number((await listed.locator("td").first().textContent()).replaceAll(",", "")) > 100);
+  await listed.getByRole("button", { name: tenant, exact: true }).click();
+  await page.waitForSelector(".timeline");
+
+  assert.equal(new URL(page.url()).hash, "#memory");
+}));
+
+test("an item is added, changed and forgotten, which the audit log tells", () => withPage({ view: "memory" }, async (page) => {
+  const asked = [];
+  page.on("dialog", (dialog) => {
+    asked.push(dialog.message());
+    return asked.length === 1 ? dialog.dismiss() : dialog.accept();
+  });
+  const status = shown(page).locator("[role=status]");
+  await page.getByRole("button", { name: "add a segment" }).click();
+  const form = page.getByRole("form", { name: "Add a segment" });
+  await form.locator("[name=id]").fill("by-hand");
+  await form.locator("[name=text]").fill("Ida keeps bees.");
+  await form.locator("[name=session]").fill("by hand");
+  await form.locator("[name=labels]").fill("place=Goa");
+  await form.locator("[name=eventTime]").fill("2025-05-06T07:08");
+  await form.getByRole("button", { name: "Store" }).click();
+  await status.getByText("The segment was created.").waitFor();
+  await page.fill("main form:not([aria-label]) [name=session]", "by hand");
+  await submit(page);
+  await page.getByRole("button", { name: "edit by-hand" }).click();
+  const edited = page.getByRole("form", { name: "Edit by-hand" });
+  await edited.locator("[name=text]").fill("Ola keeps bees.");
+  const sent = page.waitForRequest((request) => request.url().endsWith("/Ingest"));
+  await edited.getByRole("button", { name: "Store" }).click();
+  const { items: [{ segment }] } = (await sent).postDataJSON();
+  await status.getByText("The segment was updated.").waitFor();
+  assert.deepEqual([segment.labels, segment.session, segment.eventTime, segment.entities], [{ place: "Goa" }, "by hand", "2025-05-06T07:08:00Z", undefined]);
+  await page.locator(".turns", { hasText: "Ola keeps bees." }).waitFor();
+
+  await page.getByRole("button", { name: "forget by-hand" }).click();
+  await page.waitForFunction(() => document.querySelector(".turns"));
+  await page.getByRole("button", { name: "forget by-hand" }).click();
+  await page.getByRole("heading", { name: "Receipt: 1 segment and 0 facts were erased" }).waitFor();
+
+  assert.deepEqual(asked, Array(2).fill("Erase the turn by-hand from every store: 1 segment and 0 facts? This cannot be undone."));
+  await page.evaluate(() => { location.hash = "audit"; });
+  const changes = page.getByRole("region", { name: "Changes" }).locator("tbody tr");
+  await changes.first().waitFor();
+  assert.deepEqual((await changes.evaluateAll((rows) => rows.map((row) => [...row.cells].slice(2).map((cell) => cell.textContent)))).slice(0, 3), [["Forget", tenant, "1 erased"], ["Ingest", tenant, "1 updated"], ["Ingest", tenant, "1 created"]]);
+}));
+
+test("an invalid item names the field", () => withPage({ view: "memory" }, async (page) => {
+  await page.getByRole("button", { name: "add a fact" }).click();
+  const form = page.getByRole("form", { name: "Add a fact" });
+  for (const name of ["subject", "relation", "object"]) await form.locator(`[name=${name}]`).fill("x");
+  await form.locator("[name=validFrom]").fill("2025-05-06T07:08");
+  await form.locator("[name=validTo]").fill("2025-05-05T07:08");
+  await form.getByRole("button", { name: "Store" }).click();
+
+  await form.locator(".failure", { hasText: "valid_to" }).waitFor();
+}));
+
+test("a filter restricts the answer and is in the examples", () => withPage({}, async (page) => {
+  await page.fill("[name=query]", QUESTION);
+  await page.fill("[name=budget]", "20000");
+  await page.locator(".filter summary").click();
+  await page.fill("[name=speakers]", "Nora, nobody");
+  await page.fill("[name=from]", "2025-09-01T00:00");
+  const answered = page.waitForResponse((response) => response.url().endsWith("/Retrieve"));
+  await submit(page);
+  const { hits } = await (await answered).json();
+
+  assert.ok(hits.length > 0);
+  assert.ok(hits.every((hit) => hit.segment.speaker === "Nora" && hit.segment.eventTime >= "2025-09-01"), JSON.stringify(hits));
+  await page.getByText("This call as Python").click();
+  const python = await page.getByLabel("This call as Python").textContent();
+  assert.ok(python.includes('filter=Filter(speakers=["Nora", "nobody"], event_time=TimeRange(start=datetime.fromisoformat("2025-09-01T00:00:00.000+00:00")))'), python);
+  await page.fill("[name=labels]", "no label");
+  await submit(page);
+  await page.locator(".failure", { hasText: "“no label” is no label" }).waitFor();
+}));
+
+const KEYS = { accepted: true, keys: [{ id: "0123456789abcdef", roles: ["ROLE_READER"], tenant: "<img src=x>", note: "<b>the bot</b>", createdAt: "2026-01-02T03:04:05Z" }] };
+
+test("a new key is shown once, and a key is revoked after a question", () => withPage({ view: "keys", answers: { ListKeys: KEYS, CreateKey: { secret: "trv_00_shown-once" }, RevokeKey: {} } }, async (page) => {
+  const sent = (rpc) => page.waitForRequest((request) => request.url().endsWith(rpc)).then((request) => request.postDataJSON());
+  await page.getByRole("region", { name: "Keys" }).getByText("<b>the bot</b>").waitFor();
+  await page.locator("[name=writer]").check();
+  await page.fill("[name=keyTenant]", "acme");
+  await page.fill("[name=note]", "another");
+  const creation = sent("CreateKey");
+  await submit(page);
+  await page.getByLabel("The new key").getByText("trv_00_shown-once").waitFor();
+  await page.getByRole("button", { name: "I have stored it" }).click();
+  const revocation = sent("RevokeKey");
+  page.on("dialog", (dialog) => dialog.accept());
+  await page.getByRole("button", { name: "revoke 0123456789abcdef" }).click();
+
+  assert.deepEqual(await creation, { roles: ["ROLE_READER", "ROLE_WRITER"], tenant: "acme", note: "another" });
+  assert.deepEqual(await revocation, { id: "0123456789abcdef" });
+  assert.ok(!(await page.content()).includes("shown-once"));
+  assert.deepEqual(await violations(page), []);
+}));
+
 test("what is forgotten has a receipt of every store", () => withPage({ view: "memory" }, async (page) => {
   page.on("dialog", (dialog) => dialog.accept());
   await page.fill("[name=session]", "to-forget");

@@ -14,6 +14,7 @@ import uvicorn
 from serving.domain.errors import StoreUnavailableError
 from serving.http.application import asgi_application
 from tests.unit.http.requesting import FakeRpcs, failing
+from trivium.v1 import admin_service_pb2 as admin_pb
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import segment_pb2
 
@@ -75,6 +76,33 @@ async def test_hostile_texts_are_inert_and_sensitive_unsent() -> None:
     assert "<title>Trivium</title>" in shown
     assert "show sensitive text" in shown
     assert SECRET not in shown
+
+
+ADMINISTERED = {
+    "tenants": admin_pb.ListTenantsResponse(
+        tenants=[admin_pb.Tenant(name=HOSTILE, text_search_config=HOSTILE, time_zone=HOSTILE)]
+    ),
+    "keys": admin_pb.ListKeysResponse(
+        accepted=True, keys=[admin_pb.ApiKey(id=HOSTILE, tenant=HOSTILE, note=HOSTILE)]
+    ),
+    "audit": admin_pb.ListAuditEntriesResponse(
+        entries=[
+            admin_pb.AuditEntry(
+                at={"seconds": 1}, caller=HOSTILE, rpc=HOSTILE, tenant=HOSTILE, key_id=HOSTILE
+            )
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("view", ADMINISTERED)
+async def test_hostile_names_of_tenants_and_keys_are_inert(view: str) -> None:
+    async with listening(FakeRpcs(ADMINISTERED[view])) as address:
+        shown = await page(f"{address}#{view}")
+
+    assert "&lt;img src=x onerror=" in shown
+    assert "<img" not in shown
+    assert "<title>Trivium</title>" in shown
 
 
 async def test_page_reports_service_that_is_down() -> None:

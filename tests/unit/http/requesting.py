@@ -15,6 +15,7 @@ from serving.http.application import asgi_application
 from serving.rpc.boundary import rpc
 from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.telemetry import NoRecorder
+from trivium.v1 import admin_service_pb2 as admin_pb
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -55,6 +56,9 @@ class FakeRpcs:
     GetStats = _method("GetStats", catalog_pb.GetStatsResponse)
     Forget = _method("Forget", ingest_pb.ForgetResponse)
     Ingest = _method("Ingest", ingest_pb.IngestResponse)
+    ListTenants = _method("ListTenants", admin_pb.ListTenantsResponse)
+    ListKeys = _method("ListKeys", admin_pb.ListKeysResponse)
+    ListAuditEntries = _method("ListAuditEntries", admin_pb.ListAuditEntriesResponse)
 
 
 def failing(error: TriviumError) -> FakeRpcs:

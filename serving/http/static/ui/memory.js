@@ -1,9 +1,10 @@
-// What is stored, and erasing it.
+// What is stored; adding to it, changing and erasing it.
 
-import { html, useEffect, useRef, useState } from "/ui/vendor/htm-preact-3.1.1.js";
-import { call } from "/ui/api.js";
+import { html, useEffect, useState } from "/ui/vendor/htm-preact-3.1.1.js";
+import { call, forgetCounted } from "/ui/api.js";
+import { Editor } from "/ui/edit.js";
 import { Graph } from "/ui/graph.js";
-import { Field, Outcome, Table, Text, count, day, minute, useCall } from "/ui/parts.js";
+import { Field, Outcome, Receipt, Table, Text, count, day, minute, useCall } from "/ui/parts.js";
 
 const PAGE = 1000;
 const MAX_NEIGHBOURS = 60;
@@ -35,16 +36,16 @@ function TimeLine({ sessions, onSession }) {
   </div>`;
 }
 
-function Turn({ segment, tenant, onForget }) {
+function Turn({ segment, tenant, onForget, onEdit }) {
   return html`<li>
     <small>${minute(segment.eventTime)}</small>
     <div>${segment.speaker && html`<strong>${segment.speaker}:</strong> `}<${Text} segment=${segment} tenant=${tenant} />
-      <p class="quiet">${[segment.id, ...(segment.entities ?? [])].join(" · ")} <button type="button" onClick=${() => onForget({ ids: { segmentIds: [segment.id] } }, `the turn ${segment.id}`)} aria-label=${`forget ${segment.id}`}>forget</button></p>
+      <p class="quiet">${[segment.id, ...(segment.entities ?? [])].join(" · ")} <button type="button" onClick=${() => onEdit("segment", segment.id)} aria-label=${`edit ${segment.id}`}>edit</button> <button type="button" onClick=${() => onForget({ ids: { segmentIds: [segment.id] } }, `the turn ${segment.id}`)} aria-label=${`forget ${segment.id}`}>forget</button></p>
     </div>
   </li>`;
 }
 
-function Segments({ tenant, filter, onForget }) {
+function Segments({ tenant, filter, onForget, onEdit }) {
   const [state, run] = useCall();
   const [chosen, setChosen] = useState("");
   const load = (token = "", before = []) => run(async () => {
@@ -62,7 +63,7 @@ function Segments({ tenant, filter, onForget }) {
       ${sessions.map(({ name, turns, from }) => html`<details key=${name} id=${`session-${name}`} open=${open(name)}>
         <summary><strong>${day(from)}</strong> ${name} <span class="quiet">${[count(turns.length, "turn"), ...new Set(turns.map((each) => each.speaker).filter(Boolean))].join(", ")}</span></summary>
         ${name !== NO_SESSION && html`<button type="button" onClick=${() => onForget({ session: name }, `the session ${name}`)}>forget this session</button>`}
-        <ol class="turns">${turns.map((each) => html`<${Turn} key=${each.id} segment=${each} tenant=${tenant} onForget=${onForget} />`)}</ol>
+        <ol class="turns">${turns.map((each) => html`<${Turn} key=${each.id} segment=${each} tenant=${tenant} onForget=${onForget} onEdit=${onEdit} />`)}</ol>
       </details>`)}
       ${next && html`<button type="button" onClick=${() => load(next, segments)}>more</button>`}
     <//>
@@ -73,14 +74,14 @@ function Entity({ name, onEntity }) {
   return html`<button type="button" class="entity" onClick=${() => onEntity(name)}>${name}</button>`;
 }
 
-function factRow(fact, tenant, onEntity, onForget) {
+function factRow(fact, tenant, onEntity, onForget, onEdit) {
   const words = fact.sensitive ? html`<${Text} key=${fact.id} fact=${fact} tenant=${tenant} />` : html`<${Entity} name=${fact.subject} onEntity=${onEntity} /> ${fact.relation} <${Entity} name=${fact.object} onEntity=${onEntity} />`;
   const end = endOf(fact);
   return [
     isClosed(fact) ? html`<del>${words}</del>` : words,
     html`<span class="date">${day(fact.validFrom) || "always"}</span> – <span class="date">${day(end)}</span>${fact.retractedAt && " (retracted)"}`,
     html`<span class="quiet">${[fact.id, ...(fact.evidence ?? [])].join(", ")}</span>`,
-    html`<button type="button" onClick=${() => onForget({ ids: { factIds: [fact.id] } }, `the fact ${fact.id}`)} aria-label=${`forget ${fact.id}`}>forget</button>`,
+    html`<span class="date"><button type="button" onClick=${() => onEdit("fact", fact.id)} aria-label=${`edit ${fact.id}`}>edit</button> <button type="button" onClick=${() => onForget({ ids: { factIds: [fact.id] } }, `the fact ${fact.id}`)} aria-label=${`forget ${fact.id}`}>forget</button></span>`,
   ];
 }
 
@@ -93,7 +94,7 @@ function entitiesOf(facts) {
   return [...counts].toSorted(([a, m], [b, n]) => n - m || a.localeCompare(b)).map(([name]) => name);
 }
 
-function Facts({ tenant, entity, onEntity, onForget }) {
+function Facts({ tenant, entity, onEntity, onForget, onEdit }) {
   const [state, run] = useCall();
   const [hops, setHops] = useState(2);
   useEffect(() => {
@@ -115,25 +116,17 @@ function Facts({ tenant, entity, onEntity, onForget }) {
         <label class="inline"><input type="checkbox" checked=${hops === 2} onChange=${(event) => setHops(event.target.checked ? 2 : 1)} /> two hops</label>
         <${Graph} centre=${centre} facts=${all} hops=${hops} onEntity=${onEntity} isClosed=${isClosed} />
       ` : html`<p class="entities">${names.slice(0, MAX_NEIGHBOURS).map((name) => html`<${Entity} key=${name} name=${name} onEntity=${onEntity} />`)}</p>`}
-      ${own.length > 0 && html`<${Table} plain label="Facts" heads=${["fact", "valid", "id, evidence", "erase"]} rows=${own.map((fact) => factRow(fact, tenant, onEntity, onForget))} />`}
+      ${own.length > 0 && html`<${Table} look="plain" label="Facts" heads=${["fact", "valid", "id, evidence", "change"]} rows=${own.map((fact) => factRow(fact, tenant, onEntity, onForget, onEdit))} />`}
     <//>
   </section>`;
 }
 
-function Receipt({ receipt }) {
-  const heading = useRef();
-  useEffect(() => { heading.current?.focus(); }, [receipt]);
-  const rows = (receipt.receipts ?? []).map((each) => [each.store, each.removedCount ?? 0, each.remainingCount ?? 0, each.verified ? "yes" : `no: ${each.reason ?? ""}`]);
-  return html`<section class="card"><h3 tabindex="-1" ref=${heading}>Receipt: ${count(receipt.segmentCount ?? 0, "segment")} and ${count(receipt.factCount ?? 0, "fact")} were erased</h3>
-    <${Table} label="Receipt" heads=${["store", "removed", "still there", "verified"]} rows=${rows} />
-  </section>`;
-}
-
-export function Memory({ tenant }) {
+export function Memory({ tenant, onWrite }) {
   const [filter, setFilter] = useState({});
   const [entity, setEntity] = useState("");
   const [version, setVersion] = useState(0);
-  const [forgotten, run] = useCall();
+  const [done, run] = useCall();
+  const [edited, setEdited] = useState();
   const [given, setGiven] = useState({});
   const state = [given, (changes) => setGiven((before) => ({ ...before, ...changes }))];
   const show = ({ speaker, session, entity: name = "" }) => {
@@ -149,15 +142,28 @@ export function Memory({ tenant }) {
     setGiven(changed);
     show(changed);
   };
-  const forget = (selector, what) => run(async () => {
-    const erasure = { tenant, ...selector };
-    const { segmentCount = 0, factCount = 0 } = await call("Forget", { ...erasure, dryRun: true });
-    const counted = `${count(segmentCount, "turn")} and ${count(factCount, "fact")}`;
-    if (!confirm(`Erase ${what} from every store: ${counted}? This cannot be undone.`)) return undefined;
-    const receipt = await call("Forget", erasure);
+  const written = () => {
     setVersion((before) => before + 1);
-    return receipt;
+    onWrite();
+  };
+  const forget = (selector, what) => run(async () => {
+    const receipt = await forgetCounted({ tenant, ...selector }, what);
+    if (receipt) written();
+    return receipt && { receipt };
   });
+  const edit = (kind, id) => run(async () => {
+    const [method, list] = kind === "segment" ? ["GetSegments", "segments"] : ["GetFacts", "facts"];
+    // All of it, since what is not stored again would be lost.
+    const { [list]: [item] = [] } = await call(method, { tenant, ids: [id] }, { reveal: true });
+    if (!item) throw new Error(`${id} is erased.`);
+    setEdited({ kind, item });
+    return {};
+  });
+  const stored = (said) => {
+    setEdited(undefined);
+    written();
+    run(async () => ({ said }));
+  };
   const submit = (event) => {
     event.preventDefault();
     show(given);
@@ -173,9 +179,11 @@ export function Memory({ tenant }) {
       <button class="main">Show</button><button type="button" onClick=${clear}>all</button>
       ${given.speaker && html`<button type="button" onClick=${forgetSpeaker}>forget this speaker</button>`}
     </form>
-    <${Outcome} state=${forgotten}><${Receipt} receipt=${forgotten.answer ?? {}} /><//>
+    <p>${["segment", "fact"].map((kind) => html`<button type="button" key=${kind} onClick=${() => setEdited({ kind, item: {} })}>add a ${kind}</button> `)}</p>
+    ${edited && html`<${Editor} key=${edited.item.id ?? edited.kind} ...${edited} tenant=${tenant} onStored=${stored} onClose=${() => setEdited(undefined)} />`}
+    <${Outcome} state=${done} said=${done.answer?.said}>${done.answer?.receipt && html`<${Receipt} receipt=${done.answer.receipt} />`}<//>
     <div class="columns memory">
-      <${Segments} key=${`t${version}`} tenant=${tenant} filter=${filter} onForget=${forget} />
-      <${Facts} key=${`f${version}`} tenant=${tenant} entity=${entity} onEntity=${choose} onForget=${forget} />
+      <${Segments} key=${`t${version}`} tenant=${tenant} filter=${filter} onForget=${forget} onEdit=${edit} />
+      <${Facts} key=${`f${version}`} tenant=${tenant} entity=${entity} onEntity=${choose} onForget=${forget} onEdit=${edit} />
     </div>`;
 }

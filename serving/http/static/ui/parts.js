@@ -1,35 +1,16 @@
 // What the views share.
 
-import { html, useRef, useState } from "/ui/vendor/htm-preact-3.1.1.js";
+import { html, useEffect, useRef, useState } from "/ui/vendor/htm-preact-3.1.1.js";
 import { call } from "/ui/api.js";
+import { count } from "/ui/texts.js";
+
+export * from "/ui/texts.js";
 
 const LEGS = ["lexical", "dense", "context", "facts", "graph", "related", "replies", "temporal"];
 
 /** The class that gives a leg its colour, the same in all views. */
 export function colour(leg) {
   return `c${LEGS.includes(leg) ? LEGS.indexOf(leg) : LEGS.length}`;
-}
-
-/** A time of ProtoJSON, to the minute, in UTC. */
-export function minute(time) {
-  return time ? time.slice(0, 16).replace("T", " ") : "";
-}
-
-export function day(time) {
-  return time ? time.slice(0, 10) : "";
-}
-
-/** Text of a name in the protos, such as "timed out" of LEG_STATE_TIMED_OUT. */
-export function words(name = "", prefix = "") {
-  return name.replace(prefix, "").toLowerCase().replaceAll("_", " ");
-}
-
-export function count(number, one, many = `${one}s`) {
-  return `${Number(number).toLocaleString("en")} ${Number(number) === 1 ? one : many}`;
-}
-
-export function idOf(item = {}) {
-  return item.segmentId ?? item.factId ?? "";
 }
 
 /** Runs calls, and keeps the last answer, the failure of the last call, and whether one is running. */
@@ -83,12 +64,23 @@ export function Field({ label, wide, state, name, ...input }) {
   return html`<label class=${wide ? "wide" : ""}>${label}<input name=${name} value=${given[name] ?? ""} onInput=${(event) => set({ [name]: event.target.value })} ...${input} /></label>`;
 }
 
+export function Check({ label, state, name }) {
+  const [given, set] = state;
+  return html`<label class="inline"><input type="checkbox" name=${name} checked=${given[name] ?? false} onChange=${(event) => set({ [name]: event.target.checked })} /> ${label}</label>`;
+}
+
 export function Choice({ label, state, name, options }) {
   const [given, set] = state;
   return html`<label>${label}<select name=${name} value=${given[name] ?? ""} onChange=${(event) => set({ [name]: event.target.value })}>
     ${options.map(([value, text]) => html`<option value=${value}>${text}</option>`)}
   </select></label>`;
 }
+
+const FILTERS = [
+  { label: "Kinds", name: "kinds", placeholder: "turn, note" }, { label: "Speakers", name: "speakers", placeholder: "Nora, Idris" }, { label: "Sessions", name: "sessions" },
+  { label: "Entities", name: "entities" }, { label: "Labels", name: "labels", placeholder: "place=Goa, place=Rome" },
+  { label: "From (UTC)", name: "from", type: "datetime-local" }, { label: "Until (UTC)", name: "until", type: "datetime-local" },
+];
 
 /** The form of a question, which all views share that ask one. */
 export function Question({ state, profiles, onAsk, button, children }) {
@@ -108,7 +100,20 @@ export function Question({ state, profiles, onAsk, button, children }) {
       <${Field} label="Overrides (JSON)" name="overrides" state=${state} placeholder='{"legs": {"graph": {"weight": 0}}}' />
       ${children}
     </div>
+    <details class="filter" open=${FILTERS.some(({ name }) => state[0][name])}><summary>Filter</summary><div class="fields">
+      ${FILTERS.map((field) => html`<${Field} key=${field.name} state=${state} ...${field} />`)}
+    </div></details>
   </form>`;
+}
+
+/** What an erasure removed, read aloud when it is there. */
+export function Receipt({ receipt }) {
+  const heading = useRef();
+  useEffect(() => { heading.current?.focus(); }, [receipt]);
+  const rows = (receipt.receipts ?? []).map((each) => [each.store, each.removedCount ?? 0, each.remainingCount ?? 0, each.verified ? "yes" : `no: ${each.reason ?? ""}`]);
+  return html`<section class="card"><h3 tabindex="-1" ref=${heading}>Receipt: ${count(receipt.segmentCount ?? 0, "segment")} and ${count(receipt.factCount ?? 0, "fact")} were erased</h3>
+    <${Table} label="Receipt" heads=${["store", "removed", "still there", "verified"]} rows=${rows} />
+  </section>`;
 }
 
 export function Copy({ text }) {
@@ -127,8 +132,8 @@ export function Listing({ title, text, open }) {
 }
 
 /** A table that scrolls by itself where it is too wide. */
-export function Table({ label, heads, rows, plain }) {
-  return html`<div class=${plain ? "scroll plain" : "scroll"} tabindex="0" role="region" aria-label=${label}><table>
+export function Table({ label, heads, rows, look = "" }) {
+  return html`<div class=${`scroll ${look}`} tabindex="0" role="region" aria-label=${label}><table>
     ${heads && html`<thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>`}
     <tbody>${rows.map(([name, ...cells]) => html`<tr><th scope="row">${name}</th>${cells.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody>
   </table></div>`;

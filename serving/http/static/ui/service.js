@@ -24,6 +24,13 @@ function tierRow(tier) {
   return [`${tier.kind}s of this tenant`, said.join(", ")];
 }
 
+/** What is being done for all tenants, and how much of it is left. */
+function jobs(projections, index) {
+  const waiting = projections.filter((each) => Number(each.pendingCount) > 0).map((each) => [each.projection, `${count(each.pendingCount, "change")}, the oldest for ${(milliseconds(each.lag) / 1000).toFixed(1)} s`]);
+  const rebuilt = (index.tiers ?? []).filter((each) => each.rebuilding).map((each) => [`index of ${each.kind}s`, each.rebuilding]);
+  return [...(index.ready ? [] : [["index", index.reason ?? "not ready"]]), ...waiting, ...rebuilt];
+}
+
 /** Ray's dashboard, if its port is one that the settings know. */
 function Dashboard() {
   const port = document.querySelector("meta[name=dashboard-port]")?.content;
@@ -46,6 +53,9 @@ export function Service({ tenant, shown }) {
   return html`<${Outcome} keep state=${{ ...state, busy }} said=${state.answer && (degraded.length ? "" : "Every part answers.")}>
       ${degraded.map((each) => html`<p class="failure">${each}</p>`)}
       <div class="cards">
+        <${Card} title="Under way" rows=${jobs(projections, index).length ? jobs(projections, index) : undefined}>
+          ${jobs(projections, index).length === 0 && html`<p class="quiet">Nothing.</p>`}
+        <//>
         <${Card} title="This tenant" rows=${[["segments", counts.segmentCount ?? 0], ["of them sensitive", counts.sensitiveSegmentCount ?? 0], ["facts", counts.factCount ?? 0], ["entities", counts.entityCount ?? "unknown"], ["embedded", `${counts.embeddedCount ?? 0} of ${counts.embeddableCount ?? 0}`]]} />
         <${Card} title="Projections" heads=${["projection", "pending", "behind", "dead letters"]} rows=${projections.map((each) => [each.projection, each.pendingCount ?? 0, `${(milliseconds(each.lag) / 1000).toFixed(1)} s`, each.deadLetterCount ?? 0])} />
         <${Card} title="Legs in the last five minutes" heads=${["leg", "answers", "p50 ms", "p95 ms", "missed"]} rows=${legs.length ? legs.map(legRow) : undefined}>
