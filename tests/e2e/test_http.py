@@ -40,7 +40,7 @@ def curl(service: Service, command: Sequence[str]) -> httpx.Response:
 
 
 def commands(page: str) -> list[list[str]]:
-    blocks = re.findall(r"^```\n(curl localhost.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+    blocks = re.findall(r"^```\n(curl \"?localhost.*?)^```", (ROOT / page).read_text(), re.M | re.S)
     lines = re.split(r"^(?=curl )", "".join(blocks), flags=re.M)
     return [shlex.split(line) for line in lines if line.strip()]
 

@@ -89,10 +89,15 @@ class WebTokens:
                 f"{self._rules.roles_claim!r}"
             )
         return Caller(
-            name=f"token of {str(claims.get('sub', ''))[:128]}",
+            name=f"token of {_printable(str(claims.get('sub', ''))[:128])}",
             roles=frozenset(map(Role, roles)),
             tenants=None if ALL_TENANTS in tenants else frozenset(map(TenantName, tenants)),
         )
+
+
+def _printable(text: str) -> str:
+    """A text that every log and every store takes: JSON may have NUL and half of a character."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _texts(claim: object) -> Sequence[str]:

@@ -218,6 +218,16 @@ async def test_failed_refresh_keeps_the_last_keys() -> None:
     assert tokens.verify(issuer.token()).roles == {Role.READER}
 
 
+async def test_subject_of_a_token_is_printable() -> None:
+    issuer, tokens = await issued()
+
+    for subject in ("a\0b", "a\nb", "a\ud800b"):
+        assert (
+            tokens.verify(issuer.token(sub=subject)).name == "token of a\N{REPLACEMENT CHARACTER}b"
+        )
+    assert tokens.verify(issuer.token(sub="Ann Müller")).name == "token of Ann Müller"
+
+
 async def test_key_set_is_read_over_http() -> None:
     issuer = Issuer()
     async with serving(json.dumps(issuer.key_set()).encode()) as url:
