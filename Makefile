@@ -158,8 +158,9 @@ overload: $(VENV)/.dev ## Load the service beyond its capacity; DATA=FOLDER name
 	@$(BIN)/python -m bench.speed.overload $(if $(DATA),--data $(DATA))
 
 .PHONY: faults
-faults: $(VENV)/.dev ## Let PostgreSQL and Neo4j fail in each way under load; DATA=FOLDER names a set
+faults: $(VENV)/.dev ## Let PostgreSQL and Neo4j fail in each way under load, and hang for each profile; DATA=FOLDER names a set
 	@$(BIN)/python -m bench.speed.faults $(if $(DATA),--data $(DATA))
+	@$(BIN)/python -m bench.speed.faults.degradation $(if $(DATA),--data $(DATA))
 
 .PHONY: bench-cpu
 bench-cpu: $(VENV)/.dev ## Measure where the CPU time of an answer goes; DATA=FOLDER names a set

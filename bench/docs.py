@@ -32,6 +32,7 @@ from bench.reports.report import (
 )
 from bench.scale import growth_table
 from bench.speed.cpu.figures import cpu_table, repeated_cost
+from bench.speed.faults.degradation import degradation_table
 from bench.speed.faults.figures import FAULT, faults_table
 from bench.speed.ghz import ghz_table
 from bench.speed.overload.figures import neighbours_table, overload_table, writes_table
@@ -202,6 +203,7 @@ FIGURES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "chaos": chaos_table,
     "cores": lambda records: str(table(records[0], "machine")["cores"]),
     "cpu": cpu_table,
+    "degradation": degradation_table,
     "faults": faults_table,
     "fuzz": fuzz_table,
     "ghz": ghz_table,

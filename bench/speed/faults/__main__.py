@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
 import click
 
 from bench.harness.collection import Collection, Query
-from bench.harness.connections import MAX_CONNECTIONS, connected
+from bench.harness.connections import Connections
 from bench.harness.load import open_loop, poisson_arrivals
 from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.results import Take
-from bench.harness.service import fresh_data, started
-from bench.harness.writing import store
 from bench.reports.recording import console, recorded
-from bench.speed.faults.dependencies import REPLICAS, Dependency, Fault, Replica, stores
+from bench.speed.faults.dependencies import Dependency, Fault
 from bench.speed.faults.figures import Observed, result_of, save_picture, summary
+from bench.speed.faults.placements import in_each_placement
 from bench.speed.overload.loads import Offered, capacity, recovery
 
 BUDGET_S = 0.1
@@ -51,44 +51,27 @@ def main(data: Path | None, seconds: float, out: Path) -> None:
     """
     collection = chosen(data)
     with recorded("faults", collection, out, summary, save_picture) as take:
-        asyncio.run(_measure(collection, seconds, take))
-
-
-async def _measure(collection: Collection, seconds: float, take: Take) -> None:
-    console.print("starting PostgreSQL and Neo4j")
-    with fresh_data() as folder:
-        async with stores(folder) as (of_stores, settings):
-            for placement in ("single", "split"):
-                console.print(f"starting the service, {placement}")
-                environment = {**settings, "TRIVIUM_SERVE__PLACEMENT": placement}
-                async with started(folder, environment) as service:
-                    dependencies: Sequence[Dependency] = of_stores
-                    if placement == "split":
-                        dependencies = [Replica(name, service.pid) for name in REPLICAS]
-                    async with connected(service.address, 1) as connections:
-                        await store(connections, collection)
-                    await _fail_all(service.address, collection, dependencies, seconds, take)
+        asyncio.run(in_each_placement(collection, partial(_fail_all, collection, seconds, take)))
 
 
 async def _fail_all(
-    address: str,
     collection: Collection,
-    dependencies: Sequence[Dependency],
     seconds: float,
     take: Take,
+    connections: Connections,
+    dependencies: Sequence[Dependency],
 ) -> None:
     queries = cycle(collection.queries)
-    async with connected(address, MAX_CONNECTIONS) as connections:
-        reached = await capacity(connections, queries, CAPACITY_CALLS)
-        offered = Offered(connections, reached.throughput_per_s, BUDGET_S, seconds)
-        for dependency in dependencies:
-            for fault in Fault:
-                if fault in dependency.faults:
-                    console.print(f"{dependency.name} {fault.value}")
-                    await recovery(offered.ask, queries, BUDGET_S)
-                    rate_per_s = SHARE * offered.capacity_per_s
-                    observed = await observe(dependency, fault, offered, queries, rate_per_s)
-                    take(result_of(observed, BUDGET_S, rate_per_s))
+    reached = await capacity(connections, queries, CAPACITY_CALLS)
+    offered = Offered(connections, reached.throughput_per_s, BUDGET_S, seconds)
+    for dependency in dependencies:
+        for fault in Fault:
+            if fault in dependency.faults:
+                console.print(f"{dependency.name} {fault.value}")
+                await recovery(offered.ask, queries, BUDGET_S)
+                rate_per_s = SHARE * offered.capacity_per_s
+                observed = await observe(dependency, fault, offered, queries, rate_per_s)
+                take(result_of(observed, BUDGET_S, rate_per_s))
 
 
 async def observe(

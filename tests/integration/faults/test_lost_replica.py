@@ -28,7 +28,7 @@ def port(tmp_path: Path) -> Iterator[int]:
             yield port
 
 
-async def test_calls_without_a_replica_say_starting(port: int) -> None:
+async def test_calls_without_a_replica_are_starting(port: int) -> None:
     by_grpc = AsyncClient(f"{LOOPBACK}:{port}", tenant="acme")
     by_http = HttpClient(f"{LOOPBACK}:{port}", f"http://{LOOPBACK}:{port + 1}").for_tenant("acme")
 

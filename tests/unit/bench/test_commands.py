@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -28,8 +29,9 @@ from bench.peers.tables import claims
 from bench.reports.baselines import baseline, promote
 from bench.reports.recording import recorded
 from bench.speed import __main__ as speed
-from bench.speed import ghz, suite
+from bench.speed import ghz, hostile, suite
 from bench.speed.cpu.__main__ import VARIANTS
+from bench.speed.faults import degradation
 from bench.speed.faults import figures as faults
 from bench.speed.faults.dependencies import Fault
 from bench.speed.overload import __main__ as overload
@@ -38,6 +40,7 @@ from bench.speed.recall import calls as recall
 from bench.speed.recall.figures import recall_table
 from bench.speed.recall.figures import result_of as recall_result
 from serving.config.profiles import ProfileBook
+from serving.domain.breaker import FAILURES
 from tests.fakes.service import running
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.unit.bench.quality.fake_memory import FakeMemory
@@ -184,6 +187,60 @@ def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
 
     assert "| neo4j hung | 1 | 0.0% | 0.0% | 0.0% | 100.0% |" in faults.summary(records)
     assert (tmp_path / "picture.png").stat().st_size
+
+
+def test_degradation_tells_first_questions_from_later_ones() -> None:
+    answer: Any = SimpleNamespace(leg_reports=())
+    late = [Call(1.0, code="DEADLINE_EXCEEDED")] * FAILURES
+    calls = [*late, *([Call(0.02, answer)] * 6), Call(0.03, answer)]
+
+    written = degradation.degradation_table(
+        [degradation.result_of("neo4j", "annie", calls).as_record({})]
+    )
+
+    line = written.splitlines()[-1]
+    assert line == "| neo4j | annie | 7 | 1,000 | 30 |  | DEADLINE_EXCEEDED: 3 |"
+
+
+def test_hostile_phases_are_compared_with_the_quiet_one() -> None:
+    plan = hostile.Plan(per_s=100, seconds=1, rounds=2)
+    answer: Any = SimpleNamespace(leg_reports=())
+    quiet = hostile.result_of(hostile.Other.NOTHING, [Call(0.01, answer)] * 4, {}, plan)
+    attacked = [Call(0.02, answer)] * 3 + [Call(1.0, code="UNAVAILABLE")]
+    noisy = hostile.result_of(hostile.Other.WITH_KEY, attacked, {"400": 20}, plan)
+
+    table = hostile.hostile_table([each.as_record({}) for each in (quiet, noisy)])
+
+    cells = [cell.strip() for cell in table.splitlines()[-1].split("|")]
+    assert cells[1:4] == ["hostile bodies with a reader's key", "10", "400: 20"]
+    assert cells[7] == "2.00"
+    assert cells[9:11] == ["0.75", "UNAVAILABLE: 1"]
+
+
+async def test_attacker_counts_what_it_is_answered() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"[0]")
+        head = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"
+        writer.write(head + b"no")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(refuse, hostile.LOOPBACK, 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+
+        statuses = await hostile.attacked(port, [b"[0]"], per_s=1e6, seconds=0.01)
+
+    assert statuses["401"] >= hostile.CONNECTIONS
+
+
+@pytest.mark.parametrize("other", [hostile.Other.WITHOUT_KEY, hostile.Other.WITH_KEY])
+def test_hostile_bodies_go_to_routes_that_exist(other: hostile.Other) -> None:
+    paths = [re.split(" ", each.decode())[1] for each in hostile.requests(other, "key")]
+
+    assert {"/v1/ingest", "/v1/retrieve", "/v1/query"} <= set(paths)
+    keys = [b"authorization: Bearer key" in each for each in hostile.requests(other, "key")]
+    assert set(keys) == {other is hostile.Other.WITH_KEY}
 
 
 def test_cpu_asks_with_legs_of_the_default_profile() -> None:

@@ -19,6 +19,7 @@ USED = {
     "ray.serve._private.grpc_util:gRPCGenericServer": "serving/deployments/server.py",
     "ray.serve._private.replica:start_asgi_http_server": "serving/deployments/server.py",
     "ray.serve._private.replica:Replica": "serving/deployments/server.py",
+    "ray.serve._private.haproxy:HAProxyApi": "serving/desk/loopback.py",
     "ray.serve._private.haproxy_templates:HAPROXY_CONFIG_TEMPLATE": "serving/desk/loopback.py",
 }
 """Names, and the file that uses each: where to look before another version is pinned."""

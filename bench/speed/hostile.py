@@ -1,0 +1,276 @@
+"""The command `python -m bench.speed.hostile`: a steady tenant while others send hostile bodies.
+
+The attacker is a process of its own. What it costs the machine besides the service is in the phase
+in which it sends as many requests that HAProxy answers alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from itertools import count, cycle
+from pathlib import Path
+
+import click
+
+from bench.harness.collection import Collection, Query
+from bench.harness.connections import Connections
+from bench.harness.load import Call, Run, open_loop, poisson_arrivals
+from bench.harness.options import HELP, chosen, data_option, out_option
+from bench.harness.results import Record, Result, Take, number, select, table
+from bench.harness.service import fresh_data, started
+from bench.harness.writing import store
+from bench.reports.recording import console, recorded
+from bench.reports.report import Column, counts, head, latency, parameter, table_of, value
+from bench.speed.faults.relay import Streams
+from serving.desk.embedded_postgres import EmbeddedPostgres
+from serving.desk.ray_environment import LOOPBACK, free_ports
+from trivium.aio import AsyncClient
+from trivium.values import Retrieval
+
+HOSTILE = "hostile"
+QUESTIONS_PER_S = 20.0
+BUDGET_S = 1.0
+CONNECTIONS = 16
+SIZE = 60_000
+"""Bytes of a hostile body: what a question may have, and of the most values."""
+
+
+class Other(StrEnum):
+    """What others send meanwhile."""
+
+    NOTHING = "nothing"
+    HEALTH = "checks of health"
+    WITHOUT_KEY = "hostile bodies without a key"
+    WITH_KEY = "hostile bodies with a reader's key"
+
+
+HOSTILE_BODIES: Mapping[str, bytes] = {
+    "/v1/ingest": b'{"items":[' + b"{}," * (SIZE // 3) + b"{}]}",
+    "/v1/query": b'{"query":[' + b"0," * (SIZE // 2) + b"0]}",
+    "/v1/retrieve": b'{"query":' + b"[" * SIZE,
+    "/agents/1/retrieve-hybrid": b"{" + b'"a":0,' * (SIZE // 6) + b'"a":0}',
+}
+
+
+def requests(other: Other, key: str) -> list[bytes]:
+    """The requests of others, whole."""
+    if other is Other.HEALTH:
+        return [_request("GET", "/-/healthz", b"", "")]
+    sent = key if other is Other.WITH_KEY else ""
+    return [_request("POST", path, body, sent) for path, body in HOSTILE_BODIES.items()]
+
+
+def _request(verb: str, path: str, body: bytes, key: str) -> bytes:
+    lines = [f"{verb} {path} HTTP/1.1", f"host: {LOOPBACK}", f"content-length: {len(body)}"]
+    lines += ["content-type: application/json"] if body else []
+    lines += [f"authorization: Bearer {key}"] if key else []
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+# ---------------------------------------------------------------- the attacker
+
+
+def attack(port: int, sent: Sequence[bytes], per_s: float, seconds: float) -> dict[str, int]:
+    """Sends requests in turn at a rate; returns how often each status was answered."""
+    return asyncio.run(attacked(port, sent, per_s, seconds))
+
+
+async def attacked(
+    port: int, sent: Sequence[bytes], per_s: float, seconds: float
+) -> dict[str, int]:
+    """As `attack`."""
+    statuses: Counter[str] = Counter()
+    turns, began = count(), time.perf_counter()
+
+    async def sender() -> None:
+        connection: Streams | None = None
+        while time.perf_counter() < began + seconds:
+            turn = next(turns)
+            await asyncio.sleep(max(0.0, began + turn / per_s - time.perf_counter()))
+            try:
+                connection = connection or await asyncio.open_connection(LOOPBACK, port)
+                status, stays = await _answered(connection, sent[turn % len(sent)])
+            except (OSError, EOFError):
+                status, stays = "closed", False
+            statuses[status] += 1
+            if connection is not None and not stays:
+                await _close(connection)
+                connection = None
+        if connection is not None:
+            await _close(connection)
+
+    await asyncio.gather(*(sender() for _ in range(CONNECTIONS)))
+    return dict(statuses)
+
+
+async def _close(connection: Streams) -> None:
+    connection[1].close()
+    with contextlib.suppress(OSError):
+        await connection[1].wait_closed()
+
+
+async def _answered(connection: Streams, request: bytes) -> tuple[str, bool]:
+    """The status of the answer, and whether the connection stays open."""
+    reader, writer = connection
+    writer.write(request)
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+    headers = dict(line.partition(": ")[::2] for line in lines)
+    await reader.readexactly(int(headers.get("content-length", "0")))
+    return first.split()[1], headers.get("connection") != "close"
+
+
+# ---------------------------------------------------------------- the tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to send.
+
+    Attributes:
+        per_s: Requests of the others, a second.
+        seconds: Of each phase.
+        rounds: How often each phase has its turn.
+    """
+
+    per_s: float
+    seconds: float
+    rounds: int
+
+
+@click.command(context_settings=HELP)
+@data_option
+@click.option("--per-second", type=float, default=1000.0, show_default=True, help="Of the others.")
+@click.option("--seconds", type=float, default=5.0, show_default=True, help="Of each phase.")
+@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
+@out_option
+def main(data: Path | None, per_second: float, seconds: float, rounds: int, out: Path) -> None:
+    """Ask at a steady rate with a key while others send hostile bodies, in turns."""
+    collection = chosen(data)
+    plan = Plan(per_second, seconds, rounds)
+    with recorded(HOSTILE, collection, out, summary) as take:
+        asyncio.run(_measure(collection, plan, take))
+
+
+async def _measure(collection: Collection, plan: Plan, take: Take) -> None:
+    http = free_ports(1)
+    with fresh_data() as folder:
+        postgres = EmbeddedPostgres(folder / "postgres")
+        settings = {
+            "TRIVIUM_POSTGRES__DSN": await asyncio.to_thread(postgres.start),
+            "TRIVIUM_AUTH__KEYS": "true",
+            "TRIVIUM_SERVE__HTTP_PORT": str(http),
+        }
+        try:
+            console.print("starting the service")
+            async with started(folder, settings) as service:
+                admin, reader = (_key(settings, role) for role in ("admin", "reader"))
+                async with AsyncClient(service.address, token=admin) as client:
+                    connections = Connections([client])
+                    await store(connections, collection)
+                    await _in_turns(
+                        connections, cycle(collection.queries), http, reader, plan, take
+                    )
+        finally:
+            await asyncio.to_thread(postgres.stop)
+
+
+async def _in_turns(
+    connections: Connections,
+    queries: Iterator[Query],
+    http: int,
+    key: str,
+    plan: Plan,
+    take: Take,
+) -> None:
+    ask = partial(connections.ask, timeout=BUDGET_S)
+    calls: dict[Other, list[Call[Retrieval]]] = {other: [] for other in Other}
+    answered: dict[Other, Counter[str]] = {other: Counter() for other in Other}
+    loop = asyncio.get_running_loop()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as attacker:
+        # The first round is for connections, and for the process to start.
+        for number in range(plan.rounds + 1):
+            for other in Other:
+                arrivals = poisson_arrivals(
+                    QUESTIONS_PER_S, round(QUESTIONS_PER_S * plan.seconds), seed=number
+                )
+                tenant = asyncio.create_task(open_loop(ask, queries, arrivals))
+                if other is not Other.NOTHING:
+                    sent = requests(other, key)
+                    statuses = await loop.run_in_executor(
+                        attacker, attack, http, sent, plan.per_s, plan.seconds
+                    )
+                    answered[other].update(statuses if number else {})
+                calls[other] += (await tenant).calls if number else []
+    for other in Other:
+        take(result_of(other, calls[other], answered[other], plan))
+
+
+def _key(settings: Mapping[str, str], role: str) -> str:
+    """Creates a key for all tenants."""
+    variables = (f"{name}={value}" for name, value in settings.items())
+    command = [sys.executable, "-m", "serving", "keys", "create", "--all-tenants", "--role", role]
+    return subprocess.check_output(["env", *variables, *command], text=True).strip()
+
+
+def result_of(
+    other: Other, calls: Sequence[Call[Retrieval]], answered: Mapping[str, int], plan: Plan
+) -> Result:
+    """Summarises what the tenant saw in a phase, and what the others were answered."""
+    run = Run(calls, plan.seconds * plan.rounds)
+    return Result(
+        scenario=HOSTILE,
+        parameters={"others": other.value, "per_s": plan.per_s, "budget_ms": BUDGET_S * 1e3},
+        n=len(calls),
+        throughput_per_s=run.throughput_per_s,
+        latency=run.latency,
+        errors=run.errors,
+        measured={
+            "sent_per_s": round(sum(answered.values()) / run.seconds, 1),
+            "statuses": dict(sorted(answered.items())),
+        },
+    )
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The Markdown of a run; `records` has at least one."""
+    return f"{head(records[0])}\n{hostile_table(records)}\n"
+
+
+def hostile_table(records: Sequence[Record]) -> str:
+    """A line for each phase, with its ratios to the one in which nothing else is sent."""
+    phases = select(records, HOSTILE)
+
+    def ratio(*path: str) -> Column:
+        def written(record: Record) -> str:
+            alone = number(phases[0], *path)
+            return f"{(number(record, *path) or 0.0) / alone:.2f}" if alone else ""
+
+        return written
+
+    columns: dict[str, Column] = {
+        "others send": parameter("others"),
+        "a second": value("measured", "sent_per_s"),
+        "they are answered": lambda each: counts(table(each, "measured", "statuses")),
+        "questions": value("n"),
+        **latency("p50", "p99"),
+        "p99, ratio": ratio("latency", "p99_ms"),
+        "answers/s": value("throughput_per_s"),
+        "ratio": ratio("throughput_per_s"),
+        "errors": lambda each: counts(table(each, "errors")),
+    }
+    return table_of(phases, columns)
+
+
+if __name__ == "__main__":
+    main()
