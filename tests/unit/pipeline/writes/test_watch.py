@@ -105,7 +105,7 @@ def test_lost_notification_delays_changes_by_a_poll() -> None:
     run(main())
 
 
-def test_idle_stream_shows_life_and_ends_with_its_position() -> None:
+def test_idle_stream_ends_with_its_position() -> None:
     async def main() -> None:
         feed = InMemoryChangeFeed()
         _, watched = watching(feed)
