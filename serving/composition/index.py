@@ -88,7 +88,9 @@ async def _index_over(
     model = await embedder.model()
     watch = watch_over("index", settings.index.device)
     make_engine = await asyncio.to_thread(engine_maker, settings.index, model.dimension)
-    async with LogFollowingIndex(postgres.feed_of(shard), model, make_engine, watch=watch) as index:
+    together = settings.index.device != "cpu"
+    feed = postgres.feed_of(shard)
+    async with LogFollowingIndex(feed, model, make_engine, together=together, watch=watch) as index:
 
         async def measure() -> None:
             status = await index.status()

@@ -83,37 +83,8 @@ class UnsoundRowsError(ValueError):
         return f"a vector of {self.names[0][1].id!r}{more} is zero or not finite"
 
 
-class IndexEngine(Protocol):
-    """The searchable rows of a vector index. Synchronous.
-
-    One thread at a time applies changes; others may search meanwhile, and see the rows before or
-    after a change, never in between.
-    """
-
-    def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
-        """Inserts rows or replaces those of the same name, and removes others.
-
-        Of rows with the same name the last counts.
-
-        Raises:
-            ValueError: A row's vectors have another dimension than the engine; nothing changed.
-            UnsoundRowsError: A vector is zero or not finite; nothing changed.
-        """
-
-    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
-        """Finds the wanted neighbours of a vector that `check_query` accepts, by cosines."""
-
-    def check_query(self, vector: VectorLike) -> None:
-        """Raises ValueError for a vector of another dimension, or a zero or infinite one."""
-
-    def search_all(
-        self, searches: Sequence[tuple[VectorLike, WantedNeighbours]]
-    ) -> list[Neighbours]:
-        """Does many searches at once, with checked vectors; the answers are those of `search`."""
-
-    @property
-    def searches_together(self) -> bool:
-        """Whether many searches at once are faster than one after the other."""
+class IndexedItems(Protocol):
+    """What an index knows of the items of its rows, whatever finds the nearest."""
 
     def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
         """Finds segments with vectors that mention entities of the seeds, as `Graph.related` does.
@@ -130,11 +101,23 @@ class IndexEngine(Protocol):
     def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
         """Returns which of the segments rest on closed facts alone, as `CandidateIndex.closed`."""
 
+    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
+        """Returns how many of the items it holds."""
+
     def scan_size(self, tenant: TenantName, kind: VectorKind) -> int:
         """Returns the most vectors that a search of the tenant reads."""
 
-    def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        """Returns how many of the items it holds."""
+
+class IndexEngine(Protocol):
+    """The searchable rows of a vector index. Synchronous.
+
+    One thread at a time applies changes; others may search meanwhile, and see the rows before or
+    after a change, never in between. Vectors of searches are sound, and of the engine's dimension.
+    """
+
+    @property
+    def items(self) -> IndexedItems:
+        """The items of its rows."""
 
     @property
     def vector_count(self) -> int:
@@ -143,6 +126,24 @@ class IndexEngine(Protocol):
     @property
     def generation(self) -> int:
         """How often it has restructured its rows; constant once it is closed."""
+
+    def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
+        """Inserts rows or replaces those of the same name, and removes others.
+
+        Of rows with the same name the last counts.
+
+        Raises:
+            ValueError: A row's vectors have another dimension than the engine; nothing changed.
+            UnsoundRowsError: A vector is zero or not finite; nothing changed.
+        """
+
+    def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
+        """Finds the wanted neighbours of a vector, by cosines."""
+
+    def search_all(
+        self, searches: Sequence[tuple[VectorLike, WantedNeighbours]]
+    ) -> list[Neighbours]:
+        """Does many searches at once; the answers are those of `search`."""
 
     def tiers(self, tenant: TenantName | None = None) -> list[IndexTier]:
         """Returns how rows are searched, by tenant and kind, for one tenant or all."""

@@ -6,13 +6,10 @@ which a desk does not have.
 
 from __future__ import annotations
 
-import sys
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-from serving.ports.embedding import VectorLike
 
 Array: TypeAlias = Any
 """A NumPy array or a torch tensor."""
@@ -57,12 +54,6 @@ def on_device_of(values: Array, other: Array) -> Array:
     if is_on_host(values) == is_on_host(other):
         return values
     return values.cpu().numpy() if is_on_host(other) else on_device(values, other.device)
-
-
-def is_on_device(vector: VectorLike) -> bool:
-    """Whether a vector is still on the device that computed it."""
-    module = sys.modules.get("serving.adapters.vector_index.device_vector")
-    return module is not None and isinstance(vector, module.DeviceVector)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -24,6 +24,7 @@ from serving.domain.errors import NotReadyError, UnavailableError
 from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.signals import Traits
+from serving.domain.soundness import require_comparable
 from serving.pipeline.index.maintenance import Maintenance
 from serving.pipeline.index.search_queue import SearchQueue
 from serving.pipeline.inference.device_watch import Watch
@@ -89,7 +90,8 @@ class LogFollowingIndex:
     """A `CandidateIndex` over an `IndexEngine` whose rows follow an `IndexFeed`.
 
     It is an async context manager: it follows the feed between `start` and `stop`, and answers as
-    soon as it is filled. `make_engine` makes an empty engine.
+    soon as it is filled. `make_engine` makes an empty engine; if `together`, the searches of one
+    turn of the event loop are done at once, which is faster on a GPU.
 
     After a change of the model few rows have a vector of the new one. The index is therefore not
     ready until the embeddings of `model` were complete once; until then searches raise
@@ -103,8 +105,10 @@ class LogFollowingIndex:
         model: EmbeddingModel,
         make_engine: Callable[[], IndexEngine],
         *,
+        together: bool = False,
         watch: Watch = nullcontext,
     ) -> None:
+        self._together = together
         self._watch = watch
         self._feed = feed
         self._model = model
@@ -156,10 +160,10 @@ class LogFollowingIndex:
     ) -> Neighbours:
         if deadline.passed:
             raise TimeoutError
-        if engine.searches_together:
-            engine.check_query(vector)
+        require_comparable(vector, self._model.dimension)
+        if self._together:
             return await self._searches.search(engine, vector, wanted)
-        if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
+        if engine.items.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
             return self._watched(engine.search, vector, wanted)
         async with asyncio.timeout(deadline.remaining()):
             loop = asyncio.get_running_loop()
@@ -175,7 +179,7 @@ class LogFollowingIndex:
         filled = self._require_ready()
         if deadline.passed:
             raise TimeoutError
-        found = filled.engine.related(query, seeds, depth)
+        found = filled.engine.items.related(query, seeds, depth)
         return IndexAnswer(found, filled.first_epoch + filled.engine.generation, stale)
 
     async def adjacent(
@@ -184,22 +188,22 @@ class LogFollowingIndex:
         """Returns the turns next to the items; raises `NotReadyError` before it is filled."""
         if deadline.passed:
             raise TimeoutError
-        return self._require_ready().engine.adjacent(scope, items)
+        return self._require_ready().engine.items.adjacent(scope, items)
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that it has; none before it is filled."""
-        return {} if self._filled is None else self._filled.engine.traits(tenant, items)
+        return {} if self._filled is None else self._filled.engine.items.traits(tenant, items)
 
     def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
         """Returns which of the segments rest on closed facts alone; none before it is filled."""
-        return {} if self._filled is None else self._filled.engine.closed(scope, items)
+        return {} if self._filled is None else self._filled.engine.items.closed(scope, items)
 
     def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
         """Returns whether a search is short; false before it is filled."""
         if self._filled is None or not self._filled.complete:
             return False
-        engine = self._filled.engine
-        return not engine.searches_together and engine.scan_size(tenant, kind) <= INLINE_ROWS
+        scan_size = self._filled.engine.items.scan_size(tenant, kind)
+        return not self._together and scan_size <= INLINE_ROWS
 
     async def _is_stale(self, token: ConsistencyToken | None, deadline: Deadline) -> bool:
         """Waits for the token until shortly before the deadline; True if it was not seen."""
@@ -216,7 +220,7 @@ class LogFollowingIndex:
         """Counts items; raises `NotReadyError` before it is filled."""
         if self._filled is None:
             raise NotReadyError("index", self._reason)
-        return self._filled.engine.count(tenant, items)
+        return self._filled.engine.items.count(tenant, items)
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         """Waits, but not for a token of another epoch, which is of another database."""

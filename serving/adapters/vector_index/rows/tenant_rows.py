@@ -39,6 +39,7 @@ from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.domain.ranking.signals import Traits
+from serving.domain.soundness import require_dimension
 from serving.ports.embedding import VectorLike
 from serving.ports.index_engine import IndexRow, Neighbours, UnsoundRowsError
 from serving.ports.vector_index import (
@@ -186,8 +187,11 @@ class TenantRows:
 
     # ------------------------------------------------------------ reading
 
+    @property
+    def items(self) -> TenantRows:
+        return self
+
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
-        self.check_query(vector)
         (found,) = self.search_all([(vector, wanted)])
         return found
 
@@ -221,10 +225,6 @@ class TenantRows:
             else next(together)
             for each in sought
         ]
-
-    @property
-    def searches_together(self) -> bool:
-        return self.device != arrays.HOST
 
     def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
         tenant = self._views.get(query.scope.tenant)
@@ -281,7 +281,7 @@ class TenantRows:
 
     def _check_rows(self, rows: Sequence[IndexRow]) -> None:
         for row in rows:
-            self._check_dimension(row.vectors.shape[-1])
+            require_dimension(row.vectors.shape[-1], self.dimension)
         if not rows:
             return
         sound = _are_sound(np.concatenate([row.vectors for row in rows]))
@@ -289,18 +289,6 @@ class TenantRows:
             owners = np.repeat(np.arange(len(rows)), [len(row.vectors) for row in rows])
             unsound = [rows[owner] for owner in np.unique(owners[~sound]).tolist()]
             raise UnsoundRowsError([(row.tenant, row.item) for row in unsound])
-
-    def check_query(self, vector: VectorLike) -> None:
-        self._check_dimension(len(vector))
-        if arrays.is_on_device(vector):
-            return  # on its device, and checked by the encoder
-        values = np.asarray(vector)
-        if not (np.isfinite(values).all() and np.any(values)):
-            raise ValueError("the vector to search for is zero or not finite")
-
-    def _check_dimension(self, dimension: int) -> None:
-        if dimension != self.dimension:
-            raise ValueError(f"vectors must have {self.dimension} dimensions, got {dimension}")
 
 
 class ExactIndex(TenantRows):

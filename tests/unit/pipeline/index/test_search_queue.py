@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import numpy as np
 import pytest
 
 from serving.adapters.vector_index import ExactIndex
@@ -12,7 +13,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemKind
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.pipeline.index.search_queue import SearchQueue
-from serving.ports.embedding import VectorLike
+from serving.ports.embedding import Vector, VectorLike
 from serving.ports.index_engine import Neighbours
 from serving.ports.vector_index import WantedNeighbours
 from tests.fakes.meaning import FAKE_MODEL, FakeFeed, segment_row, unit
@@ -29,7 +30,7 @@ class TogetherIndex(ExactIndex):
     """
 
     def __init__(self) -> None:
-        super().__init__(FAKE_MODEL.dimension, device="cpu:0")  # not the host's arrays
+        super().__init__(FAKE_MODEL.dimension)
         self.counts: list[int] = []
         self.error: Exception | None = None
         self.apply([segment_row(segment("a"), unit(1))], [])
@@ -96,7 +97,7 @@ async def index(engine: TogetherIndex) -> AsyncIterator[LogFollowingIndex]:
     """One that searches with the engine."""
     feed = FakeFeed()
     feed.embed()
-    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine) as index:
+    async with LogFollowingIndex(feed, FAKE_MODEL, lambda: engine, together=True) as index:
         assert await index.ready(Deadline.after(10))
         yield index
 
@@ -113,16 +114,23 @@ async def test_an_index_searches_together_what_waits(
 
 
 @pytest.mark.parametrize(
-    ("length", "within_s", "error"), [(1, -1, TimeoutError), (0, 10, ValueError)]
+    ("vector", "within_s", "error", "why"),
+    [
+        (unit(1), -1, TimeoutError, ""),
+        (0 * unit(1), 10, ValueError, "zero or not finite"),
+        (np.nan * unit(1), 10, ValueError, "zero or not finite"),
+        (unit(1, 3), 10, ValueError, f"{FAKE_MODEL.dimension} dimensions, got 3"),
+    ],
 )
 async def test_late_or_unsound_search_is_not_done(
-    length: int,
+    vector: Vector,
     within_s: float,
     error: type[Exception],
+    why: str,
     engine: TogetherIndex,
     index: LogFollowingIndex,
 ) -> None:
-    with pytest.raises(error, match="zero or not finite" if error is ValueError else None):
-        await index.search(length * unit(1), WANTED, Deadline.after(within_s))
+    with pytest.raises(error, match=why or None):
+        await index.search(vector, WANTED, Deadline.after(within_s))
 
     assert engine.counts == []
