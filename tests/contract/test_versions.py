@@ -28,7 +28,7 @@ async def versions(stored: Stored, *items: ItemId) -> list[int]:
     return [each.version for each in await stored.load(*items)]
 
 
-async def test_each_change_adds_one_to_the_version(stored: Stored) -> None:
+async def test_stored_changes_add_one_to_the_version(stored: Stored) -> None:
     await stored.write(SAID, TOLD)
     await stored.write(SAID, TOLD)
     assert await versions(stored, SAID.item, TOLD.item) == [1, 1]

@@ -40,6 +40,7 @@ from bench.speed.recall import calls as recall
 from bench.speed.recall.figures import recall_table
 from bench.speed.recall.figures import result_of as recall_result
 from serving.config.profiles import ProfileBook
+from serving.desk.ray_environment import LOOPBACK
 from serving.domain.breaker import FAILURES
 from tests.fakes.service import running
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
@@ -191,8 +192,8 @@ def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
 
 def test_degradation_tells_first_questions_from_later_ones() -> None:
     answer: Any = SimpleNamespace(leg_reports=())
-    late = [Call(1.0, code="DEADLINE_EXCEEDED")] * FAILURES
-    calls = [*late, *([Call(0.02, answer)] * 6), Call(0.03, answer)]
+    late = Call(1.0, code="DEADLINE_EXCEEDED")
+    calls = [*([late] * FAILURES), *([Call(0.02, answer)] * 6), Call(0.03, answer)]
 
     written = degradation.degradation_table(
         [degradation.result_of("neo4j", "annie", calls).as_record({})]
@@ -225,7 +226,7 @@ async def test_attacker_counts_what_it_is_answered() -> None:
         writer.close()
         await writer.wait_closed()
 
-    server = await asyncio.start_server(refuse, hostile.LOOPBACK, 0)
+    server = await asyncio.start_server(refuse, LOOPBACK, 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
 

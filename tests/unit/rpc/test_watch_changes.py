@@ -17,7 +17,8 @@ from serving.domain.consistency import MAX_XID, ConsistencyToken, Snapshot
 from serving.domain.errors import UnauthenticatedError
 from serving.domain.identity import Caller
 from serving.pipeline.writes.watch import ChangeWatcher
-from serving.rpc.identity.authenticator import ANYONE, Authenticator
+from serving.rpc.identity.authenticator import Authenticator
+from serving.rpc.identity.rules import ANYONE
 from serving.rpc.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from serving.rpc.watch_changes import to_watch_call
 from tests.fakes.change_feed import EPOCH, InMemoryChangeFeed

@@ -136,7 +136,7 @@ async def test_tenant_without_a_required_leg_is_labelled() -> None:
     assert answer.reports[0].state is LegState.FAILED
 
 
-async def test_each_tenant_is_asked_within_its_own_scope() -> None:
+async def test_tenants_are_asked_within_their_own_scopes() -> None:
     leg = LegOfTenants(mine="a", family="b")
 
     await ask(leg, to(MINE, FAMILY))
