@@ -192,7 +192,7 @@ def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
 
 def test_degradation_tells_first_questions_from_later_ones() -> None:
     answer: Any = SimpleNamespace(leg_reports=())
-    late = Call(1.0, code="DEADLINE_EXCEEDED")
+    late: Call[Any] = Call(1.0, code="DEADLINE_EXCEEDED")
     calls = [*([late] * FAILURES), *([Call(0.02, answer)] * 6), Call(0.03, answer)]
 
     written = degradation.degradation_table(
