@@ -98,6 +98,24 @@ MARA_IN_LISBON = (
 )
 
 
+@pytest.mark.parametrize("field", ["expires_at", "evidence_expires_at"])
+async def test_walk_goes_over_no_expired_fact(graph: Graph, field: str) -> None:
+    last = NOON + days(2)
+    work, city, works_at, is_in = MARA_IN_LISBON
+    expiring: dict[str, Any] = {field: last}
+    await put(graph, work, city, replace(works_at, **expiring), is_in)
+
+    async def walked(after: float) -> set[str]:
+        """The facts that are found, and those over which segments are."""
+        as_of = NOON + days(after)
+        facts = named(await ask_facts(graph, "Where is Mara?", as_of=as_of))
+        segments = await ask(graph, "Where is Mara?", as_of=as_of)
+        return {*facts, *(id_ for each in segments for id_ in each.facts)}
+
+    assert await walked(1.9) == {"f1", "f2"}
+    assert "f1" not in await walked(2)
+
+
 # ---------------------------------------------------------------- mentions
 
 

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName
+from serving.domain.items.records import (
+    Fact,
+    Item,
+    ItemId,
+    ItemKind,
+    Segment,
+    TenantName,
+    is_expired,
+)
 from serving.domain.items.text import name_key, name_words, names_entity, words_to_name_by
 from serving.domain.questions.query import Query, Scope
 from serving.domain.questions.visibility import visible
@@ -289,7 +297,8 @@ class _Memory:
             WalkDirection.FORWARD: at == subject,
             WalkDirection.BACKWARD: at == object_,
         }
-        return wanted and along[self._direction] and fact.holds(self._scope.clocks)
+        holds = fact.holds(self._scope.clocks) and not is_expired(fact, self._scope.as_of)
+        return wanted and along[self._direction] and holds
 
 
 def _ends(fact: Fact) -> tuple[str, str]:

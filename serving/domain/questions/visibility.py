@@ -16,6 +16,7 @@ def visible(item: Item, scope: Scope) -> bool:
         return item.event_time <= scope.as_of and scope.segment_filter.accepts(item)
     return (
         item.id not in scope.filter.none_of.fact_ids
+        and not is_expired(item, scope.as_of)
         and item.holds(scope.clocks)
         and _holds_within(item, scope)
     )
