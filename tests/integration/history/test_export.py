@@ -114,13 +114,17 @@ async def store_files(memories: Memories, tenant: str, folder: Path) -> list[dic
 
 
 def rows(dsn: str, tenant: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """What the tables have of a tenant, but keys and the times of writes that no question sees."""
+    """What the tables have of a tenant, but keys and what no question sees of writes.
+
+    That are their times and versions, and whether the service found the entities, which an export
+    brings as given.
+    """
     found = {}
     with psycopg.connect(dsn, row_factory=dict_row) as connection:
-        for kind, unseen in (("segment", ()), ("fact", ("created_at",))):
+        for kind, unseen in (("segment", ("extracted",)), ("fact", ("created_at",))):
             of_tenant = "WHERE tenant_id = (SELECT id FROM tenant WHERE name = %s)"
             for row in connection.execute(f"SELECT * FROM {kind} {of_tenant}".encode(), [tenant]):
-                for name in ("key", "tenant_id", "written_xid", "updated_at", *unseen):
+                for name in ("key", "tenant_id", "written_xid", "updated_at", "version", *unseen):
                     del row[name]
                 found[kind, row["id"]] = row
     return found
