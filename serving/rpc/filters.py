@@ -108,14 +108,9 @@ def _exclusion(
 
     if is_inner and message.fact_ids:
         check.reject(f"{path}.fact_ids", "must be in the outermost filter; others are of segments")
-    return Exclusion(
-        kinds=values("kinds"),
-        speakers=values("speakers"),
-        sessions=values("sessions"),
-        ids=values("ids"),
-        fact_ids=values("fact_ids"),
-        filters=_filters(check, f"{path}.filters", message.filters),
-    )
+    names = ("kinds", "speakers", "sessions", "ids", "fact_ids")
+    given = {name: values(name) for name in names}
+    return Exclusion(**given, filters=_filters(check, f"{path}.filters", message.filters))
 
 
 def _labels(

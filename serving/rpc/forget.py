@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
+from serving.domain.questions.filters import TIMES
 from serving.domain.questions.query import Filter
 from serving.pipeline.writes.forget import Forgotten, LookupKey
 from serving.ports.memory_store import Selected, Selector
@@ -15,7 +16,6 @@ from trivium.v1 import filter_pb2
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 
 MAX_SPEAKERS_LISTED = 100
-TIMES = ("event_time", "created_at", "updated_at")
 _LOOKUP_KEYS = {key: getattr(ingest_pb, f"LOOKUP_KEY_{key.name}") for key in LookupKey}
 
 

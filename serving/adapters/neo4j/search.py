@@ -12,17 +12,7 @@ from serving.adapters.neo4j.rows import Row
 from serving.domain.items.instants import AFTER_ALL, BEFORE_ALL, microseconds
 from serving.domain.items.records import ItemId, ItemKind, segment_id
 from serving.domain.items.text import MAX_MENTIONS, MAX_NAMES_SHOWN, NAMED_SHARE, words_to_name_by
-from serving.domain.questions.filters import (
-    AllOf,
-    AnyOf,
-    Condition,
-    HasId,
-    HasTerm,
-    HasTermWithin,
-    IsImportant,
-    NoneOf,
-    Within,
-)
+from serving.domain.questions import filters
 from serving.domain.questions.named_entities import NamedSpan
 from serving.domain.questions.query import Query, Scope, TimeRange
 from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
@@ -52,7 +42,11 @@ LINKS = {
 }
 """The links from an entity to a fact that a walk in this direction follows."""
 
-_JOINS: dict[type[Condition], str] = {AllOf: "all", AnyOf: "any", NoneOf: "none"}
+_JOINS: dict[type[filters.Condition], str] = {
+    filters.AllOf: "all",
+    filters.AnyOf: "any",
+    filters.NoneOf: "none",
+}
 
 DEFAULT_WALK = Walk()
 
@@ -151,27 +145,27 @@ def scope_parameters(scope: Scope) -> Row:
     }
 
 
-def condition_nodes(condition: Condition) -> list[Row]:
+def condition_nodes(condition: filters.Condition) -> list[Row]:
     """The nodes of a condition, each after its parts, which it names by their places."""
     nodes: list[Row] = []
     _add_nodes(nodes, condition)
     return nodes
 
 
-def _add_nodes(nodes: list[Row], condition: Condition) -> int:
+def _add_nodes(nodes: list[Row], condition: filters.Condition) -> int:
     """Adds the nodes of a condition; returns the place of its own."""
     match condition:
-        case HasTerm(terms):
+        case filters.HasTerm(terms):
             node: Row = {"terms": list(terms)}
-        case HasTermWithin(first, end):
+        case filters.HasTermWithin(first, end):
             node = {"first": first, "end": end}
-        case HasId(ids):
+        case filters.HasId(ids):
             node = {"ids": list(ids)}
-        case IsImportant(least):
+        case filters.IsImportant(least):
             node = {"least": least}
-        case Within(time, start, end):
+        case filters.Within(time, start, end):
             node = {"time": time, "start": _bound(start, BEFORE_ALL), "end": _bound(end, AFTER_ALL)}
-        case AllOf(parts) | AnyOf(parts) | NoneOf(parts):
+        case filters.AllOf(parts) | filters.AnyOf(parts) | filters.NoneOf(parts):
             node = {_JOINS[type(condition)]: [_add_nodes(nodes, part) for part in parts]}
     nodes.append(node)
     return len(nodes) - 1

@@ -88,6 +88,10 @@ def _date_term(key: str, instant: datetime) -> str:
 
 # ---------------------------------------------------------------- conditions
 
+TimeName: TypeAlias = Literal["event_time", "created_at", "updated_at"]
+TIMES: tuple[TimeName, ...] = ("event_time", "created_at", "updated_at")
+"""The times of a segment."""
+
 
 @dataclass(frozen=True, slots=True)
 class HasTerm:
@@ -125,7 +129,7 @@ class IsImportant:
 class Within:
     """A time of a segment is not known, or from `start` on and before `end`; None is open."""
 
-    time: Literal["event_time", "created_at", "updated_at"]
+    time: TimeName
     start: datetime | None
     end: datetime | None
 

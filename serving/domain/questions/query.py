@@ -13,6 +13,7 @@ from serving.domain.items.text import name_key
 from serving.domain.items.validity import Clocks, earliest
 from serving.domain.questions.filters import (
     OF_SESSION,
+    TIMES,
     AllOf,
     AnyOf,
     Condition,
@@ -133,12 +134,10 @@ class Filter:
             parts.append(NoneOf(tuple(excluded)))
         if self.min_importance > 0:
             parts.append(IsImportant(self.min_importance))
-        if self.event_time != TimeRange():
-            parts.append(Within("event_time", self.event_time.start, self.event_time.end))
-        if self.created_at != TimeRange():
-            parts.append(Within("created_at", self.created_at.start, self.created_at.end))
-        if self.updated_at != TimeRange():
-            parts.append(Within("updated_at", self.updated_at.start, self.updated_at.end))
+        for name in TIMES:
+            range_: TimeRange = getattr(self, name)
+            if range_ != TimeRange():
+                parts.append(Within(name, range_.start, range_.end))
         parts += [each.condition for each in self.all_of]
         if self.any_of:
             parts.append(AnyOf(tuple(each.condition for each in self.any_of)))

@@ -9,18 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from serving.domain.items.records import ItemKind, Segment
-from serving.domain.questions.filters import (
-    AllOf,
-    AnyOf,
-    Condition,
-    HasId,
-    HasTerm,
-    HasTermWithin,
-    IsImportant,
-    NoneOf,
-    Within,
-    segment_terms,
-)
+from serving.domain.questions import filters
 from serving.domain.questions.query import Filter, TimeRange
 
 TENANT_ID = "(SELECT tenant.id FROM tenant WHERE tenant.name = %(tenant)s::text)"
@@ -66,7 +55,7 @@ def tags_of(segment: Segment) -> list[str]:
     The week term lets the word index serve short time ranges: at 1M segments a range of one week
     dropped from 9.0 to 2.0 ms.
     """
-    return sorted({*segment_terms(segment), _week_term(_week_of(segment.event_time))})
+    return sorted({*filters.segment_terms(segment), _week_term(_week_of(segment.event_time))})
 
 
 def terms_of(tags: list[str]) -> frozenset[str]:
@@ -85,7 +74,7 @@ class Conditions:
         """Adds a condition; each `{}` in `text` stands for a value."""
         self.texts.append(self._with_values(text, *values))
 
-    def require(self, condition: Condition) -> None:
+    def require(self, condition: filters.Condition) -> None:
         """Adds a condition on `segment`."""
         self.texts.append(self._text(condition))
 
@@ -94,17 +83,17 @@ class Conditions:
         self.values.update(zip(names, values, strict=True))
         return text.format(*(f"%({name})s" for name in names))
 
-    def _text(self, condition: Condition) -> str:
+    def _text(self, condition: filters.Condition) -> str:
         match condition:
-            case HasTerm(terms):
+            case filters.HasTerm(terms):
                 return self._with_values("tags && {}::text[]", list(terms))
-            case HasTermWithin(first, end):
+            case filters.HasTermWithin(first, end):
                 return self._with_values(_HAS_TERM_WITHIN, first, end)
-            case HasId(ids):
+            case filters.HasId(ids):
                 return self._with_values("id = ANY ({}::text[])", list(ids))
-            case IsImportant(least):
+            case filters.IsImportant(least):
                 return self._with_values("importance >= {}::float8", least)
-            case Within(time, start, end):
+            case filters.Within(time, start, end):
                 bounds = ((">=", start), ("<", end))
                 given = [
                     self._with_values(f"{time} {sign} {{}}::timestamptz", bound)
@@ -112,12 +101,12 @@ class Conditions:
                     if bound is not None
                 ]
                 return " AND ".join(given) or "true"
-            case AllOf(parts):
+            case filters.AllOf(parts):
                 return " AND ".join(map(self._text, parts)) or "true"
-            case AnyOf(parts):
+            case filters.AnyOf(parts):
                 return f"({' OR '.join(f'({self._text(part)})' for part in parts)})"
-            case NoneOf(parts):
-                return f"NOT {self._text(AnyOf(parts))}"
+            case filters.NoneOf(parts):
+                return f"NOT {self._text(filters.AnyOf(parts))}"
 
     def __str__(self) -> str:
         return "".join(f" AND {text}" for text in self.texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 
 import numpy as np
 
@@ -14,17 +14,7 @@ from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask, among
 from serving.adapters.vector_index.rows.view import PartitionView
 from serving.domain.items.instants import ClockTimes, Span, microseconds
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
-from serving.domain.questions.filters import (
-    AllOf,
-    AnyOf,
-    Condition,
-    HasId,
-    HasTerm,
-    HasTermWithin,
-    IsImportant,
-    NoneOf,
-    Within,
-)
+from serving.domain.questions import filters
 from serving.domain.questions.query import Filter, Scope, TimeRange
 from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
 
@@ -102,31 +92,27 @@ class TenantView:
             key, as_of, span, lambda: passing.mask & (view.time("event_time") <= as_of)
         )
 
-    def _passing(self, view: PartitionView, condition: Condition) -> Mask:
+    def _passing(self, view: PartitionView, condition: filters.Condition) -> Mask:
         """The rows of segments that pass a condition, dead ones included."""
         match condition:
-            case HasTerm(terms):
+            case filters.HasTerm(terms):
                 return view.have_any(terms)
-            case HasTermWithin(first, end):
+            case filters.HasTermWithin(first, end):
                 return view.have_any_within(first, end)
-            case HasId(ids):
+            case filters.HasId(ids):
                 return self._rows_of(view, map(segment_id, ids))
-            case IsImportant(least):
+            case filters.IsImportant(least):
                 return view.columns.importance[: view.count] >= least
-            case Within(time, start, end):
+            case filters.Within(time, start, end):
                 return view.within(time, start, end)
-            case AllOf(parts):
-                mask = np.ones(view.count, np.bool_)
-                for part in parts:
-                    mask &= self._passing(view, part)
-                return mask
-            case AnyOf(parts):
-                mask = np.zeros(view.count, np.bool_)
-                for part in parts:
-                    mask |= self._passing(view, part)
-                return mask
-            case NoneOf(parts):
-                return ~self._passing(view, AnyOf(parts))
+            case filters.AllOf(parts):
+                masks = (self._passing(view, part) for part in parts)
+                return reduce(np.logical_and, masks, np.ones(view.count, np.bool_))
+            case filters.AnyOf(parts):
+                masks = (self._passing(view, part) for part in parts)
+                return reduce(np.logical_or, masks, np.zeros(view.count, np.bool_))
+            case filters.NoneOf(parts):
+                return ~self._passing(view, filters.AnyOf(parts))
 
     def _rows_of(self, view: PartitionView, items: Iterable[ItemId]) -> Mask:
         # By number, which never changes: the partition's slots may be newer than this view.
