@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.release]
 MANY = 5000
 PASSING = [2501, 2502, 2503]
 NARROW = Filter(any_of=[Filter(labels={"day": NumberRange(PASSING[0], PASSING[-1])})])
+OTHER_WORDS = (" with cake", " and tea", " under palms")
 QUESTION = "What did Ann see in Goa?"
 
 LEGS = {
@@ -35,8 +36,8 @@ def items() -> list[Item]:
     segments = [
         Segment(
             id=f"s{n}",
-            # Of many lengths: `related` leaves out what is the same text for each other leg.
-            text=f"Ann did see day {n} in Goa" + " again" * (n % 100),
+            # `related` leaves out what has the same score in each other leg.
+            text=f"Ann did see day {n} in Goa" + "".join(OTHER_WORDS[: max(0, n - PASSING[0] + 1)]),
             importance=0.9,
             session=f"trip {n // 10}",
             labels={"day": str(n)},
