@@ -9,6 +9,7 @@ PROTOC := .venv-protoc
 AUDIT := .venv-audit
 SITE := .venv-site
 INTEGRATIONS := .venv-integrations
+ADK := .venv-adk
 DATA ?=
 ONLY ?=
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/trivium
@@ -82,6 +83,9 @@ $(PEERS)/.peers: requirements/peers.txt $(VENV)/.dev
 $(INTEGRATIONS)/.integrations: requirements/integrations.txt $(VENV)/.dev
 	@echo "installing the frameworks of the integrations into $(INTEGRATIONS) (about 700 MB)"
 	$(call beside_the_usual,$(INTEGRATIONS))
+
+$(ADK)/.adk: requirements/adk.txt $(VENV)/.dev
+	$(call beside_the_usual,$(ADK))
 
 # Tools whose packages conflict with the others (requirements/protoc.in and audit.in).
 define apart_from_the_usual
@@ -290,6 +294,8 @@ lock: | $(BIN)/uv ## Pin the requirements anew, with hashes
 	@cd requirements && $(LOCK) site.in -o site.txt
 	@cd requirements && $(LOCK) -c <(sed -nE '/^(grpcio-health-checking|(types-)?protobuf|websockets)==/d; s/ \\$$//; /^[^ #].*==/p' dev.txt) \
 	  integrations.in -o integrations.txt
+	@cd requirements && $(LOCK) -c <(sed -nE '/^(grpcio-health-checking|(types-)?protobuf|websockets|tenacity|opentelemetry-[a-z-]+)==/d; s/ \\$$//; /^[^ #].*==/p' dev.txt) \
+	  adk.in -o adk.txt
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Format, lint, import rules, protos, generated client, pages, names, spelling
@@ -349,9 +355,11 @@ chart: ## Check the Helm chart by its schemas, with helm and kubeconform (SCHEMA
 	done
 
 .PHONY: test-integrations
-test-integrations: $(INTEGRATIONS)/.integrations ## Test what plugs into Pipecat, LiveKit, LlamaIndex and OpenAI's SDK
+test-integrations: $(INTEGRATIONS)/.integrations $(ADK)/.adk ## Test what plugs into Pipecat, LiveKit, LlamaIndex, OpenAI's SDK, Pydantic AI and ADK
 	@$(INTEGRATIONS)/bin/python -m pytest tests/clients/pipecat tests/clients/livekit tests/clients/llamaindex \
-	  tests/clients/openai_agents tests/unit/client -q --require pipecat,livekit,llamaindex,openai_agents
+	  tests/clients/openai_agents tests/clients/pydantic_ai tests/unit/client -q \
+	  --require pipecat,livekit,llamaindex,openai_agents,pydantic_ai
+	@$(ADK)/bin/python -m pytest tests/clients/google_adk -q --require google_adk
 
 .PHONY: test-page
 test-page: $(VENV)/.dev $(VENV)/.browser ## Test the page /ui in Chromium, as `make test-all` does

@@ -76,6 +76,8 @@ INSTALLATIONS = {
         ("trivium-importers",), "dev", ("trivium", "trivium-import"), ("trivium_importers",)
     ),
     "mcp": Installation(("trivium-mcp",), "dev", ("trivium-mcp",), ("trivium_mcp",)),
+    "google_adk": Installation(("trivium-google-adk",), "adk", imports=("trivium_google_adk",)),
+    "vapi": Installation(("trivium-vapi",), "dev", imports=("trivium_vapi",)),
     "langgraph": Installation(
         ("trivium-langgraph[tools,middleware]",),
         "dev",
@@ -85,7 +87,7 @@ INSTALLATIONS = {
         name: Installation(
             (f"trivium-{name.replace('_', '-')}",), "integrations", imports=(f"trivium_{name}",)
         )
-        for name in ("livekit", "llamaindex", "openai_agents", "pipecat")
+        for name in ("livekit", "llamaindex", "openai_agents", "pipecat", "pydantic_ai")
     },
 }
 
