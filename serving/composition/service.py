@@ -9,13 +9,9 @@ import asyncio
 import importlib.metadata
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-)
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
+from functools import partial
 
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.postgres.assembly import Postgres
@@ -55,7 +51,6 @@ from serving.pipeline.writes.patch import Patcher
 from serving.pipeline.writes.stats import About, Observer
 from serving.pipeline.writes.watch import ChangeWatcher
 from serving.pipeline.writes.write_slots import WriteSlots
-from serving.ports.audit_log import AuditLog
 from serving.ports.reranking import Reranker
 from serving.ports.resident_view import ResidentView
 from serving.rpc.bounds import OpenStreams
@@ -128,7 +123,11 @@ async def running_service(
         authenticator = await stack.enter_async_context(
             open_authenticator(settings, postgres.api_keys)
         )
-        await stack.enter_async_context(_sweeping(postgres.audit_log, settings.auth.audit_days))
+        sweep = partial(postgres.audit_log.delete_older, timedelta(days=settings.auth.audit_days))
+        # At INFO: PostgreSQL may be down, or not migrated yet.
+        await stack.enter_async_context(
+            repeated(sweep, AUDIT_SWEEP_S, "audit log not swept", logging.INFO)
+        )
         tracer = stack.enter_context(_open_tracer(TracesEnvironment()))
         yield TriviumService(
             use_cases,
@@ -138,16 +137,6 @@ async def running_service(
             authenticator=authenticator,
             streams=OpenStreams(_share_of_calls(settings, STREAMS)),
         )
-
-
-def _sweeping(log: AuditLog, days: int) -> AbstractAsyncContextManager[None]:
-    """Deletes entries of the audit log that are older than these days, once an hour."""
-
-    async def sweep() -> None:
-        await log.delete_before(now_utc() - timedelta(days=days))
-
-    # PostgreSQL may be down, or not migrated yet.
-    return repeated(sweep, AUDIT_SWEEP_S, "audit log not swept", logging.INFO)
 
 
 @contextmanager

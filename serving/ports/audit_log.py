@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(NamedTuple):
     """Who changes something, by which RPC."""
 
     caller: str
@@ -41,25 +39,21 @@ def present_actor() -> Actor | None:
     return _ACTOR.get()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
-    """What a change was about: a tenant, or a key; counts, and no names, ids or texts of items."""
+class AuditEntry(NamedTuple):
+    """A change: counts of items, or the key that was made or revoked; no names, ids or texts.
 
-    tenant: str = ""
-    created: int = 0
-    updated: int = 0
-    erased: int = 0
-    key_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """A change. `number` grows from each entry to the next."""
+    `number` grows from each entry to the next.
+    """
 
     number: int
     at: datetime
-    actor: Actor
-    changed: Changed
+    caller: str
+    rpc: str
+    tenant: str
+    created: int
+    updated: int
+    erased: int
+    key_id: str
 
 
 class AuditLog(Protocol):
@@ -68,5 +62,5 @@ class AuditLog(Protocol):
     async def entries(self, tenant: str, before: int | None, limit: int) -> list[AuditEntry]:
         """Returns entries below the number `before`, the newest first; an empty tenant is all."""
 
-    async def delete_before(self, at: datetime) -> None:
-        """Deletes the entries of an earlier time."""
+    async def delete_older(self, age: timedelta) -> None:
+        """Deletes the entries that are older."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.identity import ApiKey, KeyText, Role
@@ -16,16 +16,9 @@ from serving.rpc.items import timestamp
 from serving.rpc.pages import Page, to_page
 from trivium.v1 import admin_service_pb2 as admin_pb
 
-MAX_DIGITS = 19
-"""Of a number of 64 bits, less one."""
+_NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _ROLES = {getattr(admin_pb, f"ROLE_{role.name}"): role for role in Role}
 _SENT_ROLES = {role: value for value, role in _ROLES.items()}
-
-
-def to_admin_page(request: admin_pb.ListTenantsRequest | admin_pb.ListKeysRequest) -> Page:
-    """Reads a ListTenantsRequest or a ListKeysRequest."""
-    with Checker() as check:
-        return to_page(check, request)
 
 
 def from_tenants(tenants: Sequence[TenantSummary], page: Page) -> admin_pb.ListTenantsResponse:
@@ -106,42 +99,33 @@ def to_key_id(request: admin_pb.RevokeKeyRequest) -> str:
         return check.text("id", request.id, MAX_ID_BYTES, required=True)
 
 
-class AuditPage(NamedTuple):
-    """At most `size` entries whose number is below `before`; None: from the newest on."""
-
-    before: int | None
-    size: int
-
-
-def to_audit_page(request: admin_pb.ListAuditEntriesRequest) -> AuditPage:
-    """Reads a ListAuditEntriesRequest; an empty tenant is all."""
+def to_audit_page(request: admin_pb.ListAuditEntriesRequest) -> tuple[Page, int | None]:
+    """Reads a ListAuditEntriesRequest: the page, and the number that its entries are below."""
     with Checker() as check:
         check.text("tenant", request.tenant, MAX_ID_BYTES)
-        after, size = to_page(check, request)
-        if after and not (after.isascii() and after.isdigit() and len(after) < MAX_DIGITS):
+        page = to_page(check, request)
+        if page.after and not _NUMBER.fullmatch(page.after):
             check.reject("page_token", "must be the next_page_token of the previous page")
-    return AuditPage(int(after) if after else None, size)
+    return page, int(page.after) if page.after else None
 
 
-def from_entries(
-    entries: Sequence[AuditEntry], page: AuditPage
-) -> admin_pb.ListAuditEntriesResponse:
+def from_entries(entries: Sequence[AuditEntry], page: Page) -> admin_pb.ListAuditEntriesResponse:
     """Writes a page of the audit log."""
     return admin_pb.ListAuditEntriesResponse(
         entries=[
             admin_pb.AuditEntry(
                 at=timestamp(each.at),
-                caller=each.actor.caller,
-                rpc=each.actor.rpc,
-                tenant=each.changed.tenant,
-                created_count=each.changed.created,
-                updated_count=each.changed.updated,
-                erased_count=each.changed.erased,
-                key_id=each.changed.key_id,
+                caller=each.caller,
+                rpc=each.rpc,
+                tenant=each.tenant,
+                created_count=each.created,
+                updated_count=each.updated,
+                erased_count=each.erased,
+                key_id=each.key_id,
             )
             for each in entries
         ],
-        next_page_token=Page("", page.size).next_token([str(each.number) for each in entries]),
+        next_page_token=page.next_token([str(each.number) for each in entries]),
     )
 
 

@@ -1,4 +1,4 @@
-"""ListProfiles: reads the page, and writes the profiles with their definitions."""
+"""ListProfiles: writes the profiles with their definitions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from google.protobuf.json_format import ParseDict
 
 from serving.config.profiles import ProfileBook
 from serving.domain.ranking.reachability import notes
-from serving.rpc.check import Checker
-from serving.rpc.pages import Page, to_page
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
-
-
-def to_profile_page(request: retrieval_pb.ListProfilesRequest) -> Page:
-    """Reads a ListProfilesRequest."""
-    with Checker() as check:
-        return to_page(check, request)
 
 
 def from_profiles(

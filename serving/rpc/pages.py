@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from trivium.v1 import admin_service_pb2 as admin_pb
@@ -26,15 +26,23 @@ class Page(NamedTuple):
         return _TOKEN_PREFIX + ids[-1] if len(ids) == self.size else ""
 
 
-def to_page(
-    check: Checker,
-    request: catalog_pb.ListSegmentsRequest
+_Request: TypeAlias = (
+    catalog_pb.ListSegmentsRequest
     | catalog_pb.ListFactsRequest
+    | retrieval_pb.ListProfilesRequest
     | admin_pb.ListTenantsRequest
     | admin_pb.ListKeysRequest
     | admin_pb.ListAuditEntriesRequest
-    | retrieval_pb.ListProfilesRequest,
-) -> Page:
+)
+
+
+def read_page(request: _Request) -> Page:
+    """Reads a request that has nothing but a page."""
+    with Checker() as check:
+        return to_page(check, request)
+
+
+def to_page(check: Checker, request: _Request) -> Page:
     """Reads the page token and the page size; violations go to `check`."""
     token, size = request.page_token, request.page_size
     if token and not token.startswith(_TOKEN_PREFIX):

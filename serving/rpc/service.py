@@ -66,6 +66,7 @@ from serving.rpc.bounds import OpenStreams
 from serving.rpc.health import Health
 from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.rpc.items import from_fact, from_segment
+from serving.rpc.pages import read_page
 from serving.rpc.pending import PENDING_CALLS
 from serving.rpc.recent_legs import RecentLegs
 from serving.rpc.registration import Malformed
@@ -243,7 +244,7 @@ class TriviumService:
         self, request: retrieval_pb.ListProfilesRequest
     ) -> retrieval_pb.ListProfilesResponse:
         """Lists the ranking profiles in pages."""
-        page = list_profiles.to_profile_page(request)
+        page = read_page(request)
         names = sorted(name for name in self.profiles if name > page.after)[: page.size]
         return list_profiles.from_profiles(self.profiles, names, page.next_token(names))
 
@@ -408,13 +409,13 @@ class TriviumService:
         self, request: admin_pb.ListTenantsRequest
     ) -> admin_pb.ListTenantsResponse:
         """Lists all tenants in pages."""
-        page = admin.to_admin_page(request)
+        page = read_page(request)
         return admin.from_tenants(await self.use_cases.catalog.list_tenants(*page), page)
 
     @rpc(admin_pb.ListKeysResponse)
     async def ListKeys(self, request: admin_pb.ListKeysRequest) -> admin_pb.ListKeysResponse:
         """Lists all API keys in pages."""
-        page = admin.to_admin_page(request)
+        page = read_page(request)
         accepted = self.authenticator.keys is not None
         return admin.from_keys(await self.use_cases.keys.all(), page, accepted=accepted)
 
@@ -438,8 +439,8 @@ class TriviumService:
         self, request: admin_pb.ListAuditEntriesRequest
     ) -> admin_pb.ListAuditEntriesResponse:
         """Lists who changed what, in pages."""
-        page = admin.to_audit_page(request)
-        entries = await self.use_cases.audit_log.entries(request.tenant, page.before, page.size)
+        page, before = admin.to_audit_page(request)
+        entries = await self.use_cases.audit_log.entries(request.tenant, before, page.size)
         return admin.from_entries(entries, page)
 
     async def Check(

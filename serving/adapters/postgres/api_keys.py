@@ -7,7 +7,6 @@ from dataclasses import fields
 from serving.adapters.postgres.audit_log import log_change
 from serving.adapters.postgres.connection.pool import Database
 from serving.domain.identity import ApiKey, Role
-from serving.ports.audit_log import Changed
 
 _COLUMNS = [field.name for field in fields(ApiKey)]
 
@@ -25,7 +24,7 @@ class PostgresApiKeys:
             await connection.execute(
                 f"INSERT INTO api_key ({', '.join(_COLUMNS)}) VALUES ({places})", values
             )
-            await log_change(connection, Changed(tenant=key.tenant or "", key_id=key.id))
+            await log_change(connection, key.tenant or "", key_id=key.id)
 
     async def revoke(self, key_id: str) -> bool:
         async with self._database.transaction() as connection:
@@ -36,7 +35,7 @@ class PostgresApiKeys:
             )
             for tenant, is_revoked_now in found:
                 if is_revoked_now:
-                    await log_change(connection, Changed(tenant=tenant, key_id=key_id))
+                    await log_change(connection, tenant, key_id=key_id)
             return bool(found)
 
     async def all(self) -> list[ApiKey]:

@@ -26,7 +26,6 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
 from serving.domain.questions.time_zones import parse_time_zone
-from serving.ports.audit_log import Changed
 from serving.ports.memory_store import Batch, EraseReceipt, Selected, Selector, WriteReceipt
 
 MAX_TENANTS_KNOWN = 100_000
@@ -61,19 +60,16 @@ class PostgresMemoryStore:
         async with self._database.transaction() as connection:
             receipt = await write_batch(connection, batch, exclusive=exclusive)
             if receipt.changes:
-                change = Changed(
-                    tenant=batch.tenant,
-                    created=receipt.outcomes.count("created"),
-                    updated=receipt.outcomes.count("updated"),
-                )
-                await log_change(connection, change)
+                count = receipt.outcomes.count
+                created, updated = count("created"), count("updated")
+                await log_change(connection, batch.tenant, created=created, updated=updated)
         return receipt
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
         """Erases in one transaction, then notifies the projections."""
         async with self._database.transaction() as connection:
             receipt = await erase_selected(connection, tenant, selector)
-            await log_change(connection, Changed(tenant=tenant, erased=len(receipt.items)))
+            await log_change(connection, tenant, erased=len(receipt.items))
         self._notifications.announce(Channel.CHANGES)
         return receipt
 
