@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, ItemId, Segment, TenantName
 from serving.pipeline.writes.forget import Eraser, Forgotten
+from serving.ports.audit_log import Actor, acting
 from serving.ports.memory_store import Batch, MemoryStore, Selector
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,10 @@ def _expiring(item: Item, lifetimes: Mapping[str, timedelta], now: datetime) -> 
     return item if _LAST - since < lifetime else replace(item, expires_at=since + lifetime)
 
 
+SWEEPER = Actor("expiry", "Forget")
+"""Who erases what has expired, in the audit log."""
+
+
 class Sweeper:
     """Erases what has expired, as `Forget` does.
 
@@ -81,7 +86,8 @@ class Sweeper:
             erased = 0
             for tenant, items in of_tenant.items():
                 selector = Selector(items=tuple(items), expired_by=now)
-                forgotten = await self._eraser.forget(tenant, selector, deadline)
+                with acting(SWEEPER):
+                    forgotten = await self._eraser.forget(tenant, selector, deadline)
                 erased += forgotten.segments + forgotten.facts
                 _log(forgotten)
             if len(expired) < ERASED_AT_ONCE or not erased:

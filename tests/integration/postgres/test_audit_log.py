@@ -11,6 +11,7 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.errors import StatementRejectedError
 from serving.domain.identity import ApiKey, Role
 from serving.domain.items.records import TenantName, segment_id
+from serving.pipeline.writes.expiry import SWEEPER
 from serving.ports.audit_log import Actor, AuditEntry, acting
 from serving.ports.memory_store import Batch, Selector
 from tests.support.builders import NOON, TENANT, batch_of, fact, segment
@@ -61,6 +62,16 @@ async def test_entry_outlasts_the_erased_tenant_without_contents(postgres: Postg
     assert len(rows) == 3
     assert "id-of-a" not in str(rows)
     assert SECRET not in str(rows)
+
+
+async def test_sweep_that_erases_nothing_is_not_logged(postgres: Postgres) -> None:
+    await postgres.store.write(batch_of(segment("a", expires_at=NOON)))
+    expired = Selector(items=(segment_id("a"),), expired_by=NOON + timedelta(days=1))
+    with acting(SWEEPER):
+        await postgres.store.erase(TENANT, expired)
+        await postgres.store.erase(TENANT, expired)
+
+    assert [(*each[2:4], each.erased) for each in await entries(postgres)] == [(*SWEEPER, 1)]
 
 
 async def test_change_without_its_entry_is_not_made(postgres: Postgres, postgres_dsn: str) -> None:
