@@ -150,7 +150,7 @@ def test_names_of_packages_follow_their_folders() -> None:
     assert project(server)["name"] == "trivium-server"
     assert names.pop("python") == node["name"] == "trivium-client"
     assert names == {name: f"trivium-{name.replace('_', '-')}" for name in names}
-    assert len(names) == 7
+    assert len(names) == 10
 
 
 @pytest.mark.parametrize("folder", release.packages(), ids=lambda folder: project(folder)["name"])

@@ -34,11 +34,13 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 @tool
 def look() -> str:
+    """Look out of the window."""
     return "A boat."
 
 
 @tool
 def ask() -> str:
+    """Ask a person."""
     return str(interrupt("?"))
 
 

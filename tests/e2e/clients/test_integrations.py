@@ -61,7 +61,7 @@ def test_the_example_of_mcp_recalls_what_it_stored(service: Service) -> None:
     named = {"TRIVIUM_ADDRESS": service.address, "TRIVIUM_TENANT": "mcp-example"}
     output = run_example("mcp_assistant.py", **named)
 
-    assert "tools: recall, explain, remember, forget" in output
+    assert "tools: recall, describe, explain, remember, forget" in output
     assert 'Nora said: "The wedding is on the eighth of November."' in output
 
 
