@@ -187,8 +187,7 @@ class Words:
             for score, at, row in zip(
                 scores[rows].tolist(), times[rows].tolist(), rows.tolist(), strict=True
             )
-            if (segment := self._segments[row]) is not None
-            and (not condition.parts or passes(segment, condition))
+            if (segment := self._segments[row]) is not None and passes(segment, condition)
         )
         return [Candidate(segment.item, -score) for score, _, _, segment in ranked[:depth]]
 
