@@ -200,9 +200,19 @@ bench-gpu: $(VENV)/.dev ## Measure models and index on a GPU within MINUTES=30; 
 gpu-e2e: $(VENV)/.dev ## Measure the service with its models on a GPU within MINUTES=4; DRY=1 runs it on the CPU
 	@timeout $(or $(MINUTES),4)m $(BIN)/python -m bench.gpu.end_to_end $(if $(DRY),--device cpu --tiny --seconds 1)
 
+# Words and meaning, with the signals of the speaker and of time.
+ALONE := $(foreach leg,context facts graph related replies temporal,legs.$(leg)=null) \
+  adjacent=0 current_first=false resolve_names=false
+PAIR := --config 'alone=default $(strip $(ALONE))' --profile default --baseline alone
+
 .PHONY: quality
 quality: $(VENV)/.dev ## Measure the quality of answers; DATA="DIR DIR" names sets (default: the shipped slices)
 	@$(BIN)/python -m bench.quality $(DATA)
+
+.PHONY: quality-sets
+quality-sets: $(VENV)/.dev ## Compare the default profile with words and meaning alone on many sets; DATA="DIR DIR", FACTS="DIR"
+	@$(BIN)/python -m bench.quality $(DATA) $(PAIR)
+	@$(if $(FACTS),$(BIN)/python -m bench.quality $(FACTS) --without-facts $(PAIR))
 
 .PHONY: quality-gate
 quality-gate: $(VENV)/.dev ## Compare the quality of answers to the shipped slices with the stored scores

@@ -28,8 +28,8 @@ QUERIES = "queries.jsonl"
 JUDGMENTS = ("qrels.tsv", "qrels/test.tsv")
 """Where judgments lie; the first that is there is read."""
 
-OUTDATED = "outdated.tsv"
-"""Lines of question and segment, where values change over time."""
+OUTDATED, HOLDS, TRAPS = "outdated.tsv", "holds.tsv", "traps.tsv"
+"""Lines of question and segment, where values change over time or seem to."""
 
 RELATIONS = ("facts.jsonl", "triples.jsonl")
 
@@ -43,7 +43,8 @@ class Query:
 
     `category` is what the set itself calls it; `stratum` how far its words are from its answer's.
     `current` are the relevant segments of the highest grade, and `outdated` those that state a
-    value no longer valid.
+    value no longer valid. `holds` are those that still hold though something later looks like
+    their successor: `traps`.
     """
 
     id: str
@@ -55,6 +56,8 @@ class Query:
     relevant: frozenset[str] = frozenset()
     current: frozenset[str] = frozenset()
     outdated: frozenset[str] = frozenset()
+    holds: frozenset[str] = frozenset()
+    traps: frozenset[str] = frozenset()
 
     @property
     def judged(self) -> bool:
@@ -115,7 +118,8 @@ def read_collection(folder: Path, *, query_limit: int | None = None) -> Collecti
 
     Args:
         folder: Has `corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`, and where
-            there are any `facts.jsonl`, `triples.jsonl` and `outdated.tsv`.
+            there are any `facts.jsonl`, `triples.jsonl`, `outdated.tsv`, `holds.tsv` and
+            `traps.tsv`.
         query_limit: At most this many questions.
 
     Raises:
@@ -129,9 +133,9 @@ def read_collection(folder: Path, *, query_limit: int | None = None) -> Collecti
         memories[found.scope or name].add(found.item)
     known = frozenset(segment.id for memory in memories.values() for segment in memory.segments)
     grades = _read_grades(_judgments_of(folder), problems.append, known)
-    outdated = _read_outdated(folder / OUTDATED)
+    marks = {file: _read_pairs(folder / file) for file in (OUTDATED, HOLDS, TRAPS)}
     lines = read_lines(str(folder / QUERIES), problems.append)
-    to_query = partial(_to_query, name, grades, outdated, set())
+    to_query = partial(_to_query, name, grades, marks, set())
     queries = list(read_records(lines, to_query, problems.append))
     random.Random(0).shuffle(queries)
     return Collection(
@@ -184,13 +188,13 @@ def _read_grades(path: Path, report: Report, known: frozenset[str]) -> dict[str,
     return dict(grades)
 
 
-def _read_outdated(path: Path) -> dict[str, frozenset[str]]:
-    """The outdated segments of each question; empty if the set has none."""
-    outdated: defaultdict[str, set[str]] = defaultdict(set)
+def _read_pairs(path: Path) -> dict[str, frozenset[str]]:
+    """The segments of each question; empty if the set has no such file."""
+    pairs: defaultdict[str, set[str]] = defaultdict(set)
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         query, segment = line.split("\t")
-        outdated[query].add(segment)
-    return {query: frozenset(ids) for query, ids in outdated.items()}
+        pairs[query].add(segment)
+    return {query: frozenset(ids) for query, ids in pairs.items()}
 
 
 def _judgments_of(folder: Path) -> Path:
@@ -202,7 +206,7 @@ def _judgments_of(folder: Path) -> Path:
 def _to_query(
     name: str,
     grades: Mapping[str, Mapping[str, float]],
-    outdated: Mapping[str, frozenset[str]],
+    marks: Mapping[str, Mapping[str, frozenset[str]]],
     seen: set[str],
     record: Record,
 ) -> Query:
@@ -212,6 +216,9 @@ def _to_query(
     seen.add(id_)
     of_query = grades.get(id_, {})
     highest = max(of_query.values(), default=0.0)
+    outdated, holds, traps = (
+        marks[file].get(id_, frozenset()) for file in (OUTDATED, HOLDS, TRAPS)
+    )
     return Query(
         id=id_,
         tenant=record.string("scope") or name,
@@ -221,5 +228,7 @@ def _to_query(
         stratum=record.string("stratum"),
         relevant=frozenset(of_query),
         current=frozenset(segment for segment, grade in of_query.items() if grade == highest),
-        outdated=outdated.get(id_, frozenset()),
+        outdated=outdated,
+        holds=holds,
+        traps=traps,
     )

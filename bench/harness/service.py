@@ -37,17 +37,17 @@ class ServiceStartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A service that was started here.
+    """A service.
 
     Args:
         address: Where it answers.
-        pid: Its first process.
-        healthy_after_s: From the command to the first SERVING.
+        pid: Its first process; 0 if it was not started here.
+        healthy_after_s: From the command to the first SERVING, if it was.
     """
 
     address: str
-    pid: int
-    healthy_after_s: float
+    pid: int = 0
+    healthy_after_s: float = 0.0
 
 
 @contextlib.contextmanager
@@ -59,19 +59,19 @@ def fresh_data() -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def running(address: str | None) -> AsyncIterator[str]:
-    """Yields the address of a running service, or of one that is started on fresh data.
+async def running(address: str | None) -> AsyncIterator[Target]:
+    """Yields a running service, or one that is started on fresh data.
 
     Raises:
         ServiceStartError: As in `started`.
     """
     if address is not None:
-        yield address
+        yield Target(address)
         return
     click.echo("starting the service", err=True)
     with fresh_data() as data_dir:
         async with started(data_dir) as target:
-            yield target.address
+            yield target
             click.echo("stopping the service", err=True)
 
 

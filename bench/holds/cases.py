@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.harness.collection import read_collection
+from bench.harness.collection import JUDGMENTS, read_collection
 from serving.domain.ranking.holds.statement import Statement
 from trivium.values import Segment
 
@@ -73,9 +73,7 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
         for memory in collection.memories.values()
         for place, segment in enumerate(memory.segments)
     }
-    grades, holds, traps = (
-        _pairs(folder, file) for file in ("qrels.tsv", "holds.tsv", "traps.tsv")
-    )
+    grades = _grades(folder)
     lines = [json.loads(line) for line in heads.read_text(encoding="utf-8").splitlines()]
     stored = {line["id"]: line["head"] for line in lines}
     vectors = _vectors(heads.with_suffix(".npz"))
@@ -83,12 +81,10 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
     for query in sorted(collection.judged, key=lambda each: each.id):
         found = stored[query.id]
         ids = [id_ for id_, _, _ in found]
-        golds = {
-            id_: float(rest[0]) for id_, rest in grades[query.id].items() if float(rest[0]) > 0
-        }
+        golds = {id_: grade for id_, grade in grades[query.id].items() if grade > 0}
         place = {id_: at for at, id_ in enumerate(ids)}
         best = max(golds.values())
-        kept = set(holds[query.id]) or (
+        kept = set(query.holds) or (
             set() if query.outdated else {id_ for id_, grade in golds.items() if grade == best}
         )
         cases.append(
@@ -107,7 +103,7 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
                 golds=golds,
                 over=frozenset(place[id_] for id_ in query.outdated if id_ in place),
                 holds=frozenset(place[id_] for id_ in kept if id_ in place),
-                traps=frozenset(place[id_] for id_ in traps[query.id] if id_ in place),
+                traps=frozenset(place[id_] for id_ in query.traps if id_ in place),
                 missing=any(id_ not in place for id_ in kept),
                 changed=bool(query.outdated),
             )
@@ -115,12 +111,11 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
     return cases
 
 
-def _pairs(folder: Path, file: str) -> defaultdict[str, dict[str, list[str]]]:
-    found: defaultdict[str, dict[str, list[str]]] = defaultdict(dict)
-    if (folder / file).exists():
-        for line in (folder / file).read_text(encoding="utf-8").splitlines():
-            query, segment, *rest = line.split("\t")
-            found[query][segment] = rest
+def _grades(folder: Path) -> defaultdict[str, dict[str, float]]:
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for line in (folder / JUDGMENTS[0]).read_text(encoding="utf-8").splitlines():
+        query, segment, grade = line.split("\t")
+        found[query][segment] = float(grade)
     return found
 
 

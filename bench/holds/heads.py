@@ -53,7 +53,7 @@ def main(out: Path, folders: Sequence[Path], without_facts: bool, address: str |
 async def _write(out: Path, collections: Sequence[Collection], address: str | None) -> None:
     async with contextlib.AsyncExitStack() as stack:
         target = await stack.enter_async_context(running(address))
-        connections = await stack.enter_async_context(connected(target, 1))
+        connections = await stack.enter_async_context(connected(target.address, 1))
         embedder = await stack.enter_async_context(open_embedder(load_settings(), NoRecorder()))
         for collection in collections:
             stored = await store(connections, collection)

@@ -12,7 +12,8 @@ from rich.markdown import Markdown
 
 from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import connected
-from bench.harness.results import RESULTS, append_record, run_folder
+from bench.harness.processes import ServiceProcesses
+from bench.harness.results import RESULTS, Record, append_record, run_folder
 from bench.harness.service import running
 from bench.quality import memories, slices
 from bench.quality.command import ended_by_message, folders_argument, read_sets
@@ -27,6 +28,7 @@ from bench.quality.run_config import (
 from bench.quality.scoring import gate, stored
 from bench.quality.scoring.evaluate import Answers
 from bench.quality.scoring.outcome import outcome
+from bench.quality.scoring.overview import overview
 from bench.quality.scoring.plot import save_plot
 from bench.quality.scoring.stored import Row, StoredError
 from bench.quality.scoring.summary import headlines, summary
@@ -165,19 +167,24 @@ async def _measure(
 ) -> list[Row]:
     """Measures the sets in order, and writes each to disk when it is complete."""
     rows: list[Row] = []
-    async with running(address) as target, connected(target, 1) as connections:
+    found: list[Record] = []
+    async with running(address) as target, connected(target.address, 1) as connections:
+        processes = ServiceProcesses(target.pid) if target.pid else None
         profiles = await connections.profiles()
         configs = choose(profiles)
         for collection in collections:
-            answers = await measure(connections, profiles, collection, configs)
-            rows += _write(out, collection, answers)
+            answers = await measure(connections, profiles, collection, configs, processes)
+            records = _records(collection, answers)
+            found += records
+            rows += _write(out, collection, answers, records)
+    if len(collections) > 1:
+        console.print(Markdown(overview(found)))
     return rows
 
 
-def _write(out: Path, collection: Collection, answers: Sequence[Answers]) -> list[Row]:
-    """Writes results, scores and summary of a set, none of which holds a text of it."""
+def _records(collection: Collection, answers: Sequence[Answers]) -> list[Record]:
     about = environment.about(collection)
-    records = [
+    return [
         outcome(
             each,
             answers[0],
@@ -185,6 +192,12 @@ def _write(out: Path, collection: Collection, answers: Sequence[Answers]) -> lis
         ).as_record(about)
         for each in answers
     ]
+
+
+def _write(
+    out: Path, collection: Collection, answers: Sequence[Answers], records: Sequence[Record]
+) -> list[Row]:
+    """Writes results, scores and summary of a set, none of which holds a text of it."""
     rows = [row for each in answers for row in stored.rows_of(collection.name, each)]
     folder = run_folder(f"quality-{collection.name}", out)
     folder.mkdir(parents=True)

@@ -39,7 +39,7 @@ Found = Mapping[str, tuple[list[str], list[str]]]
 async def ask(address: str | None) -> Found:
     """Asks a service all questions; without an address, one that is started for it."""
     diary = read_collection(DIARY)
-    async with running(address) as target, connected(target, 1) as connections:
+    async with running(address) as target, connected(target.address, 1) as connections:
         stored = await session.store(connections, diary)
         answers = {query.id: await stored.ask(query) for query in diary.judged}
     return {

@@ -33,7 +33,7 @@ TIMEOUT_S = 30.0
 async def ask(address: str | None) -> list[dict[str, Any]]:
     """Asks a service some questions of each set; without an address, one that is started for it."""
     heads = []
-    async with running(address) as target, connected(target, 1) as connections:
+    async with running(address) as target, connected(target.address, 1) as connections:
         for collection in read_sets(FOLDERS, None, skip_unreadable=False):
             stored = await session.store(connections, collection)
             for query in collection.judged[:QUESTIONS]:

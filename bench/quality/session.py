@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from bench.harness.collection import Collection
 from bench.harness.connections import Connections
+from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Result, table
 from bench.harness.writing import BatchLoader, measure_projection, projected
 from bench.quality.run_config import RunConfig, legs_of
@@ -30,6 +31,7 @@ async def measure(
     profiles: Sequence[Profile],
     collection: Collection,
     configs: Sequence[RunConfig],
+    processes: ServiceProcesses | None = None,
 ) -> list[Answers]:
     """Writes a set, waits until every leg has it, and sends its judged questions.
 
@@ -38,6 +40,7 @@ async def measure(
         profiles: As the service lists them.
         collection: The set.
         configs: The configurations.
+        processes: Those of the service, as in `evaluate`.
 
     Returns:
         The answers under each of them.
@@ -52,7 +55,8 @@ async def measure(
     answers = []
     for config in configs:
         console.print(f"{collection.name}: {len(queries)} questions, {config.name}", markup=False)
-        answers.append(await evaluate(stored, queries, config, legs_of(config, profiles)))
+        legs = legs_of(config, profiles)
+        answers.append(await evaluate(stored, queries, config, legs, processes))
     return answers
 
 

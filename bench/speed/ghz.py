@@ -65,7 +65,7 @@ async def _measure(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with running(address) as service:
-            async with connected(service, 1) as connections:
+            async with connected(service.address, 1) as connections:
                 await store(connections, collection)
             written = [
                 MessageToDict(
@@ -89,7 +89,7 @@ async def _measure(
                 *(program, "--config", str(folder / "settings.json")),
                 *("--protoset", str(folder / "messages.protoset")),
                 *("-D", str(folder / "requests.json"), "-O", "json"),
-                *("-o", str(folder / "report.json"), service),
+                *("-o", str(folder / "report.json"), service.address),
             )
         report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     return result_of(report["details"], rate, budget)

@@ -11,10 +11,20 @@ from dataclasses import dataclass
 
 from bench.harness.collection import Query
 from bench.harness.connections import Connections
+from bench.harness.cpu import cpu_over
 from bench.harness.load import Run, closed_loop, faults_of
+from bench.harness.processes import ServiceProcesses
 from bench.quality.run_config import RunConfig
 from bench.quality.scoring.answers import BRIEFING, briefed_segments, ranked_segments
-from bench.quality.scoring.metrics import CURRENT_FIRST, METRICS, current_first, scores
+from bench.quality.scoring.metrics import (
+    CURRENT_FIRST,
+    KEPT,
+    METRICS,
+    current_first,
+    kept,
+    marks,
+    scores,
+)
 from trivium.errors import TriviumError
 from trivium.values import Retrieval
 
@@ -32,6 +42,7 @@ class Scored:
         scores: Every metric by its name.
         failed: The code of the error that came instead of an answer; empty for none.
         partial: The legs that ended other than they should, and how.
+        marks: How many hits are rightly marked as outdated, and how many wrongly.
     """
 
     query: Query
@@ -39,6 +50,7 @@ class Scored:
     scores: dict[str, float]
     failed: str = ""
     partial: Sequence[str] = ()
+    marks: tuple[int, int] = (0, 0)
 
     @property
     def fault(self) -> str:
@@ -55,12 +67,14 @@ class Answers:
         legs: The legs that it has.
         scored: One for each question.
         run: The calls, for their times and errors.
+        cpu_ms: Of an answer, the client's included; None for a service that was not started here.
     """
 
     config: RunConfig
     legs: Sequence[str]
     scored: Sequence[Scored]
     run: Run[Retrieval]
+    cpu_ms: float | None = None
 
 
 async def evaluate(
@@ -68,6 +82,7 @@ async def evaluate(
     queries: Sequence[Query],
     config: RunConfig,
     legs: Sequence[str],
+    processes: ServiceProcesses | None = None,
 ) -> Answers:
     """Sends all questions under a configuration, one at a time.
 
@@ -78,6 +93,7 @@ async def evaluate(
         queries: Judged questions, no two of one id.
         config: The configuration.
         legs: The legs that it has, for the record.
+        processes: Those of the service, to measure the CPU time of an answer.
     """
     scored: dict[str, Scored] = {}
 
@@ -96,8 +112,13 @@ async def evaluate(
         scored[query.id] = score(query, retrieval)
         return retrieval
 
-    run = await closed_loop(ask, queries, 1)
-    return Answers(config, tuple(legs), [scored[query.id] for query in queries], run)
+    asking, cpu_ms = closed_loop(ask, queries, 1), None
+    if processes is None:
+        run = await asking
+    else:
+        run, use = await cpu_over(processes, asking)
+        cpu_ms = sum(use.by_role.values()) * 1e3 / len(queries)
+    return Answers(config, tuple(legs), [scored[query.id] for query in queries], run, cpu_ms)
 
 
 def score(query: Query, retrieval: Retrieval) -> Scored:
@@ -106,10 +127,23 @@ def score(query: Query, retrieval: Retrieval) -> Scored:
     found = scores(ranked, query.relevant, briefed_segments(retrieval))
     if query.outdated:
         found[CURRENT_FIRST] = current_first(ranked, query.current, query.outdated)
-    return Scored(query=query, ranked=ranked, scores=found, partial=faults_of(retrieval))
+    if query.holds:
+        found[KEPT] = kept(ranked, query.holds, query.traps)
+    marked = [hit.id for hit in retrieval.hits if hit.outdated_by is not None]
+    return Scored(
+        query=query,
+        ranked=ranked,
+        scores=found,
+        partial=faults_of(retrieval),
+        marks=marks(marked, query.outdated, query.holds | query.current),
+    )
 
 
 def failed(query: Query, error: TriviumError) -> Scored:
     """Scores an error that came instead of an answer."""
-    metrics = (*METRICS, CURRENT_FIRST) if query.outdated else METRICS
+    metrics = [
+        *METRICS,
+        *([CURRENT_FIRST] if query.outdated else []),
+        *([KEPT] if query.holds else []),
+    ]
     return Scored(query=query, scores=dict.fromkeys(metrics, 0.0), failed=error.code.name)

@@ -6,8 +6,9 @@ the hits, and a fact counts as its evidence (`bench.quality.scoring.answers`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import takewhile
 
 import pytrec_eval
 
@@ -19,8 +20,15 @@ EVIDENCE = f"evidence@{BRIEFING_CHARS}"
 CURRENT_FIRST = "current-first@10"
 """Of questions with outdated segments: whether a current one is found, and before all of these."""
 
+KEPT = "kept@10"
+"""Of questions about what seems to change: whether all that holds is found, and before every
+look-alike of a later time."""
+
 METRICS = ("recall@5", "recall@10", "ndcg@10", "mrr@10", "all-gold@10", EVIDENCE)
 """The metrics of every question, in the order of the tables."""
+
+ALL_METRICS = (*METRICS, CURRENT_FIRST, KEPT)
+"""With those of some questions."""
 
 _MEASURES = {"recall.5,10", "ndcg_cut.10", "recip_rank"}
 
@@ -65,3 +73,20 @@ def current_first(
     """1 if a current segment is among the first, and before every outdated one, else 0."""
     either = (id_ for id_ in ranked[:DEPTH] if id_ in current or id_ in outdated)
     return float(next(either, None) in current)
+
+
+def kept(ranked: Sequence[str], holds: AbstractSet[str], traps: AbstractSet[str]) -> float:
+    """1 if all that holds is among the first, and before every look-alike, else 0."""
+    before = takewhile(lambda id_: id_ not in traps, ranked[:DEPTH])
+    return float(holds <= set(before))
+
+
+def marks(
+    marked: Collection[str], outdated: AbstractSet[str], holds: AbstractSet[str]
+) -> tuple[int, int]:
+    """How many hits are rightly marked as outdated, and how many wrongly, since they hold.
+
+    A mark of what is neither counts as none.
+    """
+    wrong = sum(id_ in holds and id_ not in outdated for id_ in marked)
+    return sum(id_ in outdated for id_ in marked), wrong

@@ -9,9 +9,9 @@ from bench.harness.collection import Query
 from bench.harness.connections import LIMIT
 from bench.harness.latency import Latency
 from bench.harness.results import Json, Result
-from bench.quality.scoring.evaluate import Answers
+from bench.quality.scoring.evaluate import Answers, Scored
 from bench.quality.scoring.intervals import mean_interval, paired_difference
-from bench.quality.scoring.metrics import CURRENT_FIRST, METRICS
+from bench.quality.scoring.metrics import ALL_METRICS
 
 SCENARIO = "quality"
 
@@ -60,12 +60,19 @@ def outcome(
                 for name, group in GROUPINGS.items()
                 if any(group(each.query) for each in scored)
             },
+            "marks": _marks(scored),
+            "cpu_ms": answers.cpu_ms,
             "server": dict(Latency.of(server).as_record()) if server else None,
             "failed": sum(bool(each.failed) for each in scored),
             "partial": sum(bool(each.partial) for each in scored),
             "leg_faults": Counter(fault for each in scored for fault in each.partial),
         },
     )
+
+
+def _marks(scored: Sequence[Scored]) -> dict[str, Json]:
+    right, wrong = (sum(each.marks[place] for each in scored) for place in range(2))
+    return {"right": right, "wrong": wrong}
 
 
 def _by_group(
@@ -98,7 +105,7 @@ def _estimates(
 
 def _by_metric(answers: Answers, places: Sequence[int]) -> Iterator[tuple[str, Sequence[int]]]:
     """Each metric, with the questions that have it."""
-    for metric in (*METRICS, CURRENT_FIRST):
+    for metric in ALL_METRICS:
         of_metric = [place for place in places if metric in answers.scored[place].scores]
         if of_metric:
             yield metric, of_metric

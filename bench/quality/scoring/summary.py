@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.harness.results import Record, number, table
-from bench.quality.scoring.metrics import CURRENT_FIRST, METRICS
+from bench.quality.scoring.metrics import ALL_METRICS, CURRENT_FIRST, KEPT
 from bench.quality.scoring.outcome import GROUPINGS
 from bench.reports.report import counts, estimate, figures, head, markdown_table
 
-HEADLINES = ("recall@10", "mrr@10", CURRENT_FIRST)
+HEADLINES = ("recall@10", "mrr@10", CURRENT_FIRST, KEPT)
 """The metrics in the tables by group, where the set has them; results.jsonl has all."""
 
 
@@ -59,7 +59,7 @@ def name_of(record: Record) -> str:
 
 def metrics_of(records: Sequence[Record]) -> list[str]:
     """The metrics that a set has."""
-    return [each for each in (*METRICS, CURRENT_FIRST) if table(records[0], "measured", each)]
+    return [each for each in ALL_METRICS if table(records[0], "measured", each)]
 
 
 def warnings(records: Sequence[Record]) -> list[str]:

@@ -75,9 +75,9 @@ def main(
 
 async def _measure(address: str | None, collection: Collection, plan: Plan, take: Take) -> None:
     async with running(address) as service:
-        async with connected(service, 1) as connections:
+        async with connected(service.address, 1) as connections:
             await store(connections, collection)
-        await measure(service, plan, take)
+        await measure(service.address, plan, take)
 
 
 if __name__ == "__main__":

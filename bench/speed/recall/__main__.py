@@ -58,7 +58,7 @@ async def _measure(
     tenants = list(collection.memories)
     async with (
         running(address) as service,
-        connected(service, connections_for(max(counts))) as connections,
+        connected(service.address, connections_for(max(counts))) as connections,
     ):
         await store(connections, collection)
         for seed, (count, plan) in enumerate((each, plan) for each in counts for plan in plans):

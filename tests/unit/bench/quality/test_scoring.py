@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from bench.harness.collection import Query
 from bench.quality.scoring.answers import briefed_segments, ranked_segments
+from bench.quality.scoring.evaluate import score
 from bench.quality.scoring.intervals import Estimate, mean_interval, paired_difference
-from bench.quality.scoring.metrics import EVIDENCE, METRICS, current_first, scores
+from bench.quality.scoring.metrics import EVIDENCE, KEPT, METRICS, current_first, kept, scores
+from bench.quality.scoring.overview import overview
 from serving.domain.briefing import BlockForm, BriefingLimits, briefing
 from serving.domain.items.records import Segment as StoredSegment
 from tests.fakes.retrievals import retrieval
 from tests.support.builders import NOON, query
-from trivium.values import Fact, Segment
+from trivium.values import Fact, ItemKind, ItemRef, Segment
 
 
 def segment_of(id_: str) -> Segment:
@@ -145,3 +149,54 @@ def test_scores_are_as_worked_by_hand() -> None:
 )
 def test_current_segment_must_precede_outdated_ones(ranked: str, first: float) -> None:
     assert current_first(ranked, frozenset("n"), frozenset("o")) == first
+
+
+@pytest.mark.parametrize(
+    ("ranked", "whole"),
+    [("hkt", 1), ("hxk", 1), ("htk", 0), ("th", 0), ("hx", 0), ("abcdefghijhk", 0)],
+)
+def test_all_that_holds_must_precede_traps(ranked: str, whole: float) -> None:
+    assert kept(ranked, frozenset("hk"), frozenset("t")) == whole
+
+
+def test_marks_count_by_what_they_say() -> None:
+    asked = Query(
+        id="q",
+        tenant="t",
+        text="?",
+        relevant=frozenset("ab"),
+        current=frozenset("a"),
+        outdated=frozenset("o"),
+        holds=frozenset("h"),
+    )
+    newer = ItemRef(ItemKind.SEGMENT, "n")
+    found = retrieval(*map(segment_of, "aohx"))
+    hits = tuple(replace(hit, outdated_by=newer) for hit in found.hits)
+
+    scored = score(asked, replace(found, hits=hits))
+
+    assert (scored.marks, scored.scores[KEPT]) == ((1, 2), 1.0)
+
+
+def test_overview_has_a_row_for_each_set() -> None:
+    records = [
+        {
+            "n": 8,
+            "collection": {"name": name},
+            "measured": {
+                "recall@10": {"mean": mean, "low": None, "high": None},
+                "marks": {"right": 3, "wrong": 0},
+                "cpu_ms": 10 * mean,
+                "difference": {"recall@10": {"mean": 0.25, "low": 0.125, "high": 0.5}},
+            },
+        }
+        for name in ("boat", "choir")
+        for mean in (0.5, 0.75)
+    ]
+
+    rows = overview(records).splitlines()[2:]
+
+    gain = "0.750, **+0.250 [+0.125, +0.500]**"
+    assert rows == [
+        f"| {name} | 8 | {gain} |  |  |  | 3, 0 | 5 -> 7.5 |" for name in ("boat", "choir")
+    ]
