@@ -56,14 +56,43 @@ _DENIED = re.compile(
 )
 """What is before a time that is not meant."""
 
+_NOT_BUT = re.compile(
+    r"""(?: \b(?:not|\w+n['’]t)\b (?!\s+(?:just|only|merely)\b) (?:\W+\w+){0,4}
+          | \b(?:was|were)\b (?:\W+\w+)? \W+ (?:booked|due|meant|planned|scheduled|supposed)
+            \b (?:\W+\w+){0,4} ) \W*\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_BUT = re.compile(
+    r"\W*but\b(?:\W+(?:at|for|in|is|it|it['’]s|now|on|only|the)\b)*\W*", re.IGNORECASE
+)
+"""What is before a time, and between it and the one in its place: "not on Monday but"."""
+
+_MISTAKE = re.compile(
+    r"""\bwhat\s+am\s+i\s+(?:on\s+about|saying|talking\s+about)
+      | \b(?:which|that)(?:['’]s|\s+is)\s+wrong
+      | \bi(?:['’]ve|\s+have)?\s+(?:got|had|read|said|wrote)\W+(?:\w+\W+){1,3}?wrong(?:\s+\w+)?""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_SCRATCH_THAT = "scratch that"
+"""Stands for other words for a mistake, whose verbs say nothing of the times."""
+
 _TAKEN_BACK = re.compile(
     r"""(?: \bi\s+(?:mean|meant|lied|misspoke|was\s+wrong) | \bscratch\s+that | \bor\s+rather
-      | [,.;!?\u2013\u2014-]\s*(?:oh\s+)?
+      | \bno[,\s]+(?:hang|hold)\s+on | \bno[,\s]+(?:sorry|wait)
+      | [,.;!?\u2013\u2014-]\s*(?:(?:ah|er+|oh|or|oops|uh|um|well)\W+)*
         (?:no|nope|actually|correction|make\s+(?:it|that)|my\s+mistake|oops|sorry|wait|h[ao]\w+\s+on)
       ) \b (?!.*\b(?:also|as\s+well|too)\b) (?:\W+\w+){0,4} \W*\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
 """What is between a time that is taken back and that in its place."""
+
+_PUT_RIGHT = re.compile(
+    r"\W*(?:(?:sorry|my\s+mistake|rather)\b(?!\W+(?:about|for|that|to)\b)|i\s+meant?\W*\Z)",
+    re.IGNORECASE,
+)
+"""What is after a time that stands in the place of the one before it: "Friday, Saturday, sorry"."""
+
+_HESITATION = re.compile(r"(?:\W+(?:ah|at|er+|for|in|on|the|uh|um)\b)*\W*", re.IGNORECASE)
 
 
 class EnglishDates:
@@ -94,7 +123,9 @@ class EnglishDates:
 
     def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
         """Returns the times that a turn speaks of, at most `MAX_DATES`, in order; no long ones."""
-        text = in_english(text[:MAX_CHARACTERS])
+        text = _MISTAKE.sub(
+            lambda mistake: _SCRATCH_THAT.ljust(len(mistake[0])), in_english(text[:MAX_CHARACTERS])
+        )
         if not _may_name_time(text):
             return ()
         found = list(islice(_found(text, said_at, Tense.FUTURE), MAX_DATES))
@@ -134,16 +165,33 @@ def _found(text: str, as_of: datetime, usual: Tense) -> Iterator[_Found]:
 
 
 def _meant(text: str, found: Sequence[_Found]) -> Iterator[_Found]:
-    """The times that a turn does not take back, or all if it is for none: "Monday, no, Tuesday"."""
+    """The times that a turn does not take back, or all if it is for none: "Monday, no, Tuesday".
+
+    What it denies it does not mean elsewhere either: "on Sunday, no, not Sunday, Monday".
+    """
     ends = [*(each.place.start for each in found[1:]), len(text)]
     starts = [0, *(each.place.stop for each in found)]
+    within = list(zip(found, starts, ends, strict=False))
+    denied = {
+        each.period for each, start, _ in within if _DENIED.search(text, start, each.place.start)
+    }
     meant = [
         each
-        for each, start, end in zip(found, starts, ends, strict=False)
-        if not _DENIED.search(text, start, each.place.start)
-        and (end == len(text) or not _TAKEN_BACK.search(text, each.place.stop, end))
+        for place, (each, start, end) in enumerate(within)
+        if each.period not in denied
+        and (end == len(text) or not _is_replaced(text, each, start, found[place + 1]))
     ]
     yield from meant or found
+
+
+def _is_replaced(text: str, time: _Found, start: int, later: _Found) -> bool:
+    """Whether the next time of a text stands in the place of this one, which `start` precedes."""
+    between = (time.place.stop, later.place.start)
+    if _TAKEN_BACK.search(text, *between) is not None:
+        return True
+    if _HESITATION.fullmatch(text, *between) and _PUT_RIGHT.match(text, later.place.stop):
+        return True
+    return bool(_BUT.fullmatch(text, *between) and _NOT_BUT.search(text, start, time.place.start))
 
 
 def _period(span: Span, zone: tzinfo) -> Period | None:

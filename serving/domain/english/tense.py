@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from itertools import pairwise
 
 from serving.domain.english import time_words as words
 
 _MIN_INFLECTED = 5
 """A shorter word in "ed" or "ing" is seldom an inflected verb: "bed", "ring"."""
+
+
+_ADVERBS = frozenset({"all", "also", "always", "both", "never", "not", "now", "only", "still"})
+_BEING = frozenset({"am", "are", "aren't", "i'm", "is", "isn't", "they're", "we're", "you're"})
 
 
 class Tense(Enum):
@@ -33,9 +38,12 @@ def tense_of(said: Sequence[str], usual: Tense) -> Tense | None:
 
 
 def is_past(said: Sequence[str]) -> bool:
-    """Whether a word is a verb of the past, and none speaks of the future."""
+    """Whether a word is a verb of the past, and none speaks of the future: not "is closed"."""
+    said = [word for word in said if word not in _ADVERBS]
     return words.FUTURE.isdisjoint(said) and any(
-        word in words.PAST or (_is_inflected(word, "ed") and word != "hundred") for word in said
+        (word in words.PAST or (_is_inflected(word, "ed") and word != "hundred"))
+        and before not in _BEING
+        for before, word in pairwise(["", *said])
     )
 
 

@@ -214,9 +214,9 @@ PAST = _set(
 )
 ARRANGING = _set(
     """
-    agreed appointed arranged booked bumped delayed due expected granted invited moved noted offered
-    pencilled planned postponed promised pushed put rearranged rescheduled reserved scheduled set
-    shifted switched
+    agreed appointed arranged booked bumped delayed due expected granted invited meant moved noted
+    offered pencilled planned postponed promised pushed put rearranged rescheduled reserved
+    scheduled set shifted supposed switched
     """
 )
 """Verbs whose past is about the future: "booked for Friday"."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import TypeAlias
 
@@ -14,6 +15,9 @@ from serving.domain.ranking.ranked_list import Candidate
 
 Said: TypeAlias = tuple[object, ...]
 """Equal for items that say the same."""
+
+MAX_REMEMBERED = 1 << 14
+"""The texts whose tokens are kept: most candidates are found again by other questions."""
 
 _QUOTES = '"“”„«»'
 _ENDS = ".,;:!…\u3002\u3001" + _QUOTES
@@ -29,14 +33,16 @@ def said_in(item: Item) -> Said:
     "5" and "-5" are different. A sensitive item repeats no other, since less is done with it.
     """
     if isinstance(item, Segment):
-        return name_key(item.speaker), item.sensitive, _tokens(item.title), _tokens(item.text)
-    return item.item.kind, item.sensitive, _tokens(item.statement)
+        return name_key(item.speaker), item.sensitive, _bare(item.title), _bare(item.text)
+    return item.item.kind, item.sensitive, _bare(item.statement)
 
 
-def _tokens(text: str) -> tuple[str, ...]:
+@lru_cache(MAX_REMEMBERED)
+def _bare(text: str) -> str:
+    """The tokens of a text, with a space between."""
     whole = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").split()
     bare = [token.rstrip(_ENDS).lstrip(_QUOTES) for token in whole]
-    return tuple(filter(None, bare)) or tuple(whole)
+    return " ".join(filter(None, bare)) or " ".join(whole)
 
 
 def newest_of_repeats(items: Iterable[Item]) -> dict[ItemId, ItemId]:

@@ -183,6 +183,8 @@ def test_question_about_the_future_names_the_next(question: str, period: str) ->
         ("I'm in Bonn from Monday to Wednesday.", "2023-11-20..2023-11-23"),
         ("I was in Bonn from Monday to Friday.", "2023-11-06..2023-11-11"),
         ("We're away from the 28th to the 2nd.", "2023-11-28..2023-12-03"),
+        ("The shop is closed on Friday.", "2023-11-17..2023-11-18"),
+        ("The shop was closed on Friday.", "2023-11-10..2023-11-11"),
     ],
 )
 def test_turn_speaks_of_the_days_it_names(text: str, period: str) -> None:
@@ -200,6 +202,13 @@ def test_turn_speaks_of_the_days_it_names(text: str, period: str) -> None:
         "On Monday, scratch that, Saturday.",
         "It is on Friday? No, on Saturday.",
         "On Monday - or rather Friday - hang on, Saturday.",
+        "Book the crane for Friday, ah no, Saturday.",
+        "book the hall for monday no hang on not monday saturday",
+        "The farrier is coming on Friday. Er, Saturday, sorry, on Saturday.",
+        "The rehearsal is on Friday. What am I saying, on Saturday.",
+        "On the 22nd, oh dear, I have read the wrong line, on the 18th.",
+        "The tiles are not delivered on Friday but on Saturday.",
+        "the match was meant to be on friday but now it's on saturday",
     ],
 )
 def test_time_that_is_taken_back_is_none(text: str) -> None:
@@ -213,6 +222,10 @@ def test_time_that_is_taken_back_is_none(text: str) -> None:
         ("We swim on Monday. I'm sorry that the pool is closed on Saturday.", 2),
         ("See you on Monday, actually also on Saturday.", 2),
         ("On Monday there is no class, and on Saturday there is.", 2),
+        ("On Monday they brought the wrong tiles, on Tuesday the right ones.", 2),
+        ("The crane is not only here on Thursday but on Friday as well.", 2),
+        ("He isn't here on Monday, but he comes on Tuesday.", 2),
+        ("The shop is closed on Friday, Saturday, sorry about that.", 2),
     ],
 )
 def test_time_that_stands_is_one_beside_another(text: str, times: int) -> None:
