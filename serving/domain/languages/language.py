@@ -61,6 +61,7 @@ class Language:
         was: Finds words of a question that may ask for what once held, or for what holds.
         single: Finds words of a question that one value answers, the present one.
         who: Finds the start of a question for who or which of several somebody is, with the name.
+        begins: Finds words of a question for what begins with a code.
         whether: Finds the first word of a question for yes or no.
         values: For a question that asks for a value of a kind, and a text that has one.
         signs: Finds, by their names, words that tell how a statement stands to an older one, in a
@@ -104,6 +105,7 @@ class Language:
     was: re.Pattern[str] = NEVER
     single: re.Pattern[str] = NEVER
     who: re.Pattern[str] = NEVER
+    begins: re.Pattern[str] = NEVER
     whether: re.Pattern[str] = NEVER
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
     signs: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
@@ -169,6 +171,7 @@ def read_language(
         was=_pattern(ANY_OF, given["was"]),
         single=_pattern(ANY_OF, given["single"]),
         who=_pattern(ANY_OF, given["who"]),
+        begins=_pattern(ANY_OF, given["begins"]),
         whether=_pattern(ANY_OF, given["whether"]),
         values=tuple(
             (_pattern(ANY_OF, each["asks"]), _pattern(ANY_OF, each["has"]))

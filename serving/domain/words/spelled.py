@@ -39,7 +39,7 @@ def with_spelled_words(text: str, language: Language = ENGLISH) -> str:
     run, letter = _patterns(language.name)
     return run.sub(
         lambda found: (
-            "".join(_letters(found[0], letter, language)) if found["gap"] == " " else found[0]
+            "".join(_letters(found[0], letter, language)) if found["gap"] in " -" else found[0]
         ),
         text,
     )

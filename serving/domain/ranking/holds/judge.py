@@ -90,10 +90,8 @@ def judge(
 def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[Verdict]]:
     """Less for what does not answer."""
     # Of a number all of it counts, and not the part that others have too, such as an area code.
-    has_code = [
-        max((len(code) for code in asked.asked_codes if each.has_code(code)), default=0)
-        for each in pairs.traits
-    ]
+    codes = asked.codes_among(pairs.traits)
+    has_code = [asked.longest_code(each, codes) for each in pairs.traits]
     longest = 0 if asked.asks_for_old_value else max(has_code)
     verdicts: list[list[Verdict]] = [[] for _ in pairs.head]
     for place, statement in enumerate(pairs.head):

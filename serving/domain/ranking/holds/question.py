@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from serving.domain.languages import Language, language_of_words
 from serving.domain.ranking.diversity import jaccard, words_of
-from serving.domain.ranking.holds.statement import Traits, names_in, owners_in, stems_of
+from serving.domain.ranking.holds.statement import (
+    Traits,
+    names_in,
+    owners_in,
+    spelled_in,
+    stems_of,
+)
 from serving.domain.words.codes import RANKS
 from serving.domain.words.tokens import numbers_of, tokens
 
@@ -36,11 +43,14 @@ class Question:
         self.owners = owners_in(text.casefold().replace("’", "'"), language)
         self.words = words
         self.stems = stems_of(words, language)
+        self.asks_for_beginning = language.begins.search(text) is not None
+        years = () if self.asks_for_beginning else _years_in(text, language)
         self.asked_codes = [
             code
-            for code in numbers_of(text, language) - _years_in(text, language)
+            for code in numbers_of(text, language).difference(years)
             if len(code) >= MIN_CODE and not code.endswith(RANKS)
         ]
+        self.spelled = spelled_in(text, language)
         self.asks_for_past = language.past.search(text) is not None
         is_about_either = not self.asks_for_past and language.was.search(text) is not None
         self.may_be_any = is_about_either or self._is_about_a_name(text)
@@ -59,6 +69,16 @@ class Question:
         found = self.language.who.match(text)
         name = found[found.lastindex or 0] if found else ""
         return name[:1].isupper() and name.casefold() not in self.language.calendar
+
+    def longest_code(self, stored: Traits, codes: Iterable[str]) -> int:
+        """The characters of the longest of the codes that a text has; 0 if it has none."""
+        found = (code for code in codes if stored.has_code(code, begins=self.asks_for_beginning))
+        return max(map(len, found), default=0)
+
+    def codes_among(self, stored: Sequence[Traits]) -> list[str]:
+        """Its codes, and its words that it or one of the texts spells letter by letter."""
+        spelled = frozenset[str]().union(*(each.spelled for each in stored)) & self.words
+        return [*self.asked_codes, *sorted(spelled | self.spelled)]
 
     def repeats_question(self, stored: Traits) -> bool:
         """Whether a stored text only asks something, or repeats this question."""

@@ -11,8 +11,9 @@ class Rules:
 
     Args:
         asks: The share for a stored question: it has the words of the question, and no answer.
-        lacks_code: That for a statement without the code in question, where another has it: a code
-            is one word among others for the search by words, and none for the search by meaning.
+        lacks_code: That for a statement without the code in question, or without the word in
+            question that somebody has spelled, where another has it: it is one word among others
+            for the search by words, and none for the search by meaning.
         closed: That for the evidence of closed facts alone, if no candidate is evidence of what
             closed them.
         order: The probability from which a newer statement takes the place of an older one.

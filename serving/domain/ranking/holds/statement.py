@@ -20,6 +20,8 @@ from serving.domain.languages import (
     stemmer_of,
 )
 from serving.domain.ranking.diversity import words_of
+from serving.domain.words.normal_form import normal_form
+from serving.domain.words.spelled import spelled_words
 from serving.domain.words.tokens import numbers_of
 
 STEM = 5
@@ -147,9 +149,29 @@ class Traits:
         """Its numbers and codes in all their spellings."""
         return numbers_of(self.text, self.language)
 
-    def has_code(self, code: str) -> bool:
-        """Whether it has a number or a code, or one that ends with it."""
-        return any(own.endswith(code) for own in self.codes)
+    @cached_property
+    def spelled(self) -> frozenset[str]:
+        """The words that it spells letter by letter."""
+        return spelled_in(self.text, self.language)
+
+    def has_code(self, code: str, *, begins: bool = False) -> bool:
+        """Whether it has a number, a code or a spelled word, or one that ends with it.
+
+        If it `begins` with it, a longer one, since the end of a number is one of its spellings.
+        """
+        if begins:
+            return any(own.startswith(code) and own != code for own in self.codes)
+        return (
+            code in self.words
+            or code in self.spelled
+            or any(own.endswith(code) for own in self.codes)
+        )
+
+
+def spelled_in(text: str, language: Language) -> frozenset[str]:
+    """The words that a text spells letter by letter, in lower case."""
+    low = language.folded(normal_form(text))
+    return frozenset(word for _, word in spelled_words(low, WORD.findall(low), language))
 
 
 def names_in(text: str, language: Language) -> frozenset[str]:

@@ -396,6 +396,31 @@ def test_statement_without_the_asked_code_counts_half() -> None:
     assert [term.reason for term in judged.verdicts[0]] == [CurrencyReason.LACKS_CODE]
 
 
+@pytest.mark.parametrize(
+    ("question", "other", "asked"),
+    [
+        ("Who is called Szabo?", "the dishwasher is s a b o", "the cook is s z a b o"),
+        ("Who is Meijer?", "The mate is spelled M-E-Y-E-R.", "The cook is spelled M-E-I-J-E-R."),
+        ("Who is called Hamer?", "the wardrobe is h a m e l", "the sound man is h a m e r"),
+        ("who is called t i l d e n", "The linesman is Tibor.", "The steward is Tilden."),
+        ("Whose number begins with 0160?", "Tom has 0171 5550160.", "Emre has 0160 5550171."),
+        ("Which orders start with 2025?", "Order 2026-2025 is slate.", "Order 2025-0980 is tar."),
+    ],
+)
+def test_what_is_spelled_or_begun_counts_whole(question: str, other: str, asked: str) -> None:
+    head = said(("Ana", other, 0.9), ("Ana", asked, 0.8))
+
+    judged = judge(question, head, model=Model(NEVER, NEVER))
+
+    assert order_of(head, judged) == [1, 0]
+
+
+def test_letters_that_nobody_asks_for_change_nothing() -> None:
+    head = said(("Ana", "the cook is s z a b o", 0.8), ("Ana", "The cook is on leave.", 0.9))
+
+    assert judge("Where is the cook?", head, model=Model(NEVER, NEVER)).verdicts == [[], []]
+
+
 def test_closed_fact_counts_half_for_the_present() -> None:
     old, new = said(("Nora", "Nora lives in York.", 0.9), ("Nora", "Nora likes Leeds.", 0.5))
     head = [replace(old, closed_by=()), new]
