@@ -10,11 +10,12 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from serving.domain.languages import ENGLISH
 from serving.domain.ranking.holds.judge import Judgement, judge
 from serving.domain.ranking.holds.model import Model, Weights, shipped_model
 from serving.domain.ranking.holds.pairs import Pairs
 from serving.domain.ranking.holds.question import Question
-from serving.domain.ranking.holds.statement import Statement
+from serving.domain.ranking.holds.statement import Statement, Traits
 from serving.domain.ranking.ledger import CurrencyReason
 from tests.support.builders import NOON
 
@@ -384,6 +385,26 @@ def test_newer_number_takes_no_place_of_the_asked_one() -> None:
         [CurrencyReason.LACKS_CODE],
     ]
     assert judged.outdated_by == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("when am i off again", True),
+        ("what time are the scaffolders coming", True),
+        ("has anybody seen the drill", True),
+        ("Is it certain that the bus comes?", True),
+        ("when i was young we had a boat", False),
+        ("what i need is a new bag", False),
+        ("Isn't it lovely that Petar is getting married in Split?", False),
+        ("Can you believe Anouk is getting married in Trieste?", False),
+        ("Would you make a note that the goats get their shots on the eighteenth?", False),
+        ("Remember how I said the spare trailer is at Kessler's?", False),
+        ("Why did nobody tell me that the recital's in the church hall?", False),
+    ],
+)
+def test_question_that_tells_is_no_question(text: str, asks: bool) -> None:
+    assert Traits(text, ENGLISH).asks is asks
 
 
 def test_statement_without_the_asked_code_counts_half() -> None:
