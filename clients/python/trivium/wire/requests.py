@@ -163,7 +163,7 @@ def retrieve(
 
 def time_zone_of(instant: datetime | None) -> str:
     """The name of the zone that an instant is given in, or its offset; empty for UTC and None."""
-    if instant is None or instant.utcoffset() is None or instant.tzinfo is UTC:
+    if not isinstance(instant, datetime) or instant.utcoffset() is None or instant.tzinfo is UTC:
         return ""
     offset = f"{instant:%z}"
     name = getattr(instant.tzinfo, "key", None) or f"{offset[:3]}:{offset[3:5]}"
@@ -590,6 +590,8 @@ def _briefing(options: BriefingOptions) -> retrieval_service_pb2.BriefingOptions
 def _timestamp(instant: datetime | None) -> Timestamp | None:
     if instant is None:
         return None
+    if not isinstance(instant, datetime):
+        raise TypeError(f"{instant!r} is no datetime, such as datetime.now(UTC)")
     if instant.utcoffset() is None:
         raise ValueError(
             f"{instant} has no time zone; use for example datetime.now(UTC) "
