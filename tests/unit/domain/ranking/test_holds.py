@@ -394,6 +394,7 @@ def test_newer_number_takes_no_place_of_the_asked_one() -> None:
         ("what time are the scaffolders coming", True),
         ("has anybody seen the drill", True),
         ("Is it certain that the bus comes?", True),
+        ("What am I saying, a hundred and eighty grams.", False),
         ("when i was young we had a boat", False),
         ("what i need is a new bag", False),
         ("Isn't it lovely that Petar is getting married in Split?", False),
