@@ -213,8 +213,8 @@ def test_forgetting_needs_exactly_one_selector(given: dict[str, object]) -> None
         ("text", 3, "'text' has 3, which is no string"),
         ("keywords", ["x", 3], "'keywords' has 3, which is no string"),
         ("importance", "high", "the segment 'a' cannot be sent: "),
-        ("event_time", "yesterday", "'yesterday' is no datetime, such as datetime.now"),
-        ("expires_at", 5, "5 is no datetime"),
+        ("event_time", "yesterday", "'event_time' has 'yesterday', which is no datetime"),
+        ("expires_at", 5, "'expires_at' has 5, which is no datetime"),
     ],
 )
 def test_value_of_another_type_is_named(field: str, value: Any, said: str) -> None:

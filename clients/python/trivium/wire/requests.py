@@ -449,17 +449,20 @@ def _mistyped(item: Item, error: TypeError) -> str:
     what = str(error)
     for each in dataclasses.fields(item):
         value = getattr(item, each.name)
+        expected: tuple[type, str] = str, "string"
         match each.type:
             case "str":
-                strings = [value]
+                given = [value]
             case "Sequence[str]":
-                strings = value
+                given = value
             case "Mapping[str, str]":
-                strings = [*value, *value.values()]
+                given = [*value, *value.values()]
+            case "datetime | None":
+                given, expected = [] if value is None else [value], (datetime, "datetime")
             case _:
                 continue
-        if wrong := [text for text in strings if not isinstance(text, str)]:
-            what = f"{each.name!r} has {wrong[0]!r}, which is no string"
+        if wrong := [one for one in given if not isinstance(one, expected[0])]:
+            what = f"{each.name!r} has {wrong[0]!r}, which is no {expected[1]}"
             break
     return f"the {type(item).__name__.lower()} {item.id!r} cannot be sent: {what}"
 
