@@ -112,7 +112,6 @@ async def running_service(
             await stack.enter_async_context(view)
         steps = _steps(postgres, graph, vectors, reranker, breakers, view)
         use_cases = _use_cases(settings, postgres, graph, vectors, steps, breakers, view)
-        stack.callback(use_cases.watcher.end)
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
         await _warm_up(steps, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))

@@ -16,11 +16,7 @@ from serving.config.settings import RayEnvironment
 from serving.deployments.handles import Calls, Remote, SpaceHandles, remote_space
 from serving.deployments.metrics import RayRecorder
 from serving.deployments.replica import Replica
-from serving.deployments.server import (
-    end_before_draining,
-    read_whole_requests,
-    serve_within_bounds,
-)
+from serving.deployments.server import read_whole_requests, serve_within_bounds
 from serving.http.application import answered_whole, asgi_application
 from serving.ports.reranking import Reranker as RerankerPort
 from serving.rpc.service import TriviumService
@@ -82,7 +78,6 @@ class Ingress(Replica, TriviumService):
             authenticator=service.authenticator,
             streams=service.streams,
         )
-        end_before_draining(self.end_streams)
         serve_within_bounds(self, RayEnvironment().ingress)
         sites = settings.http.cors_origins
         read_whole_requests(lambda app: answered_whole(app, self, cors_origins=sites))

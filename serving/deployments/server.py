@@ -16,14 +16,19 @@ from starlette.types import ASGIApp
 
 from serving.rpc.bounds import BoundedHandlers, OpenToAnyone
 from serving.rpc.service import TriviumService
+from trivium.v1 import catalog_service_pb2
 
 CLASS = "gRPCGenericServer"
 SERVED: Any = getattr(grpc_util, CLASS, object)
 """Serve's own, also after it was replaced."""
 START = "start_asgi_http_server"
-REPLICA: Any = getattr(replica, "Replica", object)
-DRAIN = "_drain_ongoing_requests"
-HEALTH = f"/{health_pb2.DESCRIPTOR.services_by_name['Health'].full_name}/"
+OWN = (
+    f"/{health_pb2.DESCRIPTOR.services_by_name['Health'].full_name}/",
+    f"/{catalog_service_pb2.DESCRIPTOR.services_by_name['CatalogService'].full_name}/WatchChanges",
+)
+"""What the service answers itself, without one of Serve's concurrent calls: health, and streams of
+changes. Serve waits for its calls before it stops its server, which takes new ones until then; a
+reader that goes on in the next stream would have it wait until it kills the replica."""
 
 CONNECTION_OPTIONS = (
     # A peer that is gone holds what it had open for 40 s.
@@ -47,8 +52,6 @@ DIRECT_OPTIONS = (
 def serve_within_bounds(service: TriviumService, ingress: str) -> None:
     """Makes the gRPC server that this replica starts next answer within bounds.
 
-    Health is answered by the service itself, without one of Serve's concurrent calls.
-
     Raises:
         RuntimeError: This version of Ray is not supported.
     """
@@ -62,8 +65,8 @@ def serve_within_bounds(service: TriviumService, ingress: str) -> None:
             super().__init__(factory, extra_options=[*extra_options, *options])
 
         def _override_method_handler(self, path: str, handler: Any) -> Any:
-            if path.startswith(HEALTH):
-                method = getattr(service, path.removeprefix(HEALTH))
+            if path.startswith(OWN):
+                method = getattr(service, path.rpartition("/")[2])
                 kind = "unary_stream" if handler.response_streaming else "unary_unary"
                 return handler._replace(**{kind: method})
             return super()._override_method_handler(path, handler)
@@ -96,25 +99,3 @@ def read_whole_requests(in_front_of: Callable[[ASGIApp], ASGIApp]) -> None:
 
     started.reads_whole_requests = True  # type: ignore[attr-defined]
     setattr(replica, START, started)
-
-
-def end_before_draining(end: Callable[[], None]) -> None:
-    """Makes the replica of this process call `end` before it waits for its calls to end.
-
-    A stream that goes on for as long as its caller likes would take all the time that Serve leaves
-    for that, and then be cut off.
-
-    Raises `RuntimeError` in a version of Ray that is not supported.
-    """
-    drain: Any = getattr(REPLICA, DRAIN, None)
-    if not callable(drain):
-        raise RuntimeError(f"unsupported version of Ray: its replicas have no {DRAIN}")
-    if getattr(drain, "ends_streams", False):
-        return
-
-    async def ended(replica_: Any, *given: Any, **more: Any) -> Any:
-        end()
-        return await drain(replica_, *given, **more)
-
-    ended.ends_streams = True  # type: ignore[attr-defined]
-    setattr(REPLICA, DRAIN, ended)

@@ -391,10 +391,6 @@ class TriviumService:
             async for read in watched:
                 yield watch_changes.from_changes(read)
 
-    def end_streams(self) -> None:
-        """Ends the streams that would go on when all other calls have ended."""
-        self.use_cases.watcher.end()
-
     @rpc(catalog_pb.GetStatsResponse)
     async def GetStats(self, request: catalog_pb.GetStatsRequest) -> catalog_pb.GetStatsResponse:
         """Reports the state of the service."""

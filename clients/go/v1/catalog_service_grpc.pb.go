@@ -52,9 +52,9 @@ type CatalogServiceClient interface {
 	// repeats none. An item that changed several times meanwhile is sent once, as
 	// it is at last. A change is sent within about a second.
 	//
-	// A stream ends with OK after 15 minutes, or when the service ends, and its
-	// last response has the last token; the caller then goes on from there. It
-	// counts as one of the caller's open streams.
+	// A stream ends with OK after five seconds, and its last response has the
+	// last token; the caller then goes on from there. It counts as one of the
+	// caller's open streams.
 	WatchChanges(ctx context.Context, in *WatchChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchChangesResponse], error)
 	// Returns item counts, the lag of each projection, and the service's
 	// configuration.
@@ -161,9 +161,9 @@ type CatalogServiceServer interface {
 	// repeats none. An item that changed several times meanwhile is sent once, as
 	// it is at last. A change is sent within about a second.
 	//
-	// A stream ends with OK after 15 minutes, or when the service ends, and its
-	// last response has the last token; the caller then goes on from there. It
-	// counts as one of the caller's open streams.
+	// A stream ends with OK after five seconds, and its last response has the
+	// last token; the caller then goes on from there. It counts as one of the
+	// caller's open streams.
 	WatchChanges(*WatchChangesRequest, grpc.ServerStreamingServer[WatchChangesResponse]) error
 	// Returns item counts, the lag of each projection, and the service's
 	// configuration.

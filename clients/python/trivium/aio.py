@@ -651,7 +651,7 @@ class AsyncClient:
                 write, for which what was written up to ten minutes before it may come too. Empty
                 means from now on.
             batch_size: The largest number of changes at once; 0 means 100.
-            stream_timeout: For each stream, which the service ends after 15 minutes.
+            stream_timeout: For each stream, which the service ends after five seconds.
 
         Raises:
             PreconditionError: The log does not have these changes any more (CHANGES_GONE).

@@ -22,6 +22,7 @@ from serving.rpc.boundary import deadline_after
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.identity.authenticator import OPEN
 from serving.telemetry import NoRecorder
+from trivium.v1.catalog_service_pb2 import WatchChangesResponse
 
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -45,6 +46,9 @@ class Service:
     async def Watch(self, *_: object) -> AsyncIterator[health_pb2.HealthCheckResponse]:  # noqa: N802
         yield await self.Check()
         await asyncio.Event().wait()
+
+    async def WatchChanges(self, *_: object) -> AsyncIterator[WatchChangesResponse]:  # noqa: N802
+        yield WatchChangesResponse(token="now")
 
 
 TAKEN_S: list[float] = []
@@ -91,6 +95,14 @@ async def test_health_takes_no_call_of_serve(channel: grpc.aio.Channel) -> None:
 
     assert health_pb2.HealthCheckResponse.FromString(await check(b"")).status == 1
     assert await retrieve(b"") == RETRIEVE.encode()
+
+
+async def test_stream_of_changes_takes_no_call_of_serve(channel: grpc.aio.Channel) -> None:
+    watch: Any = channel.unary_stream("/trivium.v1.CatalogService/WatchChanges")
+
+    [response] = [each async for each in watch(b"")]
+
+    assert WatchChangesResponse.FromString(response).token == "now"
 
 
 async def test_deadline_of_call_reaches_methods_within_serve(channel: grpc.aio.Channel) -> None:
@@ -165,31 +177,3 @@ def test_a_version_of_ray_without_this_start_is_refused(monkeypatch: pytest.Monk
 
     with pytest.raises(RuntimeError, match="unsupported version of Ray"):
         server.read_whole_requests(lambda app: app)
-
-
-async def test_streams_end_before_a_replica_drains(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-
-    async def drain(_: object, period_s: float, *, check_immediately: bool = False) -> None:
-        done.append(f"drained {period_s} {check_immediately}")
-
-    monkeypatch.setattr(server.REPLICA, server.DRAIN, drain)
-    for _ in range(2):
-        server.end_before_draining(lambda: done.append("ended"))
-
-    await getattr(server.REPLICA, server.DRAIN)(None, 3.0, check_immediately=True)
-
-    assert done == ["ended", "drained 3.0 True"]
-
-
-def test_replicas_of_serve_drain_by_the_replaced_name() -> None:
-    source = inspect.getsource(server.REPLICA)
-
-    assert f"await self.{server.DRAIN}(" in source
-
-
-def test_a_version_of_ray_without_draining_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(server.REPLICA, server.DRAIN)
-
-    with pytest.raises(RuntimeError, match="unsupported version of Ray"):
-        server.end_before_draining(lambda: None)

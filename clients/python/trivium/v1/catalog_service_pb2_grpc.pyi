@@ -52,9 +52,9 @@ class CatalogServiceStub:
     repeats none. An item that changed several times meanwhile is sent once, as
     it is at last. A change is sent within about a second.
 
-    A stream ends with OK after 15 minutes, or when the service ends, and its
-    last response has the last token; the caller then goes on from there. It
-    counts as one of the caller's open streams.
+    A stream ends with OK after five seconds, and its last response has the
+    last token; the caller then goes on from there. It counts as one of the
+    caller's open streams.
     """
     GetStats: _grpc.UnaryUnaryMultiCallable[_catalog_service_pb2.GetStatsRequest, _catalog_service_pb2.GetStatsResponse]
     """Returns item counts, the lag of each projection, and the service's
@@ -85,9 +85,9 @@ class CatalogServiceAsyncStub(CatalogServiceStub):
     repeats none. An item that changed several times meanwhile is sent once, as
     it is at last. A change is sent within about a second.
 
-    A stream ends with OK after 15 minutes, or when the service ends, and its
-    last response has the last token; the caller then goes on from there. It
-    counts as one of the caller's open streams.
+    A stream ends with OK after five seconds, and its last response has the
+    last token; the caller then goes on from there. It counts as one of the
+    caller's open streams.
     """
     GetStats: _aio.UnaryUnaryMultiCallable[_catalog_service_pb2.GetStatsRequest, _catalog_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Returns item counts, the lag of each projection, and the service's
@@ -145,9 +145,9 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         repeats none. An item that changed several times meanwhile is sent once, as
         it is at last. A change is sent within about a second.
 
-        A stream ends with OK after 15 minutes, or when the service ends, and its
-        last response has the last token; the caller then goes on from there. It
-        counts as one of the caller's open streams.
+        A stream ends with OK after five seconds, and its last response has the
+        last token; the caller then goes on from there. It counts as one of the
+        caller's open streams.
         """
 
     @_abc_1.abstractmethod

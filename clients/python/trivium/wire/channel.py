@@ -27,8 +27,8 @@ DEFAULT_STREAM_TIMEOUT_S = 3600.0
 DEFAULT_UTTERANCE_TIMEOUT_S = 300.0
 """For streams of transcripts; the server's own limit."""
 
-DEFAULT_WATCH_TIMEOUT_S = 1200.0
-"""For a stream of changes, which the server ends after 15 minutes."""
+DEFAULT_WATCH_TIMEOUT_S = 30.0
+"""For a stream of changes, which the server ends after five seconds."""
 
 Metadata = Sequence[tuple[str, str | bytes]]
 """Metadata sent with every call, such as `("authorization", "Bearer ...")`."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import aclosing
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from serving.domain.changes import ChangesPosition
-from serving.domain.errors import ChangesGoneError, OverloadedError
-from serving.pipeline.writes.watch import HEARTBEAT_S, PAUSE_S, POLL_S, WATCH_S, ChangeWatcher
+from serving.domain.errors import ChangesGoneError
+from serving.pipeline.writes.watch import PAUSE_S, WATCH_S, ChangeWatcher
 from serving.ports.change_feed import ChangesRead
 from tests.fakes.change_feed import InMemoryChangeFeed
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
@@ -26,9 +24,8 @@ def now() -> float:
 
 def watching(
     feed: InMemoryChangeFeed, after: Any = None, limit: int = 10
-) -> tuple[ChangeWatcher, AsyncGenerator[ChangesRead, None]]:
-    watcher = ChangeWatcher(feed, now)
-    return watcher, watcher.watch(TENANT, after, limit)
+) -> AsyncGenerator[ChangesRead, None]:
+    return ChangeWatcher(feed, now).watch(TENANT, after, limit)
 
 
 def named(read: ChangesRead) -> str:
@@ -43,7 +40,7 @@ def test_first_response_is_the_position() -> None:
     async def main() -> None:
         feed = InMemoryChangeFeed()
         feed.write(*ids("before"))
-        _, watched = watching(feed)
+        watched = watching(feed)
 
         first = await anext(watched)
 
@@ -56,7 +53,7 @@ def test_first_response_is_the_position() -> None:
 def test_changes_come_as_they_are_announced() -> None:
     async def main() -> None:
         feed = InMemoryChangeFeed()
-        _, watched = watching(feed)
+        watched = watching(feed)
         await anext(watched)
         coming = asyncio.ensure_future(anext(watched))
         await asyncio.sleep(3)
@@ -75,7 +72,7 @@ def test_backlog_comes_in_batches_at_once() -> None:
     async def main() -> None:
         feed = InMemoryChangeFeed()
         token = feed.write(*ids("a", "b", "c"))
-        _, watched = watching(feed, token, limit=2)
+        watched = watching(feed, token, limit=2)
 
         assert [named(await anext(watched)) for _ in range(2)] == ["a b", "c"]
         assert now() == 0
@@ -84,66 +81,36 @@ def test_backlog_comes_in_batches_at_once() -> None:
     run(main())
 
 
-class Deaf(InMemoryChangeFeed):
-    """Its notifications are lost."""
-
-    async def wait_beyond(self, heard: int, timeout_s: float) -> None:
-        await asyncio.sleep(timeout_s)
-
-
-def test_lost_notification_delays_changes_by_a_poll() -> None:
-    async def main() -> None:
-        feed = Deaf()
-        _, watched = watching(feed)
-        await anext(watched)
-        feed.write(*ids("a"))
-
-        assert named(await anext(watched)) == "a"
-        assert now() <= POLL_S + PAUSE_S
-        await watched.aclose()
-
-    run(main())
-
-
 def test_idle_stream_ends_with_its_position() -> None:
     async def main() -> None:
         feed = InMemoryChangeFeed()
-        _, watched = watching(feed)
-        times = []
 
-        async with aclosing(watched):
-            reads = []
-            async for read in watched:
-                reads.append(read)
-                times.append(now())
+        reads = [(now(), read) async for read in watching(feed)]
 
-        gaps = [later - earlier for earlier, later in pairwise(times)]
-        assert max(gaps) <= HEARTBEAT_S + PAUSE_S
-        assert len(times) <= WATCH_S / HEARTBEAT_S + 2
-        assert WATCH_S <= times[-1] <= WATCH_S + PAUSE_S
         at_rest = ChangesRead((), await feed.now())
-        assert all(replace(read, changes=()) == at_rest and not read.changes for read in reads)
+        assert [replace(read, changes=()) for _, read in reads] == [at_rest, at_rest]
+        assert not any(read.changes for _, read in reads)
+        [began, ended] = [time for time, _ in reads]
+        assert (began, ended) == (0, WATCH_S)
 
     run(main())
 
 
-def test_ending_service_ends_streams_and_begins_none() -> None:
+def test_busy_stream_ends_without_loss() -> None:
     async def main() -> None:
         feed = InMemoryChangeFeed()
-        watcher, watched = watching(feed)
-        await anext(watched)
-        feed.write(*ids("a"))
-        read = await anext(watched)
-        last = asyncio.ensure_future(anext(watched))
-        await asyncio.sleep(1)
+        seen: list[str] = []
+        watched = watching(feed)
+        position = (await anext(watched)).position
 
-        watcher.end()
+        async for read in watched:
+            seen += named(read).split()
+            position = read.position
+            feed.write(*ids(f"c{len(seen)}"))
 
-        assert (await last).position == read.position
-        assert now() <= 1 + PAUSE_S
-        assert [rest async for rest in watched] == []
-        with pytest.raises(OverloadedError, match="open streams"):
-            await anext(watcher.watch(TENANT, None, 10))
+        assert WATCH_S <= now() <= WATCH_S + PAUSE_S
+        later = await anext(watching(feed, position))
+        assert [*seen, *named(later).split()] == [f"c{number}" for number in range(len(seen) + 1)]
 
     run(main())
 
@@ -154,6 +121,6 @@ def test_lost_log_ends_the_stream_with_its_error() -> None:
         position = ChangesPosition("another", (await feed.now()).log)
 
         with pytest.raises(ChangesGoneError):
-            await anext(watching(feed, position)[1])
+            await anext(watching(feed, position))
 
     run(main())

@@ -970,9 +970,9 @@ export const CatalogService: GenService<{
    * repeats none. An item that changed several times meanwhile is sent once, as
    * it is at last. A change is sent within about a second.
    *
-   * A stream ends with OK after 15 minutes, or when the service ends, and its
-   * last response has the last token; the caller then goes on from there. It
-   * counts as one of the caller's open streams.
+   * A stream ends with OK after five seconds, and its last response has the
+   * last token; the caller then goes on from there. It counts as one of the
+   * caller's open streams.
    *
    * @generated from rpc trivium.v1.CatalogService.WatchChanges
    */
