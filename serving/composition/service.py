@@ -39,6 +39,7 @@ from serving.pipeline.retrieval import legs
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.describe import Describer
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
+from serving.pipeline.retrieval.holding import Holding
 from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import RetrievalSteps
@@ -193,7 +194,7 @@ def _steps(
     view: ResidentView | None,
 ) -> RetrievalSteps:
     return RetrievalSteps(
-        legs=_legs(postgres, graph, breakers),
+        legs=_legs(postgres, graph, _holding(postgres, space), breakers),
         space=space,
         store=postgres.store,
         access=postgres.access,
@@ -234,7 +235,7 @@ def _use_cases(
     return UseCases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names, view),
-        describer=Describer(postgres.store, postgres.timeline, breakers[STORE], space.candidates),
+        describer=Describer(postgres.store, _holding(postgres, space), breakers[STORE]),
         explainer=AbsenceExplainer(steps, postgres.store, space, graph),
         ingestor=ingestor,
         patcher=Patcher(postgres.store, ingestor, now_utc),
@@ -285,7 +286,13 @@ def _breakers(recorder: Recorder) -> Mapping[str, Breaker]:
     return {name: Breaker(name, on_change) for name in (STORE, RERANKER, *dependencies)}
 
 
-def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]) -> LegRunner:
+def _holding(postgres: Postgres, space: VectorSpace) -> Holding:
+    return Holding(postgres.store, postgres.timeline, space.candidates)
+
+
+def _legs(
+    postgres: Postgres, graph: Neo4jGraph, holding: Holding, breakers: Mapping[str, Breaker]
+) -> LegRunner:
     all_legs = (
         legs.LexicalLeg(postgres.lexical),
         legs.DenseLeg(postgres.access),
@@ -296,6 +303,6 @@ def _legs(postgres: Postgres, graph: Neo4jGraph, breakers: Mapping[str, Breaker]
         legs.RepliesLeg(),
         legs.TemporalLeg(postgres.timeline),
         legs.ImportantLeg(postgres.timeline),
-        legs.HoldingLeg(postgres.timeline),
+        legs.HoldingLeg(holding),
     )
     return LegRunner({leg.name: leg for leg in all_legs}, postgres.consistency, breakers)

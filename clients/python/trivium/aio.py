@@ -266,7 +266,7 @@ class AsyncClient:
         """Returns the prompt block for the start of a conversation; empty if the call fails.
 
         Without a query it searches for nothing: it has what is important, the facts that hold, and
-        what was said last. Errors are logged, not raised, so that a bot can start without its
+        the newest statements. Errors are logged, not raised, so that a bot can start without its
         memory.
 
         Args:

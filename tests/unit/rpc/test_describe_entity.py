@@ -9,6 +9,7 @@ import pytest
 
 from serving.domain.items.records import Item
 from serving.pipeline.retrieval.describe import Describer
+from serving.pipeline.retrieval.holding import Holding
 from serving.rpc.describe_entity import to_describe_call
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import A_DAY_LATER, NOON, TENANT, days, fact, segment
@@ -20,7 +21,7 @@ from trivium.v1.retrieval_service_pb2 import DescribeEntityRequest, DescribeEnti
 
 async def described(*items: Item, **fields: Any) -> DescribeEntityResponse:
     store = await store_of(*items)
-    service = service_over({"describer": Describer(store, InMemoryTimeline(store))})
+    service = service_over({"describer": Describer(store, Holding(store, InMemoryTimeline(store)))})
     asked = {"tenant": TENANT, "speaker": "mia", "as_of": A_DAY_LATER, **fields}
     return await service.DescribeEntity(DescribeEntityRequest(**asked), Call())
 

@@ -1,18 +1,16 @@
-"""The leg of the facts that hold, first of those about the speakers that the filter names."""
+"""The leg of what holds, first about the speakers that the filter names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
-from serving.domain.items.records import ItemId
 from serving.domain.ranking.ranked_list import Candidate
+from serving.pipeline.retrieval.holding import FactsAbout, Holding
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
-from serving.ports.timeline import Timeline
 
 
 class HoldingLeg(Leg):
-    """Finds the facts that hold, whatever the question, the last to begin first.
+    """Finds the facts that hold and the newest statements in turn, whatever the question.
 
     If the filter names speakers, as where a bot knows who calls, the facts about them come before
     all others.
@@ -26,19 +24,15 @@ class HoldingLeg(Leg):
     ranks_by_text = False
     needs_question = False
 
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline = timeline
+    def __init__(self, holding: Holding) -> None:
+        self._holding = holding
 
     async def find(self, request: LegRequest) -> LegAnswer:
         scope = request.query.scope
-        search = partial(self._timeline.holding, scope, request.depth)
+        speakers = scope.filter.speakers
+        facts_about: list[FactsAbout] = [(scope, speakers)] if speakers else []
+        search = partial(self._holding.items, [*facts_about, (scope, ())], scope)
         found = await request.ask("words", search)
-        if speakers := scope.filter.speakers:
-            about = await request.ask("words", partial(search, entities=speakers))
-            found = _in_order(dict.fromkeys(each.item for each in (*about, *found)))
-        return LegAnswer(found[: request.depth])
-
-
-def _in_order(items: Iterable[ItemId]) -> list[Candidate]:
-    """Candidates of two lists: their times order neither before the other, and the place counts."""
-    return [Candidate(item, -float(place)) for place, item in enumerate(items)]
+        # Their times order neither facts nor statements before the others: the place counts.
+        places = enumerate(found[: request.depth])
+        return LegAnswer([Candidate(each.item, -float(place)) for place, each in places])

@@ -14,7 +14,8 @@ from serving.domain.errors import BudgetExhaustedError, StoreUnavailableError
 from serving.domain.items.records import Item, ItemId, TenantName, segment_id
 from serving.domain.questions.query import Filter, Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.retrieval.describe import MAX_READ, Describer, Description
+from serving.pipeline.retrieval.describe import Describer, Description
+from serving.pipeline.retrieval.holding import MAX_READ, Holding
 from tests.fakes.pipeline import FixedIndex
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
@@ -31,7 +32,7 @@ def about_mia(filter_: Filter = SPEAKER, **fields: Any) -> Query:
 
 async def described(*items: Item, asked: Query | None = None, **parts: Any) -> Description:
     store = await store_of(*items)
-    describer = Describer(store, InMemoryTimeline(store), **parts)
+    describer = Describer(store, Holding(store, InMemoryTimeline(store), **parts))
     return await describer.describe(asked or about_mia(), Deadline.after(60))
 
 
@@ -122,9 +123,10 @@ class Outrun(InMemoryTimeline):
 async def test_row_that_has_left_the_scope_is_not_shown() -> None:
     store = await store_of(by_mia("moved", "The boat leaks.", -9))
 
-    found = await Describer(store, Outrun(store)).describe(about_mia(), Deadline.after(60))
+    describer = Describer(store, Holding(store, Outrun(store)))
+    found = await describer.describe(about_mia(), Deadline.after(60))
 
-    assert found.items == ()
+    assert not found.items
 
 
 class Tokyo(InMemoryStore):
@@ -136,7 +138,7 @@ class Tokyo(InMemoryStore):
 
 async def test_zone_is_the_tenants_unless_given() -> None:
     store, utc = Tokyo(), UTC
-    describer = Describer(store, InMemoryTimeline(store))
+    describer = Describer(store, Holding(store, InMemoryTimeline(store)))
 
     usual = await describer.describe(about_mia(), Deadline.after(60))
     given = await describer.describe(query("Mia", time_zone=utc), Deadline.after(60))
@@ -163,7 +165,8 @@ class Unreachable(InMemoryTimeline):
     ],
 )
 async def test_lost_store_fails_the_description(error: Exception, raised: type[Exception]) -> None:
-    describer = Describer(InMemoryStore(), Unreachable(error), Breaker("store"))
+    store = InMemoryStore()
+    describer = Describer(store, Holding(store, Unreachable(error)), Breaker("store"))
 
     with pytest.raises(raised):
         await describer.describe(about_mia(), Deadline.after(60))

@@ -22,6 +22,7 @@ from serving.domain.items.records import Item, ItemId, Segment, TenantName
 from serving.domain.questions.period import Period
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorSpace
 from serving.pipeline.retrieval import legs
+from serving.pipeline.retrieval.holding import Holding
 from serving.pipeline.retrieval.leg_runner import LegRunner
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
@@ -167,7 +168,7 @@ async def steps(hung: str) -> RetrievalSteps:
         legs.RepliesLeg(),
         legs.TemporalLeg(timeline),
         legs.ImportantLeg(timeline),
-        legs.HoldingLeg(timeline),
+        legs.HoldingLeg(Holding(store, timeline)),
     )
     resolver = HungNames() if is_postgres else FixedNames()
     reranker: Any = Hung() if hung == "reranker" else FixedReranker({"": 1.0})

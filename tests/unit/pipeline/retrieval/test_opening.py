@@ -5,7 +5,8 @@ from __future__ import annotations
 from serving.config.profiles import ProfileBook
 from serving.domain.items.records import Item
 from serving.domain.questions.query import NO_FILTER, Filter
-from serving.pipeline.retrieval.legs import HoldingLeg, ImportantLeg, TemporalLeg
+from serving.pipeline.retrieval.holding import Holding
+from serving.pipeline.retrieval.legs import HoldingLeg, ImportantLeg
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, days, fact, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, store_of
@@ -17,9 +18,8 @@ async def shown(*items: Item, filter_: Filter = NO_FILTER) -> set[str]:
     store = await store_of(*items)
     timeline = InMemoryTimeline(store)
     legs = {
-        "temporal": TemporalLeg(timeline),
         "important": ImportantLeg(timeline),
-        "holding": HoldingLeg(timeline),
+        "holding": HoldingLeg(Holding(store, timeline)),
     }
     return set(
         hit_ids(await answered(store, legs, OPENING, query("", scope=scope(filter_=filter_))))
@@ -60,3 +60,14 @@ async def test_facts_about_known_speakers_come_first() -> None:
 
     assert found >= {"mine", "f0"}
     assert "mine" not in await shown(*turns, old, *of_others)
+
+
+async def test_opening_has_the_newest_statement_of_each_subject() -> None:
+    found = await shown(
+        segment("old", "My phone number is 555 1234.", speaker="Mia", event_time=NOON - days(2)),
+        segment("new", "My new phone number is 555 9876.", speaker="Mia", event_time=NOON),
+        segment("asks", "What time is it?", speaker="Mia", event_time=NOON),
+        fact("lives", "Mia", "lives in", "York"),
+    )
+
+    assert found == {"new", "lives"}
