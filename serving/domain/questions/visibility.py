@@ -12,11 +12,12 @@ from serving.domain.questions.query import Scope
 
 def visible(item: Item, scope: Scope) -> bool:
     """Returns whether a stored row may be shown; the legs have checked it on their own copies."""
+    if is_expired(item, scope.as_of):
+        return False
     if isinstance(item, Segment):
         return item.event_time <= scope.as_of and scope.segment_filter.accepts(item)
     return (
         item.id not in scope.filter.none_of.fact_ids
-        and not is_expired(item, scope.as_of)
         and item.holds(scope.clocks)
         and _holds_within(item, scope)
     )

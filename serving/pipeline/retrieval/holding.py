@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, zip_longest
 
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Fact, Item, ItemId, Segment, is_expired
+from serving.domain.items.records import Fact, Item, ItemId, Segment
 from serving.domain.questions.query import Scope
 from serving.domain.questions.visibility import visible
 from serving.domain.ranking.ranked_list import Candidate
@@ -67,5 +67,4 @@ class Holding:
         """The rows of what was found, in its order, which the scope still shows."""
         items = [candidate.item for candidate in found]
         rows = await self._store.load(scope.tenant, items, deadline) if items else {}
-        shown = (rows[item] for item in items if item in rows)
-        return [row for row in shown if visible(row, scope) and not is_expired(row, scope.as_of)]
+        return [rows[item] for item in items if item in rows and visible(rows[item], scope)]

@@ -114,14 +114,21 @@ async def test_newest_are_read_of_many() -> None:
 
 
 class Outrun(InMemoryTimeline):
-    """Finds a segment that was moved to a later time before its row is read."""
+    """Finds a segment that was changed before its row is read."""
 
     async def latest(self, *_: Any, **__: Any) -> list[Candidate]:
         return [Candidate(segment_id("moved"), 0.0)]
 
 
-async def test_row_that_has_left_the_scope_is_not_shown() -> None:
-    store = await store_of(by_mia("moved", "The boat leaks.", -9))
+@pytest.mark.parametrize(
+    "moved",
+    [
+        by_mia("moved", "The boat leaks.", -9),
+        by_mia("moved", "The boat leaks.", expires_at=NOON),
+    ],
+)
+async def test_row_that_has_left_the_scope_is_not_shown(moved: Item) -> None:
+    store = await store_of(moved)
 
     describer = Describer(store, Holding(store, Outrun(store)))
     found = await describer.describe(about_mia(), Deadline.after(60))
