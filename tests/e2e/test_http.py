@@ -60,9 +60,9 @@ def test_readme_commands_store_two_turns_and_get_a_block(service: Service) -> No
     assert found["context"].startswith("<memory>")
 
 
-@pytest.mark.parametrize("page", ["docs/http.md", "docs/administration.md"])
+@pytest.mark.parametrize("page", ["http", "administration", "lifetime", "describe"])
 def test_commands_on_pages_are_answered(service: Service, page: str) -> None:
-    for command in commands(page):
+    for command in commands(f"docs/{page}.md"):
         answer = curl(service, command)
 
         assert answer.status_code == 200, (command, answer.text)

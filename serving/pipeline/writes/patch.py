@@ -26,8 +26,9 @@ from serving.domain.items.records import (
 from serving.pipeline.writes.ingest import Ingestor
 from serving.ports.memory_store import Batch, MemoryStore
 
-ATTEMPTS = 5
-"""How often a patch that names no version is applied to what others write at the same time."""
+ATTEMPTS = 100
+"""How often a patch that names no version is applied to what others write at the same time. Each
+lost race is a change of another call, so that as many calls at once are all applied."""
 
 READ_S = 5.0
 """How long the row to change may take to be read."""

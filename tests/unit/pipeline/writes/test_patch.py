@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +14,15 @@ import pytest
 from serving.domain.budget import Deadline
 from serving.domain.english.dates import EnglishDates
 from serving.domain.errors import InvalidRequestError, ItemNotFoundError, VersionConflictError
-from serving.domain.items.records import MAX_LABELS, Item, ItemId, Segment, fact_id, segment_id
+from serving.domain.items.records import (
+    MAX_LABELS,
+    Item,
+    ItemId,
+    Segment,
+    TenantName,
+    fact_id,
+    segment_id,
+)
 from serving.pipeline.writes.expiry import ALL_TENANTS, Lifetimes
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.patch import ATTEMPTS, Patch, Patched, Patcher
@@ -166,6 +175,26 @@ async def test_patch_without_version_is_applied_to_later_changes() -> None:
     assert isinstance(item, Segment)
     assert (item.text, item.title) == ("Mel sails 0", "Trip")
     assert item.version == 1 + ATTEMPTS
+
+
+class Slow(InMemoryStore):
+    """Lets other calls read and write between a read and its write."""
+
+    async def load(self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline) -> Any:
+        found = await super().load(tenant, items, deadline)
+        await asyncio.sleep(0)
+        return found
+
+
+async def test_patches_at_once_are_all_applied() -> None:
+    memory = await remembering(segment("a"), store=Slow())
+    moods = [f"mood-{number}" for number in range(16)]
+
+    await asyncio.gather(*(memory.patch(set_labels={mood: "calm"}) for mood in moods))
+
+    item = (await memory.patch(title="Trip")).item
+    assert isinstance(item, Segment)
+    assert set(item.labels) == set(moods)
 
 
 async def test_patch_that_always_loses_is_a_conflict() -> None:
