@@ -219,6 +219,7 @@ test("an item is added, changed and forgotten, which the audit log tells", () =>
   await form.locator("[name=session]").fill("by hand");
   await form.locator("[name=labels]").fill("place=Goa");
   await form.locator("[name=eventTime]").fill("2025-05-06T07:08");
+  await form.locator("[name=expiresAt]").fill("2099-05-06T07:08");
   await form.getByRole("button", { name: "Store" }).click();
   await status.getByText("The segment was created.").waitFor();
   await page.fill("main form:not([aria-label]) [name=session]", "by hand");
@@ -231,6 +232,7 @@ test("an item is added, changed and forgotten, which the audit log tells", () =>
   const { items: [{ segment }] } = (await sent).postDataJSON();
   await status.getByText("The segment was updated.").waitFor();
   assert.deepEqual([segment.labels, segment.session, segment.eventTime, segment.entities], [{ place: "Goa" }, "by hand", "2025-05-06T07:08:00Z", undefined]);
+  assert.equal(segment.expiresAt, "2099-05-06T07:08:00Z");
   await page.locator(".turns", { hasText: "Ola keeps bees." }).waitFor();
 
   await page.getByRole("button", { name: "forget by-hand" }).click();

@@ -143,6 +143,7 @@ def test_error_shows_its_details(cli: CommandLine) -> None:
         (["ask", "why?", "--as-of", "19 March"], "such as 2026-03-19 or"),
         (["ask", "why?", "--filter", '{"colour": "red"}'], "is no filter"),
         (["ask", "why?", "--ask-tenant", "mine=much"], "'much' is no number"),
+        (["ask", "why?", "--ask-tenant", "me", "--ask-tenant", "me=2"], "'me' is named twice"),
         (["ingest"], ""),
         (["ingest", "no such file"], ""),
         (["forget"], ""),
@@ -434,6 +435,7 @@ def test_tenants_of_ask_are_asked_together(cli: CommandLine) -> None:
 
     shown = cli.run(
         *("ask", "--ask-tenant", "mine", "--ask-tenant", "family=0.5", "why?"),
+        tenant="",
         Retrieve=RetrieveResponse(hits=[hit]),
     ).stdout
 

@@ -52,13 +52,15 @@ def _to_tenants(
     """Parses `NAME` and `NAME=WEIGHT`; the last `=` ends the name.
 
     Raises:
-        click.BadParameter: A weight is no number.
+        click.BadParameter: A weight is no number, or a tenant is named twice.
     """
     tenants: dict[str, float] = {}
     for each in given:
-        name, equals, weight = each.rpartition("=")
+        name, _, weight = each.rpartition("=") if "=" in each else (each, "", "1")
+        if name in tenants:
+            raise click.BadParameter(f"{name!r} is named twice", ctx, parameter)
         try:
-            tenants[name if equals else each] = float(weight) if equals else 1.0
+            tenants[name] = float(weight)
         except ValueError:
             raise click.BadParameter(f"{weight!r} is no number", ctx, parameter) from None
     return tenants
@@ -156,7 +158,7 @@ def ask(
     )
     asked = _questions(questions, files, expect)
     answers: list[Answer] = []
-    with connection.open() as client:
+    with connection.open(next(iter(tenants), None)) as client:
         for answer in _answers(client, asked, options):
             answers.append(answer)
             if not as_json:

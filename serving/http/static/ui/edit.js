@@ -13,17 +13,18 @@ const FORMS = {
   labels: [(value) => Object.entries(value ?? {}).map((pair) => pair.join("=")).join(", "), (text) => Object.fromEntries(labelsOf(text))],
 };
 const TIME = { form: "time", type: "datetime-local" };
+const EXPIRY = { name: "expiresAt", label: "Expires (UTC)", ...TIME };
 const FIELDS = {
   segment: [
     { name: "text", label: "Text", required: true, wide: true }, { name: "speaker", label: "Speaker" }, { name: "session", label: "Session" },
     { name: "eventTime", label: "Time (UTC)", ...TIME }, { name: "kind", label: "Kind", placeholder: "turn" }, { name: "title", label: "Title" },
     { name: "importance", label: "Importance, 0 to 1", form: "number", type: "number", min: 0, max: 1, step: "any" },
-    { name: "labels", label: "Labels", form: "labels", placeholder: "place=Goa" }, { name: "entities", label: "Entities", form: "list", placeholder: "found if empty" },
+    { name: "labels", label: "Labels", form: "labels", placeholder: "place=Goa" }, { name: "entities", label: "Entities", form: "list", placeholder: "found if empty" }, EXPIRY,
   ],
   fact: [
     { name: "subject", label: "Subject", required: true }, { name: "relation", label: "Relation", required: true }, { name: "object", label: "Object", required: true },
     { name: "sentence", label: "Sentence", wide: true }, { name: "validFrom", label: "Holds from (UTC)", ...TIME }, { name: "validTo", label: "Holds until (UTC)", ...TIME },
-    { name: "evidence", label: "Ids of evidence", form: "list", placeholder: "turn-033" },
+    { name: "evidence", label: "Ids of evidence", form: "list", placeholder: "turn-033" }, EXPIRY,
   ],
 };
 const written = (item, { name, form = "text" }) => FORMS[form][0](item[name]);
