@@ -14,13 +14,12 @@ from serving.composition.extras import require_encoder, require_reranker
 from serving.composition.gpu import open_cross_encoder, open_encoder
 from serving.composition.process import watch_over
 from serving.config.settings import EmbedderSettings, EmbeddingsApiSettings, Settings
-from serving.domain.breaker import Breaker
 from serving.pipeline.inference.embedder import BatchedEmbedder
 from serving.pipeline.inference.embedding_queues import BatchLimits, QueueName
 from serving.pipeline.inference.reranker import QueuedReranker
 from serving.ports.embedding import Embedder, TextEncoder
 from serving.ports.reranking import CrossEncoder, Reranker
-from serving.telemetry import EMBEDDING_BATCH, EMBEDDING_WAITING, Recorder, breaker_changes
+from serving.telemetry import EMBEDDING_BATCH, EMBEDDING_WAITING, Recorder
 
 
 @asynccontextmanager
@@ -29,13 +28,13 @@ async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator
     if settings.embedder.api is None:
         opened: AbstractAsyncContextManager[Embedder] = _open_here(settings, recorder)
     else:
-        opened = _open_elsewhere(settings.embedder, settings.embedder.api, recorder)
+        opened = _open_elsewhere(settings.embedder, settings.embedder.api)
     async with opened as embedder:
         yield embedder
 
 
 def _open_elsewhere(
-    embedder: EmbedderSettings, api: EmbeddingsApiSettings, recorder: Recorder
+    embedder: EmbedderSettings, api: EmbeddingsApiSettings
 ) -> AbstractAsyncContextManager[Embedder]:
     from serving.adapters.openai_api import ApiEmbedder, ApiModel
 
@@ -55,7 +54,6 @@ def _open_elsewhere(
         batch=api.batch,
         timeout_s=api.timeout.total_seconds(),
         max_waiting=embedder.max_waiting,
-        breaker=Breaker("embedder", breaker_changes(recorder)),
     )
 
 

@@ -25,7 +25,7 @@ from serving.composition.projection import projecting as projections
 from serving.composition.stores import open_graph, open_postgres
 from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
 from serving.config.settings import RayEnvironment, Settings, TracesEnvironment
-from serving.domain.breaker import Breaker
+from serving.domain.breaker import Breaker, all_breakers
 from serving.domain.budget import Deadline
 from serving.domain.english.dates import EnglishDates
 from serving.domain.english.entities import CapitalisedEntities
@@ -70,9 +70,6 @@ WRITES = 1 / 4
 """The parts of a replica's concurrent calls that may be retrievals, open streams and writes: so no
 retrieval waits in Serve's queue."""
 
-STORE, RERANKER = "store", "reranker"
-"""The breakers of reading rows and of reranking; the legs' are by dependency."""
-
 NO_TENANT = TenantName("")
 """A tenant without rows: requests must name one that is not empty."""
 
@@ -106,7 +103,7 @@ async def running_service(
             )
         if reranker is None:
             reranker = await stack.enter_async_context(open_reranker(settings))
-        breakers = _breakers(recorder)
+        breakers = all_breakers(breaker_changes(recorder))
         view = None
         if settings.memory.view_bytes:
             view = TenantsInMemory(postgres.resident_feed, settings.memory.view_bytes)
@@ -194,16 +191,14 @@ def _steps(
     view: ResidentView | None,
 ) -> RetrievalSteps:
     return RetrievalSteps(
-        legs=_legs(postgres, graph, _holding(postgres, space), breakers),
+        legs=_legs(postgres, graph, _holding(postgres, space)),
         space=space,
         store=postgres.store,
         access=postgres.access,
         dates=EnglishDates(),
         names=postgres.names,
         reranker=reranker,
-        store_breaker=breakers[STORE],
-        index_breaker=breakers["index"],
-        reranker_breaker=breakers[RERANKER],
+        breakers=breakers,
         view=view,
     )
 
@@ -235,7 +230,7 @@ def _use_cases(
     return UseCases(
         retriever=retriever,
         warmer=Warmer(retriever, postgres.names, view),
-        describer=Describer(postgres.store, _holding(postgres, space), breakers[STORE]),
+        describer=Describer(postgres.store, _holding(postgres, space), breakers),
         explainer=AbsenceExplainer(steps, postgres.store, space, graph),
         ingestor=ingestor,
         patcher=Patcher(postgres.store, ingestor, now_utc),
@@ -280,19 +275,11 @@ def _share_of_calls(settings: Settings, share: float) -> int:
     return max(1, round(share * settings.serve.max_ongoing_requests))
 
 
-def _breakers(recorder: Recorder) -> Mapping[str, Breaker]:
-    on_change = breaker_changes(recorder)
-    dependencies = {leg.dependency for leg in legs.LEGS.values() if leg.dependency}
-    return {name: Breaker(name, on_change) for name in (STORE, RERANKER, *dependencies)}
-
-
 def _holding(postgres: Postgres, space: VectorSpace) -> Holding:
     return Holding(postgres.store, postgres.timeline, space.candidates)
 
 
-def _legs(
-    postgres: Postgres, graph: Neo4jGraph, holding: Holding, breakers: Mapping[str, Breaker]
-) -> LegRunner:
+def _legs(postgres: Postgres, graph: Neo4jGraph, holding: Holding) -> LegRunner:
     all_legs = (
         legs.LexicalLeg(postgres.lexical),
         legs.DenseLeg(postgres.access),
@@ -305,4 +292,4 @@ def _legs(
         legs.ImportantLeg(postgres.timeline),
         legs.HoldingLeg(holding),
     )
-    return LegRunner({leg.name: leg for leg in all_legs}, postgres.consistency, breakers)
+    return LegRunner({leg.name: leg for leg in all_legs}, postgres.consistency)

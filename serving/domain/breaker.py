@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TypeVar
 
@@ -28,6 +28,10 @@ from serving.domain.errors import (
 
 logger = logging.getLogger(__name__)
 
+POSTGRES = "postgres"
+DEPENDENCIES = (POSTGRES, "graph", "index", "embedder", "reranker")
+"""What the answer to a question depends on, each with a breaker of its own."""
+
 FAILURES = 3
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 4.0
@@ -38,11 +42,12 @@ PROBE_S = 1.0
 
 MIN_PATIENCE_S = 0.020
 PATIENCE_FACTOR = 3.0
-"""A call that ran out of time failed only if it had more than that, and this multiple of what calls
-usually take: a caller with little time, or a busy service, is no fault of the dependency."""
+"""A call that ran out of time, or was cancelled, failed only if it had lasted as long as that, and
+this multiple of what calls usually take: a caller with little time, or a busy service, is no fault
+of the dependency."""
 
 AMPLE_S = 0.25
-"""With so much time it failed, whatever is usual: the first calls of a store are slow, and so are
+"""After that time it failed, whatever is usual: the first calls of a store are slow, and so are
 those that wait for a write."""
 
 MEMORY = 0.9
@@ -61,13 +66,17 @@ Answer = TypeVar("Answer")
 OnChange = Callable[[str, BreakerState], None]
 
 
+def ignore_change(name: str, state: BreakerState) -> None:
+    """Does nothing with a change."""
+
+
 class Breaker:
     """The breaker of one dependency."""
 
     def __init__(
         self,
         name: str,
-        on_change: OnChange = lambda _name, _state: None,
+        on_change: OnChange = ignore_change,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -131,7 +140,7 @@ class Breaker:
         self, question: object, deadline: Deadline, call: Callable[[Deadline], Awaitable[Answer]]
     ) -> Answer:
         """Makes a call, and notes how it ended."""
-        started, patience_s = self._clock(), deadline.remaining()
+        started = self._clock()
         try:
             async with asyncio.timeout(deadline.remaining()):
                 answer = await call(deadline)
@@ -139,11 +148,11 @@ class Breaker:
             # It answers; or what it depends on is not asked, which has a breaker of its own; and a
             # refused connection to PostgreSQL fails the whole question at once.
             raise
-        except (TimeoutError, asyncio.CancelledError) as error:
-            # A caller that gives up at the deadline cancels what has the same deadline.
-            withdrawn = isinstance(error, asyncio.CancelledError) and not deadline.passed
+        except (TimeoutError, asyncio.CancelledError):
+            # Whoever ended the call: the timer of a caller may go off before that of this call,
+            # and uvloop's before the deadline.
             least_s = min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
-            if not withdrawn and patience_s >= least_s:
+            if self._clock() - started >= least_s:
                 self._take_failure(question, "no answer in time")
             raise
         except UnavailableError as error:
@@ -172,3 +181,33 @@ class Breaker:
         if state is not self._state:
             self._state = state
             self._on_change(self.name, state)
+
+
+def all_breakers(
+    on_change: OnChange = ignore_change, clock: Callable[[], float] = time.monotonic
+) -> dict[str, Breaker]:
+    """Returns a closed breaker of each dependency, by its name."""
+    return {name: Breaker(name, on_change, clock) for name in DEPENDENCIES}
+
+
+class DependencyCalls:
+    """The calls that one question makes, each behind the breaker of its dependency.
+
+    Those that fail count once for each dependency. Without breakers, for what is in this process,
+    nothing stops them.
+    """
+
+    def __init__(self, breakers: Mapping[str, Breaker]) -> None:
+        self._breakers = breakers
+
+    def ask(
+        self, dependency: str, deadline: Deadline, call: Callable[[Deadline], Awaitable[Answer]]
+    ) -> Awaitable[Answer]:
+        """Makes a call within its deadline; raises as `Breaker.ask`."""
+        breaker = self._breakers.get(dependency)
+        return call(deadline) if breaker is None else breaker.ask(self, deadline, call)
+
+    def asks(self, dependency: str) -> bool:
+        """Whether calls are made, or refused at once."""
+        breaker = self._breakers.get(dependency)
+        return breaker is None or not breaker.trouble

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from serving.domain.breaker import POSTGRES
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.steps import Retrieval
@@ -16,7 +17,7 @@ from serving.rpc.registration import METHODS
 from serving.telemetry import Step, Tracer
 
 PARENT = ("traceparent", "tracestate")
-SYSTEMS = {"words": "postgresql", "graph": "neo4j"}
+SYSTEMS = {POSTGRES: "postgresql", "graph": "neo4j"}
 """The stores, by the dependency of a leg."""
 MAX_STEPS = 512
 """A stream may have any number of answers."""
@@ -68,7 +69,7 @@ def note_answer(retrieval: Retrieval) -> None:
     ranked_at = reranked_at - timings.ranking_s
     for name, started_at, elapsed_s, system in (
         ("encode question", began_at, timings.embedding_s, ""),
-        ("load rows", legs_ended_at, timings.loading_s, SYSTEMS["words"]),
+        ("load rows", legs_ended_at, timings.loading_s, SYSTEMS[POSTGRES]),
         ("rank", ranked_at, timings.ranking_s, ""),
         ("rerank", reranked_at, timings.reranking_s, ""),
     ):

@@ -18,7 +18,6 @@ import aiohttp
 import numpy as np
 
 from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, session_with_key
-from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnsoundVectorError
 from serving.ports.embedding import TEXT_FORM, EmbeddingModel, Vector, Vectors
@@ -61,9 +60,8 @@ class ApiEmbedder:
     """Embeds by another service. A text is sent whole and has one vector.
 
     `url` is the base address of the API, such as `https://host/v1`. `timeout_s` limits a request
-    for documents, of at most `batch` texts; that of a question is its deadline. The breaker stops
-    questions while the other service does not answer them. Documents are tried again by the
-    projection, which waits longer after each failure.
+    for documents, of at most `batch` texts; that of a question is its deadline. Documents are tried
+    again by the projection, which waits longer after each failure.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class ApiEmbedder:
         batch: int = 64,
         timeout_s: float = 30.0,
         max_waiting: int = 512,
-        breaker: Breaker | None = None,
     ) -> None:
         self._endpoint = Endpoint(
             session, f"{url.rstrip('/')}/embeddings", dependency="embedder", api="embeddings API"
@@ -85,7 +82,6 @@ class ApiEmbedder:
         self._timeout_s = timeout_s
         self._max_waiting = max_waiting
         self._waiting = 0
-        self._breaker = breaker or Breaker("embedder")
 
     @classmethod
     @asynccontextmanager
@@ -106,7 +102,6 @@ class ApiEmbedder:
         Raises:
             TimeoutError: The deadline passed first.
             OverloadedError: Too many questions wait, or the other service is busy.
-            BreakerOpenError: The other service is not asked, as it failed the questions before.
             DependencyError: It cannot be reached, or refuses the request.
             UnsoundVectorError: The vector is zero or not finite.
         """
@@ -115,9 +110,7 @@ class ApiEmbedder:
         self._waiting += 1
         try:
             asked = [self._model.query_prefix + text]
-            found = await self._breaker.ask(
-                asked, deadline, lambda until: self._embed(asked, "query", until.remaining())
-            )
+            found = await self._embed(asked, "query", deadline.remaining())
         finally:
             self._waiting -= 1
         return np.ascontiguousarray(found[0])

@@ -120,6 +120,11 @@ def content_words(text: str) -> list[str]:
     return [word for word in distinct if word not in ENGLISH.stop_words]
 
 
+def may_name(question: str) -> bool:
+    """Whether a name can match the question; nothing is to be looked up for one that none can."""
+    return bool(question_spans(question) or content_words(question))
+
+
 def near_spans(question: str, names: Iterable[str]) -> list[NamedSpan]:
     """The names whose words are mostly in the question, best first; `names` are `entity_words`."""
     asked = frozenset(content_words(question))

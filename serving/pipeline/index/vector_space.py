@@ -182,11 +182,9 @@ class VectorLookup:
 
     @property
     def _embedded(self) -> EmbeddedSearch | None:
-        """What embeds the question here; None if it has a vector, or the index is elsewhere."""
+        """What embeds the question; None if it has a vector, or the index embeds it."""
         search = self._space.text_search
-        if self._space.candidates is None or self._vector is not None:
-            return None
-        return search if isinstance(search, EmbeddedSearch) else None
+        return search if self._vector is None and isinstance(search, EmbeddedSearch) else None
 
     @property
     def is_to_embed(self) -> bool:
@@ -201,7 +199,7 @@ class VectorLookup:
         started = time.perf_counter()
         parts = (search.vector_of(self._asks_as, part, deadline) for part in self._parts)
         await asyncio.gather(*parts)
-        self.embedding_s = time.perf_counter() - started
+        self.embedding_s = max(self.embedding_s, time.perf_counter() - started)
 
     def is_at_hand(self, kind: VectorKind) -> bool:
         """Whether searches for the question wait for nothing."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from serving.domain.breaker import Breaker
+from serving.domain.breaker import Breaker, DependencyCalls, all_breakers
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item
 from serving.domain.questions.query import NO_FILTER, Query
@@ -30,11 +30,11 @@ class Describer:
     """Describes a person or a thing from what PostgreSQL has."""
 
     def __init__(
-        self, store: MemoryStore, holding: Holding, breaker: Breaker | None = None
+        self, store: MemoryStore, holding: Holding, breakers: Mapping[str, Breaker] | None = None
     ) -> None:
         self._store = store
         self._holding = holding
-        self._breaker = breaker or Breaker("store")
+        self._breakers = all_breakers() if breakers is None else breakers
 
     async def describe(self, query: Query, deadline: Deadline) -> Description:
         """Describes whom `query.text` names; the filter of its scope selects the statements.
@@ -43,7 +43,7 @@ class Describer:
             BudgetExhaustedError: The time ran out.
             StoreUnavailableError: PostgreSQL cannot be reached, or did not answer before.
         """
-        loading = Loading(self._store, self._breaker, query, deadline)
+        loading = Loading(self._store, DependencyCalls(self._breakers), query, deadline)
         if query.time_zone is None:
             query = replace(query, time_zone=await loading.time_zone())
         about = replace(query.scope, filter=NO_FILTER), (query.text,)

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from types import MappingProxyType
 
-from serving.domain.breaker import Breaker
+from serving.domain.breaker import POSTGRES, DependencyCalls
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     AllLegsFailedError,
@@ -27,6 +26,7 @@ from serving.pipeline.index.vector_space import VectorLookup
 from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.leg import (
+    NO_BREAKERS,
     NOTHING_TO_LOOK_UP,
     HasFacts,
     Leg,
@@ -35,7 +35,6 @@ from serving.pipeline.retrieval.legs.leg import (
     LegSkippedError,
     Times,
     UpstreamAnswer,
-    asks_postgres,
 )
 from serving.ports.change_log import Consistency, Projection
 from serving.ports.resident_view import ResidentView
@@ -106,15 +105,9 @@ class _MustWaitError(Exception):
 class LegRunner:
     """Runs the legs of a profile."""
 
-    def __init__(
-        self,
-        legs: Mapping[str, Leg],
-        consistency: Consistency,
-        breakers: Mapping[str, Breaker] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, legs: Mapping[str, Leg], consistency: Consistency) -> None:
         self._legs = legs
         self._consistency = consistency
-        self._breakers = breakers
 
     async def run(
         self,
@@ -123,6 +116,7 @@ class LegRunner:
         lookup: VectorLookup,
         times: Times,
         has_facts: HasFacts,
+        calls: DependencyCalls,
         deadline: Deadline,
         shed: frozenset[str] = NOTHING,
         view: ResidentView | None = None,
@@ -153,7 +147,7 @@ class LegRunner:
                 times=times,
                 has_facts=has_facts,
                 found_by={name: partial(_upstream_answer, runs[name]) for name in spec.leans_on},
-                breakers=self._breakers,
+                calls=calls,
                 view=view,
             )
             if self._asks_index(request, shed) or not by_vector.keys().isdisjoint(spec.leans_on):
@@ -161,7 +155,7 @@ class LegRunner:
             else:
                 first.append(request)
         async with asyncio.TaskGroup() as group:
-            counting = group.create_task(self._pending_counts(query, deadline))
+            counting = group.create_task(self._pending_counts(query, calls, deadline))
             begin = partial(self._begin, profile, shed, runs, group)
             embedding = None
             if by_vector and lookup.is_to_embed:
@@ -181,29 +175,25 @@ class LegRunner:
                 raise result.store_error
         _require_one_answer([result.report for result in results])
         dead_letters: Mapping[Projection, int] = {}
-        if query.token is not None and self.asks_postgres:
+        if query.token is not None and calls.asks(POSTGRES):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(deadline.remaining()):
                     dead_letters = await self._consistency.dead_letter_counts(query.token)
         waited = query.token is not None
         return [_with_counts(result, pending, dead_letters, waited=waited) for result in results]
 
-    @property
-    def asks_postgres(self) -> bool:
-        """Whether no breaker of PostgreSQL is open; if one is, nothing optional is read of it."""
-        return asks_postgres(self._breakers)
-
-    async def _pending_counts(self, query: Query, deadline: Deadline) -> Mapping[Projection, int]:
-        if not self.asks_postgres:
+    async def _pending_counts(
+        self, query: Query, calls: DependencyCalls, deadline: Deadline
+    ) -> Mapping[Projection, int]:
+        if not calls.asks(POSTGRES):
             return {}
         return await self._consistency.pending_counts(query.scope.tenant, deadline)
 
-    @staticmethod
-    def _asks_index(request: LegRequest, shed: frozenset[str]) -> bool:
+    def _asks_index(self, request: LegRequest, shed: frozenset[str]) -> bool:
         """Whether the leg asks the index, for which the question is embedded."""
-        leg = LEGS.get(request.spec.name)
-        is_asked = request.spec.weight and request.spec.name not in shed
-        return bool(is_asked) and leg is not None and leg.dependency == "index"
+        name = request.spec.name
+        is_asked = request.spec.weight and name in self._legs and name not in shed
+        return bool(is_asked) and name in LEGS and LEGS[name].dependency == "index"
 
     async def _begin(
         self,
@@ -249,7 +239,7 @@ class LegRunner:
             if answer is None and at_once:
                 if not leg.is_at_hand(request):
                     raise _MustWaitError
-                answer = await leg.find(replace(request, breakers={}))
+                answer = await leg.find(replace(request, calls=NO_BREAKERS))
             elif answer is None:
                 async with asyncio.timeout(request.deadline.remaining()):
                     answer = await leg.find(request)
@@ -308,9 +298,9 @@ class LegRunner:
 
 
 async def _embed(request: LegRequest) -> None:
-    """Embeds the question behind the breaker of the index; the legs meet what fails."""
+    """Embeds the question; the legs meet what fails."""
     with contextlib.suppress(TriviumError, TimeoutError):
-        await request.ask("index", request.lookup.embed)
+        await request.embed()
 
 
 def _may_be_skipped(request: LegRequest) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from serving.domain.breaker import Breaker
+from serving.domain.breaker import DependencyCalls
 from serving.domain.budget import RERANKED_ORDER, Deadline
 from serving.domain.errors import TooSlowError, TriviumError
 from serving.domain.items.text import text_of
@@ -48,12 +48,17 @@ class RerankStage:
     it does not answer at all.
     """
 
-    def __init__(self, reranker: Reranker | None, breaker: Breaker) -> None:
+    def __init__(self, reranker: Reranker | None) -> None:
         self._reranker = reranker
-        self._breaker = breaker
 
     async def rerank(
-        self, question: str, ordering: Ordering, deadline: Deadline, *, shed: bool = False
+        self,
+        question: str,
+        ordering: Ordering,
+        calls: DependencyCalls,
+        deadline: Deadline,
+        *,
+        shed: bool = False,
     ) -> RerankReport | None:
         """Reranks the profile's head unless that is shed; None if the profile does not rerank."""
         head = ordering.head()
@@ -63,7 +68,8 @@ class RerankStage:
         try:
             if shed:
                 raise _NotStartedError(SHED_REASON)
-            logits = await self._logits(question, [text_of(hit.item) for hit in head], deadline)
+            texts = [text_of(hit.item) for hit in head]
+            logits = await self._logits(question, texts, calls, deadline)
         except _NotDoneError as error:
             ordering.mark_coarse(error.stage)
             report = RerankReport(stage=error.stage, reason=str(error))
@@ -74,7 +80,7 @@ class RerankStage:
         return replace(report, elapsed_s=time.perf_counter() - started)
 
     async def _logits(
-        self, question: str, texts: Sequence[str], deadline: Deadline
+        self, question: str, texts: Sequence[str], calls: DependencyCalls, deadline: Deadline
     ) -> Sequence[float]:
         reranker = self._reranker
         if reranker is None:
@@ -84,8 +90,8 @@ class RerankStage:
         if not texts:
             raise _NotStartedError("no hit may be reranked")
         try:
-            return await self._breaker.ask(
-                texts,
+            return await calls.ask(
+                "reranker",
                 RERANKED_ORDER.before(deadline),
                 lambda until: reranker.rerank(question, texts, until),
             )

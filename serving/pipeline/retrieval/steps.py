@@ -21,7 +21,7 @@ from functools import cache, partial
 from itertools import chain
 from typing import TypeVar
 
-from serving.domain.breaker import Breaker
+from serving.domain.breaker import POSTGRES, Breaker, DependencyCalls, all_breakers
 from serving.domain.budget import ADJACENT_TURNS, NAME_CORRECTION, RANKING, Deadline
 from serving.domain.errors import (
     BreakerOpenError,
@@ -123,9 +123,7 @@ class RetrievalSteps:
         dates: DateReader,
         names: NameResolver | None = None,
         reranker: Reranker | None = None,
-        store_breaker: Breaker | None = None,
-        index_breaker: Breaker | None = None,
-        reranker_breaker: Breaker | None = None,
+        breakers: Mapping[str, Breaker] | None = None,
         view: ResidentView | None = None,
     ) -> None:
         self._legs = legs
@@ -134,10 +132,9 @@ class RetrievalSteps:
         self._access = access
         self._dates = dates
         self._names = names
-        self._reranking = RerankStage(reranker, reranker_breaker or Breaker("reranker"))
+        self._reranking = RerankStage(reranker)
+        self._breakers = all_breakers() if breakers is None else breakers
         self._view = view
-        self._store_breaker = store_breaker or Breaker("store")
-        self._index_breaker = index_breaker or Breaker("index")
 
     async def run(
         self,
@@ -157,11 +154,12 @@ class RetrievalSteps:
             BudgetExhaustedError: The time ran out between the legs and the rows.
         """
         started = time.perf_counter()
-        query, corrections = await self.completed(query, profile, deadline)
+        calls = DependencyCalls(self._breakers)
+        query, corrections = await self._completed(query, profile, calls, deadline)
         times = self._times_of(query)
-        results, embedding_s = await self._run_legs(query, profile, times, deadline, shed)
+        results, embedding_s = await self._run_legs(query, profile, times, calls, deadline, shed)
         _check_required(query, results)
-        loading = self._loading(query, deadline, self._view_of(profile))
+        loading = Loading(self._store, calls, query, deadline, self._view_of(profile))
 
         async def ordering_of(newest: Mapping[ItemId, ItemId]) -> Ordering:
             found = by_time_alone(profile, _lists(profile, results, newest), times)
@@ -172,7 +170,7 @@ class RetrievalSteps:
             signals = await self._signals(query, profile, items, traits, times, loading)
             fused = _fuse(profile, [*found, *signals])
             repeats = [loading.known[item] for item in newest]
-            adjacent = await self._adjacent(query, profile, fused, deadline)
+            adjacent = await self._adjacent(query, profile, fused, calls, deadline)
             return Ordering(
                 profile,
                 query,
@@ -192,7 +190,9 @@ class RetrievalSteps:
                 ordering = await ordering_of(newest)
         while batch := ordering.next_to_load():
             ordering.add_rows(batch, await loading.rows(batch))
-        rerank = await self.rerank(query, ordering, deadline, shed=RERANK in shed)
+        rerank = await self._reranking.rerank(
+            query.text, ordering, calls, deadline, shed=RERANK in shed
+        )
         unknown_seeds = await _unknown_seeds(query, loading)
 
         hits = ordering.hits()
@@ -226,18 +226,19 @@ class RetrievalSteps:
         self, query: Query, profile: Profile, deadline: Deadline, shed: frozenset[str] = NOTHING
     ) -> list[LegResult]:
         """Runs the legs alone, until it would be time to rank; as `LegRunner.run` does."""
-        times = self._times_of(query)
-        results, _ = await self._run_legs(query, profile, times, deadline, shed)
+        times, calls = self._times_of(query), DependencyCalls(self._breakers)
+        results, _ = await self._run_legs(query, profile, times, calls, deadline, shed)
         return results
 
     async def rerank(
-        self, query: Query, ordering: Ordering, deadline: Deadline, *, shed: bool = False
+        self, query: Query, ordering: Ordering, deadline: Deadline
     ) -> RerankReport | None:
         """Reranks the head of an ordering; None if its profile does not rerank."""
-        return await self._reranking.rerank(query.text, ordering, deadline, shed=shed)
+        calls = DependencyCalls(self._breakers)
+        return await self._reranking.rerank(query.text, ordering, calls, deadline)
 
-    async def completed(
-        self, query: Query, profile: Profile, deadline: Deadline
+    async def _completed(
+        self, query: Query, profile: Profile, calls: DependencyCalls, deadline: Deadline
     ) -> tuple[Query, tuple[NameCorrection, ...]]:
         """The query in its tenant's time zone, if it has none, and with known names.
 
@@ -246,16 +247,11 @@ class RetrievalSteps:
             BudgetExhaustedError: The time ran out.
         """
         if query.time_zone is None:
-            time_zone = await self._loading(query, deadline).time_zone()
+            time_zone = await Loading(self._store, calls, query, deadline).time_zone()
             query = replace(query, time_zone=time_zone)
-        if self._names is None or not (profile.resolve_names and self._legs.asks_postgres):
+        if self._names is None or not (profile.resolve_names and calls.asks(POSTGRES)):
             return query, ()
         return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
-
-    def _loading(
-        self, query: Query, deadline: Deadline, view: ResidentView | None = None
-    ) -> Loading:
-        return Loading(self._store, self._store_breaker, query, deadline, view)
 
     def _view_of(self, profile: Profile) -> ResidentView | None:
         return self._view if profile.in_memory else None
@@ -269,6 +265,7 @@ class RetrievalSteps:
         query: Query,
         profile: Profile,
         times: Times,
+        calls: DependencyCalls,
         deadline: Deadline,
         shed: frozenset[str],
     ) -> tuple[list[LegResult], float]:
@@ -277,32 +274,42 @@ class RetrievalSteps:
         lookup = VectorLookup(query, self._space, parts)
         until = RANKING.before(deadline)
         view = self._view_of(profile)
-        has_facts = cache(partial(self._has_facts, query, view, until))
-        results = await self._legs.run(query, profile, lookup, times, has_facts, until, shed, view)
+        has_facts = cache(partial(self._has_facts, query, view, calls, until))
+        results = await self._legs.run(
+            query, profile, lookup, times, has_facts, calls, until, shed, view
+        )
         return results, lookup.embedding_s
 
     def _has_facts(
-        self, query: Query, view: ResidentView | None, deadline: Deadline
+        self, query: Query, view: ResidentView | None, calls: DependencyCalls, deadline: Deadline
     ) -> asyncio.Future[bool]:
         """Whether the tenant has facts, as far as is known: then legs search among them."""
         known = None if view is None else view.has_facts(query.scope.tenant, query.token)
         if known is None:
-            return asyncio.create_task(self._read_has_facts(query, deadline))
+            return asyncio.create_task(self._read_has_facts(query, calls, deadline))
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         answer.set_result(known)
         return answer
 
-    async def _read_has_facts(self, query: Query, deadline: Deadline) -> bool:
+    async def _read_has_facts(
+        self, query: Query, calls: DependencyCalls, deadline: Deadline
+    ) -> bool:
+        if not calls.asks(POSTGRES):
+            return True
         try:
-            # Without its answer nothing is lost, so it is no sign of whether the store answers.
-            self._store_breaker.require_closed()
+            # Without its answer nothing is lost, so it is no sign of whether PostgreSQL answers.
             async with asyncio.timeout(deadline.remaining()):
                 return await self._store.has_facts(query.scope.tenant, deadline)
         except (TriviumError, TimeoutError):
             return True
 
     async def _adjacent(
-        self, query: Query, profile: Profile, fused: Sequence[Fused], deadline: Deadline
+        self,
+        query: Query,
+        profile: Profile,
+        fused: Sequence[Fused],
+        calls: DependencyCalls,
+        deadline: Deadline,
     ) -> Mapping[ItemId, Adjacency]:
         """The turns next to the first candidates, if the profile lifts those.
 
@@ -314,7 +321,7 @@ class RetrievalSteps:
         first = [each.item for each in first_of(fused, GIVERS)]
         ask = partial(index.adjacent, query.scope, first)
         try:
-            return await self._index_breaker.ask(query, ADJACENT_TURNS.only(deadline), ask)
+            return await calls.ask("index", ADJACENT_TURNS.only(deadline), ask)
         except (TriviumError, TimeoutError):
             return {}
 
@@ -379,13 +386,13 @@ class Loading:
     def __init__(
         self,
         store: MemoryStore,
-        breaker: Breaker,
+        calls: DependencyCalls,
         query: Query,
         deadline: Deadline,
         view: ResidentView | None = None,
     ) -> None:
         self._store = store
-        self._breaker = breaker
+        self._calls = calls
         self._view = view
         self._tenant = query.scope.tenant
         self._as_of = query.scope.as_of
@@ -436,9 +443,9 @@ class Loading:
         return await self.in_time(partial(self._store.read_time_zone, self._tenant))
 
     async def in_time(self, read: Callable[[Deadline], Awaitable[Read]]) -> Read:
-        """Reads behind the breaker of the store; raises as `rows`."""
+        """Reads behind the breaker of PostgreSQL; raises as `rows`."""
         try:
-            return await self._breaker.ask(self, self._deadline, read)
+            return await self._calls.ask(POSTGRES, self._deadline, read)
         except TimeoutError as error:
             raise BudgetExhaustedError("reading the candidates") from error
         except BreakerOpenError as error:

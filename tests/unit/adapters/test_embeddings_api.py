@@ -12,18 +12,13 @@ import pytest
 
 from serving.adapters.openai_api import ApiEmbedder, ApiModel
 from serving.adapters.openai_api.embedder import USUAL_TEXT
-from serving.domain.breaker import FAILURES, FIRST_PAUSE_S, MIN_PATIENCE_S, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
-    BreakerOpenError,
     DependencyError,
     OverloadedError,
     UnsoundVectorError,
 )
-from serving.domain.items.records import TenantName
-from serving.pipeline.index.vector_space import EmbeddedSearch
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
-from tests.fakes.pipeline import FixedIndex
 from tests.fakes.simulation.openai_api import (
     EmbeddingsServer,
     answering,
@@ -31,8 +26,6 @@ from tests.fakes.simulation.openai_api import (
     serving,
     silence,
 )
-from tests.support.stepped_clock import SteppedClock
-from tests.support.waiting import until_async
 
 MODEL = ApiModel(name="some-model", dimension=FAKE_MODEL.dimension)
 TEXTS = ["We sailed to Goa.", "The wedding is in May.", "Tom bought a boat."]
@@ -110,42 +103,6 @@ async def test_a_silent_service_costs_a_question_its_deadline(api: Api) -> None:
 
     with pytest.raises(TimeoutError):
         await api.embedder.embed_query("?", Deadline.after(0.01))
-
-
-async def test_failing_service_is_skipped_until_a_probe_succeeds(api: Api) -> None:
-    clock = SteppedClock()
-    breaker = Breaker("embedder", clock=clock)
-    async with ApiEmbedder.opened(api.server.url, MODEL, None, breaker=breaker) as embedder:
-        api.server.answer = answering(500)
-        for _ in range(FAILURES):
-            with pytest.raises(DependencyError, match="status 500"):
-                await embedder.embed_query("?", soon())
-        with pytest.raises(BreakerOpenError, match=r"embedder: breaker open.*status 500"):
-            await embedder.embed_query("?", soon())
-        assert len(api.server.bodies) == FAILURES
-
-        api.server.answer = None
-        clock.now += FIRST_PAUSE_S
-        with pytest.raises(BreakerOpenError):
-            await embedder.embed_query("?", soon())
-
-        async def asked_again() -> bool:
-            return not breaker.trouble
-
-        await until_async(asked_again)
-        assert len(await embedder.embed_query("?", soon())) == MODEL.dimension
-
-
-async def test_silent_service_is_skipped_by_all_dense_legs(api: Api) -> None:
-    api.server.answer = silence
-    breaker = Breaker("embedder", clock=SteppedClock())
-    async with ApiEmbedder.opened(api.server.url, MODEL, None, breaker=breaker) as embedder:
-        search = EmbeddedSearch(embedder, FixedIndex())
-        for text in "abc":
-            with pytest.raises(TimeoutError):
-                await search.vector_of(TenantName("t"), text, Deadline.after(2 * MIN_PATIENCE_S))
-        with pytest.raises(BreakerOpenError):
-            await search.vector_of(TenantName("t"), "d", soon())
 
 
 async def test_a_silent_service_is_no_reason_to_blame_texts(api: Api) -> None:

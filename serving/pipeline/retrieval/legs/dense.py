@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from serving.domain.breaker import POSTGRES
 from serving.domain.items.records import ItemId, ItemKind
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.ranked_list import above_floor
@@ -45,7 +46,7 @@ class DenseLeg(Leg):
         scope = request.query.scope
         recent, brought = await asyncio.gather(
             request.ask(
-                "words", partial(self._access.recently_accessed, scope, pool.recently_accessed)
+                POSTGRES, partial(self._access.recently_accessed, scope, pool.recently_accessed)
             ),
             request.found_before(pool.joined_by),
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from serving.domain.breaker import POSTGRES
 from serving.domain.budget import GRAPH_WALK, Deadline
-from serving.domain.items.records import ItemId, segment_id
+from serving.domain.items.records import ItemId, ItemKind, segment_id
+from serving.domain.questions.named_entities import may_name
 from serving.domain.ranking.ranked_list import Candidate, above_floor
 from serving.pipeline.retrieval.legs.leg import (
     Leg,
     LegAnswer,
     LegRequest,
     LegSkippedError,
-    asks_postgres,
     fused_by_rank,
     require_text,
 )
@@ -62,6 +63,10 @@ class GraphLeg(Leg):
         else:
             require_text(query)
             seeds = None
+        by_name = (seeds is None or walk.mentions) and may_name(query.text)
+        if not by_name and all(seed.kind is not ItemKind.SEGMENT for seed in seeds or ()):
+            # Not by an answer of the graph, which would close its breaker.
+            return LegAnswer([], lacking=lacking)
 
         async def search(deadline: Deadline) -> tuple[bool, list[Candidate]]:
             stale = await graph_is_stale(self._consistency, request, deadline)
@@ -94,6 +99,6 @@ async def graph_is_stale(consistency: Consistency, request: LegRequest, deadline
     token = request.query.token
     if token is None:
         return False
-    if not asks_postgres(request.breakers):
+    if not request.calls.asks(POSTGRES):
         return True  # which knows what the graph has seen
     return not await consistency.graph_has_seen(token, GRAPH_WALK.before(deadline))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from serving.domain.breaker import POSTGRES
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.holding import FactsAbout, Holding
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
@@ -19,7 +20,7 @@ class HoldingLeg(Leg):
     name = "holding"
     options = frozenset()
     projection = None
-    dependency = "words"
+    dependency = POSTGRES
     by_meaning = False
     ranks_by_text = False
     needs_question = False
@@ -32,7 +33,7 @@ class HoldingLeg(Leg):
         speakers = scope.filter.speakers
         facts_about: list[FactsAbout] = [(scope, speakers)] if speakers else []
         search = partial(self._holding.items, [*facts_about, (scope, ())], scope)
-        found = await request.ask("words", search)
+        found = await request.ask(POSTGRES, search)
         # Their times order neither facts nor statements before the others: the place counts.
         places = enumerate(found[: request.depth])
         return LegAnswer([Candidate(each.item, -float(place)) for place, each in places])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from serving.domain.breaker import POSTGRES
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.timeline import Timeline
 
@@ -17,7 +18,7 @@ class ImportantLeg(Leg):
     name = "important"
     options = frozenset({"floor"})
     projection = None
-    dependency = "words"
+    dependency = POSTGRES
     by_meaning = False
     ranks_by_text = False
     needs_question = False
@@ -29,4 +30,4 @@ class ImportantLeg(Leg):
         floor = request.spec.floor
         least = MIN_IMPORTANCE if floor is None else floor
         search = partial(self._timeline.important, request.query.scope, least, request.depth)
-        return LegAnswer(await request.ask("words", search))
+        return LegAnswer(await request.ask(POSTGRES, search))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, TypeVar
 
-from serving.domain.breaker import Breaker
+from serving.domain.breaker import DependencyCalls
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId
 from serving.domain.questions.period import NamedTimes
@@ -67,14 +67,13 @@ class UpstreamAnswer:
         return list(dict.fromkeys(candidate.item for candidate in self.candidates))
 
 
+NO_BREAKERS = DependencyCalls({})
+
 Times = Callable[[], NamedTimes]
 """Reads the times that a question names."""
 
 HasFacts = Callable[[], asyncio.Future[bool]]
 """Whether the tenant has facts, as `MemoryStore.has_facts`."""
-
-POSTGRES = frozenset({"words", "store"})
-"""The breakers of PostgreSQL."""
 
 Answer = TypeVar("Answer")
 
@@ -85,8 +84,8 @@ class LegRequest:
 
     `query.scope` has the lookback of its `spec`; `limit` is that of the answer. `times` and
     `has_facts` read once for all legs. `found_by` awaits the answers of its upstream legs. Each
-    call of a dependency goes through `ask`, behind the breaker of that dependency. `view` is what
-    may be answered from memory, if the profile has it so.
+    call of a dependency goes through `ask`, which makes it one of the `calls` of the question.
+    `view` is what may be answered from memory, if the profile has it so.
     """
 
     query: Query
@@ -98,16 +97,16 @@ class LegRequest:
     times: Times
     has_facts: HasFacts
     found_by: Mapping[str, Callable[[], Awaitable[UpstreamAnswer]]] = field(default_factory=dict)
-    breakers: Mapping[str, Breaker] = field(default_factory=dict)
+    calls: DependencyCalls = NO_BREAKERS
     view: ResidentView | None = None
 
-    async def ask(
+    def ask(
         self,
         dependency: str,
         call: Callable[[Deadline], Awaitable[Answer]],
         within: Deadline | None = None,
-    ) -> Answer:
-        """Calls a dependency: "words", "index" or "graph"; by default until the leg's deadline.
+    ) -> Awaitable[Answer]:
+        """Calls one of `DEPENDENCIES`, by default until the leg's deadline.
 
         A wait for other legs is no part of the call, since a late leg is no fault of the
         dependency.
@@ -116,16 +115,19 @@ class LegRequest:
             BreakerOpenError: The dependency is not asked.
             TimeoutError: It did not answer in time.
         """
-        deadline = within or self.deadline
-        if (breaker := self.breakers.get(dependency)) is None:
-            return await call(deadline)
-        return await breaker.ask(self.lookup, deadline, call)
+        return self.calls.ask(dependency, within or self.deadline, call)
 
     async def nearest(
         self, wanted: WantedNeighbours, within: Deadline | None = None
     ) -> IndexAnswer:
-        """Looks the question up in the index; raises as `ask`."""
+        """Looks the question up in the index, once it is embedded; raises as `ask`."""
+        await self.embed(within)
         return await self.ask("index", partial(self.lookup.nearest, wanted), within)
+
+    async def embed(self, within: Deadline | None = None) -> None:
+        """Embeds the question, unless it is or the index does that; raises as `ask`."""
+        if self.lookup.is_to_embed:
+            await self.ask("embedder", self.lookup.embed, within)
 
     async def found_before(self, legs: Sequence[str]) -> UpstreamAnswer:
         """Returns what these legs found, in their order; nothing from one that did not answer."""
@@ -146,8 +148,8 @@ class Leg(ABC):
         name: Its name in profiles and reports.
         options: The options that a profile may give it, beyond those of all legs.
         projection: What it reads of the change log; None for PostgreSQL itself.
-        dependency: What its candidates come from: "words" for PostgreSQL, "index" for the index and
-            its embedder, "graph" for Neo4j. Empty for one that has a choice.
+        dependency: Which of `DEPENDENCIES` its candidates come from; empty for one that has a
+            choice.
         by_meaning: Whether what it finds is near to the question, whatever words it has.
         ranks_by_text: Whether its scores depend on text and question alone, so that equal texts
             have equal scores.
@@ -202,11 +204,6 @@ def by_name(*legs: type[Leg]) -> dict[str, type[Leg]]:
         if missing := [name for name in Leg.__annotations__ if not hasattr(leg, name)]:
             raise TypeError(f"{leg.__name__} must set {', '.join(missing)} (see Leg)")
     return {leg.name: leg for leg in legs}
-
-
-def asks_postgres(breakers: Mapping[str, Breaker]) -> bool:
-    """Whether no breaker of PostgreSQL is open."""
-    return not any(breakers[name].trouble for name in POSTGRES & breakers.keys())
 
 
 def fused_by_rank(found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:

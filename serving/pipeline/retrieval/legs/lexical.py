@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from serving.domain.breaker import POSTGRES
 from serving.domain.ranking.ranked_list import above_floor
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, require_text
 from serving.ports.words import LexicalSearch
@@ -19,7 +20,7 @@ class LexicalLeg(Leg):
     name = "lexical"
     options = frozenset({"floor", "words"})
     projection = None
-    dependency = "words"
+    dependency = POSTGRES
     by_meaning = False
     ranks_by_text = True
     finds_sensitive = True
@@ -39,5 +40,5 @@ class LexicalLeg(Leg):
         query, spec = request.query, request.spec
         require_text(query)
         search = partial(self._lexical.search, query, spec.words, request.depth, request.limit)
-        found = await request.ask("words", search)
+        found = await request.ask(POSTGRES, search)
         return LegAnswer(*above_floor(found, spec.floor))

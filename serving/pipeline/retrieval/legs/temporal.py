@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from serving.domain.breaker import POSTGRES
 from serving.domain.budget import BY_MEANING
 from serving.domain.errors import OverloadedError, UnavailableError
 from serving.domain.items.records import ItemKind
@@ -34,7 +35,7 @@ class TemporalLeg(Leg):
     name = "temporal"
     options = frozenset({"named_times"})
     projection = None
-    dependency = "words"
+    dependency = POSTGRES
     by_meaning = False
     ranks_by_text = False
     needs_question = False
@@ -51,7 +52,7 @@ class TemporalLeg(Leg):
             return LegAnswer([])
         if not request.spec.named_times:
             latest = partial(self._timeline.latest, request.query.scope, depth)
-            return LegAnswer(await request.ask("words", latest))
+            return LegAnswer(await request.ask(POSTGRES, latest))
         times = request.times()
         said, about = await asyncio.gather(self._said(times, request), self._about(times, request))
         return replace(said, candidates=_merged(said.candidates, about)[:depth])
@@ -68,13 +69,13 @@ class TemporalLeg(Leg):
         scope = request.query.scope
         latest = partial(self._timeline.latest, earliest_first=times.earliest_first)
         within = [scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
-        found = (request.ask("words", partial(latest, each, request.depth)) for each in within)
+        found = (request.ask(POSTGRES, partial(latest, each, request.depth)) for each in within)
         return _distinct(await asyncio.gather(*found))
 
     async def _about(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
         scope, depth, mentioning = request.query.scope, request.depth, self._timeline.mentioning
         named = [each for each in times.periods if each.length <= MAX_MENTION]
-        found = (request.ask("words", partial(mentioning, each, scope, depth)) for each in named)
+        found = (request.ask(POSTGRES, partial(mentioning, each, scope, depth)) for each in named)
         return _distinct(await asyncio.gather(*found))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from serving.domain.breaker import Breaker
@@ -61,19 +60,19 @@ def steps(
     dates: DateReader | None = None,
     names: NameResolver | None = None,
     reranker: Reranker | None = None,
-    breakers: Mapping[str, Breaker] = MappingProxyType({}),
+    breakers: Mapping[str, Breaker] | None = None,
     space: VectorSpace | None = None,
     view: ResidentView | None = None,
 ) -> RetrievalSteps:
     return RetrievalSteps(
-        legs=LegRunner(legs, consistency or FixedConsistency(), breakers),
+        legs=LegRunner(legs, consistency or FixedConsistency()),
         space=space or some_space(),
         store=store,
         access=access or RecordingAccess(),
         dates=dates or FixedDates(),
         names=names,
         reranker=reranker,
-        store_breaker=breakers.get("store"),
+        breakers=breakers,
         view=view,
     )
 

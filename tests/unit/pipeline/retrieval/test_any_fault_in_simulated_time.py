@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.domain.breaker import FAILURES, Breaker
+from serving.domain.breaker import FAILURES, POSTGRES, Breaker, all_breakers
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     AllLegsFailedError,
@@ -41,10 +41,10 @@ from tests.support.examples import examples
 from tests.unit.pipeline.retrieval.retrieving import retriever
 
 LEGS = ("lexical", "dense", "graph")
+BEYOND_POSTGRES = [name for name in LEGS if LEGS_BY_NAME[name].dependency != POSTGRES]
 PROFILE = Profile(name="three", legs=tuple(LegSpec(name=name, floor=0.0) for name in LEGS))
 ROUNDING_S = 1e-9
 NEVER_S = 1e6
-BREAKERS = ("store", *{LEGS_BY_NAME[name].dependency for name in LEGS})
 
 
 class How(Enum):
@@ -76,6 +76,7 @@ class Fault:
 
 
 ANSWERS = Fault(How.ANSWERS, 0.005)
+HANGS = Fault(How.HANGS, NEVER_S)
 
 # Not a multiple of a millisecond, as the time of the legs is: it is clear which comes first.
 SECONDS = st.integers(0, 400).map(lambda number: number / 1e3 + 0.0003)
@@ -158,7 +159,7 @@ async def faulty(
     store = SlowStore(store_s)
     await store.write(batch_of(segment("a"), fact("f", "Ann", "likes", "Goa")))
     clock = asyncio.get_running_loop().time
-    return retriever(store, legs, admission=Admission(clock=clock), breakers=breakers or {})
+    return retriever(store, legs, admission=Admission(clock=clock), breakers=breakers)
 
 
 async def ask(answering: Retriever, asked: TimedQuery) -> Outcome:
@@ -220,7 +221,7 @@ def test_queries_with_faults_end_in_time(
 
     async def all_of_them() -> list[Outcome]:
         clock = asyncio.get_running_loop().time
-        breakers = {name: Breaker(name, clock=clock) for name in BREAKERS}
+        breakers = all_breakers(clock=clock)
         answering = await faulty(legs, store_s, breakers=breakers)
         outcomes = await asyncio.gather(*(ask(answering, each) for each in questions))
         await asyncio.sleep(0.001)
@@ -247,17 +248,17 @@ def ten_queries(legs: Mapping[str, FaultyLeg], store_s: float = 0.0) -> list[Out
 
     async def ten() -> list[Outcome]:
         clock = asyncio.get_running_loop().time
-        breakers = {each: Breaker(each, clock=clock) for each in BREAKERS}
+        breakers = all_breakers(clock=clock)
         answering = await faulty(legs, store_s, breakers=breakers)
         return [await ask(answering, TimedQuery(clock(), 0.1)) for _ in range(10)]
 
     return run_in_virtual_time(ten())
 
 
-@pytest.mark.parametrize("name", LEGS)
+@pytest.mark.parametrize("name", BEYOND_POSTGRES)
 def test_hung_leg_costs_three_queries_their_share(name: str) -> None:
     legs = {leg: FaultyLeg([ANSWERS]) for leg in LEGS}
-    legs[name] = FaultyLeg([Fault(How.HANGS, NEVER_S)])
+    legs[name] = FaultyLeg([HANGS])
 
     outcomes = ten_queries(legs)
 
@@ -267,11 +268,22 @@ def test_hung_leg_costs_three_queries_their_share(name: str) -> None:
     assert len(legs[name].time_s) == FAILURES
 
 
-def test_hung_store_costs_three_queries_their_budget() -> None:
+def test_hung_postgres_costs_three_queries_their_budget() -> None:
     # That there are facts is known without asking the store.
-    outcomes = ten_queries({leg: FaultyLegOverFacts([ANSWERS]) for leg in LEGS}, NEVER_S)
+    legs = {leg: FaultyLegOverFacts([ANSWERS]) for leg in BEYOND_POSTGRES}
+    of_postgres = {leg: FaultyLeg([HANGS]) for leg in set(LEGS) - legs.keys()}
+    outcomes = ten_queries({**legs, **of_postgres}, NEVER_S)
 
-    first, then = outcomes[:FAILURES], outcomes[FAILURES:]
-    assert {type(outcome.error) for outcome in first} == {BudgetExhaustedError}
-    assert {type(outcome.error) for outcome in then} == {StoreUnavailableError}
-    assert all(outcome.seconds <= 2 * ANSWERS.after_s for outcome in then)
+    late, refused = outcomes[: FAILURES - 1], outcomes[FAILURES - 1 :]
+    assert {type(outcome.error) for outcome in late} == {BudgetExhaustedError}
+    # The third failure is that of words, after which rows are not asked for.
+    assert {type(outcome.error) for outcome in refused} == {StoreUnavailableError}
+    assert all(outcome.seconds <= 2 * ANSWERS.after_s for outcome in refused[1:])
+
+
+def test_slow_words_leave_the_breaker_of_postgres_closed() -> None:
+    legs = {leg: FaultyLeg([ANSWERS]) for leg in LEGS} | {"lexical": FaultyLeg([HANGS])}
+
+    outcomes = ten_queries(legs)
+
+    assert all(outcome.answer is not None and outcome.answer.hits for outcome in outcomes)

@@ -180,11 +180,12 @@ async def test_errors_of_others_do_not_count(end: BaseException) -> None:
     assert await asked.is_asked()
 
 
-async def test_cancellation_at_the_deadline_counts_as_failure() -> None:
+async def test_cancellation_after_the_usual_time_counts_as_failure() -> None:
     asked = Dependency()
+    await asked.call(takes_s=0.005)
     for _ in range(FAILURES):
         with suppress(asyncio.CancelledError):
-            await asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S)
+            await asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S / 2)
 
     assert not await asked.is_asked()
 
@@ -209,7 +210,7 @@ async def test_failed_probe_delays_the_next_within_bounds() -> None:
         opened, probes = asked.clock.now, asked.states.count(BreakerState.HALF_OPEN)
         while asked.states.count(BreakerState.HALF_OPEN) == probes:
             asked.clock.now += 0.25
-            await asked.probe(TimeoutError())
+            await asked.probe(GONE)
         pauses.append(asked.clock.now - opened)
 
     assert pauses == [0.5, 1, 2, 4, 4, 4]
@@ -251,7 +252,7 @@ TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="grap
 
 async def test_failing_postgres_fails_every_request() -> None:
     legs = {"lexical": BrokenLeg(StoreUnavailableError("refused")), "graph": FixedLeg()}
-    answering = retriever(await store_of(), legs, breakers={"words": Breaker("words")})
+    answering = retriever(await store_of(), legs)
 
     for _ in range(FAILURES + 4):
         with pytest.raises(StoreUnavailableError):
@@ -274,7 +275,6 @@ async def test_leg_of_an_open_breaker_is_reported_failed() -> None:
     answering = retriever(
         await store_of(segment("a")),
         {"lexical": FixedLeg("a"), "graph": graph},
-        breakers={name: Breaker(name) for name in ("words", "index", "graph")},
     )
     for _ in range(FAILURES + 4):
         answer = await answering.retrieve(query("?"), TWO_LEGS, soon())

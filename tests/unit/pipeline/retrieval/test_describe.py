@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, StoreUnavailableError
 from serving.domain.items.records import Item, ItemId, TenantName, segment_id
@@ -173,7 +172,7 @@ class Unreachable(InMemoryTimeline):
 )
 async def test_lost_store_fails_the_description(error: Exception, raised: type[Exception]) -> None:
     store = InMemoryStore()
-    describer = Describer(store, Holding(store, Unreachable(error)), Breaker("store"))
+    describer = Describer(store, Holding(store, Unreachable(error)))
 
     with pytest.raises(raised):
         await describer.describe(about_mia(), Deadline.after(60))

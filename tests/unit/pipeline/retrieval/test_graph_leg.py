@@ -107,9 +107,11 @@ FROM_DENSE = Walk(seeds_from=("dense",))
 async def test_walk_without_seeds_is_no_empty_walk(
     walk: Walk, dense: Leg, state: LegState, reason: str
 ) -> None:
-    graph, report = await walked(FixedLeg("a"), dense, walk=walk)
+    asked = query("Who knows Ann?")
 
-    assert (report.state, graph.seeds) == (state, [] if reason else [[]])
+    graph, report = await walked(FixedLeg("a"), dense, walk=walk, asked=asked)
+
+    assert (report.state, graph.seeds) == (state, [[]] if walk.mentions else [])
     assert report.reason == (f"no entity to start from; {reason}" if reason else "")
 
 

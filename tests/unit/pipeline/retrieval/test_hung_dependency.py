@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from typing import Any, NamedTuple, TypeVarTuple
 
 import pytest
 
 from serving.config.profiles import ProfileBook
-from serving.domain.breaker import FAILURES, FIRST_PAUSE_S, Breaker
+from serving.domain.breaker import FAILURES, FIRST_PAUSE_S, all_breakers
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import (
@@ -23,10 +24,11 @@ from serving.domain.questions.period import Period
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorSpace
 from serving.pipeline.retrieval import legs
 from serving.pipeline.retrieval.holding import Holding
-from serving.pipeline.retrieval.leg_runner import LegRunner
+from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
 from serving.ports.change_log import Projection
+from serving.ports.embedding import Vector
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import (
@@ -36,16 +38,19 @@ from tests.fakes.pipeline import (
     FixedReranker,
     RecordingAccess,
 )
-from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.fakes.simulation.virtual_time import VirtualTimeLoop, run_in_virtual_time
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
 from tests.fakes.words import InMemoryWords
 from tests.support.builders import NOON, batch_of, days, fact, query, segment
 
+Given = TypeVarTuple("Given")
+
 PROFILES = ProfileBook.load()
 QUESTIONS = 10
 BUDGET_S = 1.0
 ROUNDING_S = 1e-9
+EARLY_S = 0.002
 TOKEN = ConsistencyToken.of("epoch", [1])
 PAUSE_S = 2 * FIRST_PAUSE_S
 """Between questions: each may make a probe, for which it must not wait."""
@@ -130,24 +135,24 @@ class HungConsistency(LaggingGraph):
         return {}
 
 
+HUNG = ["postgres", "graph", "index", "sharded index", "embedder", "reranker"]
 EMBEDDED = [each for each in ITEMS if isinstance(each, Segment)]
 
 
 def space(hung: str) -> VectorSpace:
-    """An index of all segments, or one in shards; each embeds here."""
+    """An index of all segments, or one in shards; each embeds here, or by a remote embedder."""
     engine = InMemoryIndex()
     engine.apply([segment_row(each, unit(1), context=unit(1)) for each in EMBEDDED], [])
     index: Any = Hung() if hung.endswith("index") else EngineIndex(engine)
-    search = EmbeddedSearch(FakeEmbedder(), index)
+    embedders = {"embedder": Hung, "embedder after one question": EmbedderOfOne}
+    embedder: Any = embedders.get(hung, FakeEmbedder)()
+    search = EmbeddedSearch(embedder, index)
     whole = None if hung in ("graph", "sharded index") else index
-    return VectorSpace(FakeEmbedder(), index, search, whole)
+    return VectorSpace(embedder, index, search, whole)
 
 
 async def steps(hung: str) -> RetrievalSteps:
     """The steps over the real legs and ports in memory, of which one hangs."""
-    clock = asyncio.get_running_loop().time
-    names = (*{leg.dependency for leg in legs.LEGS.values()}, "store", "reranker")
-    breakers = {name: Breaker(name, clock=clock) for name in names}
     is_postgres = hung == "postgres"
     store = HungStore() if is_postgres else InMemoryStore()
     await store.write(batch_of(*ITEMS))
@@ -173,16 +178,14 @@ async def steps(hung: str) -> RetrievalSteps:
     resolver = HungNames() if is_postgres else FixedNames()
     reranker: Any = Hung() if hung == "reranker" else FixedReranker({"": 1.0})
     return RetrievalSteps(
-        legs=LegRunner({leg.name: leg for leg in all_legs}, consistency, breakers),
+        legs=LegRunner({leg.name: leg for leg in all_legs}, consistency),
         space=space(hung),
         store=store,
         access=access,
         dates=FixedDates(YESTERDAY),
         names=resolver,
         reranker=reranker,
-        store_breaker=breakers["store"],
-        index_breaker=breakers["index"],
-        reranker_breaker=breakers["reranker"],
+        breakers=all_breakers(clock=asyncio.get_running_loop().time),
     )
 
 
@@ -203,7 +206,7 @@ async def ten_questions(hung: str, profile: str, token: ConsistencyToken | None)
 
 @pytest.mark.parametrize("token", [None, TOKEN], ids=["", "token"])
 @pytest.mark.parametrize("profile", sorted(PROFILES))
-@pytest.mark.parametrize("hung", ["postgres", "graph", "index", "sharded index", "reranker"])
+@pytest.mark.parametrize("hung", HUNG)
 def test_hung_dependency_costs_three_queries_of_any_profile(
     hung: str, profile: str, token: ConsistencyToken | None
 ) -> None:
@@ -213,3 +216,58 @@ def test_hung_dependency_costs_three_queries_of_any_profile(
     assert [each.seconds for each in outcomes[FAILURES:]] == [0.0] * (QUESTIONS - FAILURES)
     if hung in ("graph", "reranker"):
         assert all(each.answer is not None and each.answer.hits for each in outcomes)
+
+
+class EarlyLoop(VirtualTimeLoop):
+    """Its timers go off before they are due, as those of uvloop do, which counts milliseconds."""
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Given], object],
+        *args: *Given,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return super().call_at(when - EARLY_S, callback, *args, context=context)
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+@pytest.mark.parametrize("hung", HUNG)
+def test_hang_behind_early_timers_costs_three_queries(hung: str, profile: str) -> None:
+    with asyncio.Runner(loop_factory=EarlyLoop) as runner:
+        outcomes = runner.run(ten_questions(hung, profile, None))
+
+    assert [each.seconds for each in outcomes[FAILURES:]] == [0.0] * (QUESTIONS - FAILURES)
+
+
+class EmbedderOfOne(FakeEmbedder):
+    """Embeds one text, and answers no call for another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._embedded: set[str] = set()
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        if self._embedded:
+            await asyncio.Event().wait()
+        self._embedded.add(text)
+        return await super().embed_query(text, deadline)
+
+
+async def kept_question_after_hangs() -> Mapping[str, LegState]:
+    """How the legs end that look up a question whose vector is kept, after others that hung."""
+    loop, answering = asyncio.get_running_loop(), await steps("embedder after one question")
+    texts = [
+        "What does Ann like?",
+        *(f"Does {name} like Goa?" for name in ("Bo", "Cy", "Di", "Ed")),
+    ]
+    for text in [*texts, texts[0]]:
+        deadline = Deadline.after(BUDGET_S, loop.time)
+        traced = await answering.run(query(text), PROFILES["default"], deadline)
+    return {report.leg: report.state for report in traced.retrieval.reports}
+
+
+def test_question_with_a_kept_vector_needs_no_embedder() -> None:
+    ended = run_in_virtual_time(kept_question_after_hangs())
+
+    assert {ended[leg] for leg in ("dense", "context", "facts")} == {LegState.OK}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from serving.domain.breaker import DEPENDENCIES, POSTGRES
 from serving.domain.items.records import fact_id, segment_id
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.legs import LEGS
@@ -16,7 +17,7 @@ def test_every_leg_declares_itself() -> None:
     for name, leg in LEGS.items():
         assert leg.name == name
         assert leg.projection in (None, "embedding", "graph")
-        assert leg.dependency in ("", "words", "index", "graph")
+        assert leg.dependency in ("", *DEPENDENCIES)
 
 
 def test_leg_without_an_attribute_is_rejected() -> None:
@@ -24,7 +25,7 @@ def test_leg_without_an_attribute_is_rejected() -> None:
         name = "incomplete"
         options = frozenset[str]()
         projection = None
-        dependency = "words"
+        dependency = POSTGRES
         ranks_by_text = True
 
     with pytest.raises(TypeError, match=r"Incomplete must set by_meaning \(see Leg\)"):

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 from serving.domain.breaker import FAILURES, Breaker
 from serving.domain.budget import Deadline
 from serving.domain.consistency import Snapshot
-from serving.domain.errors import OverloadedError, RateLimitedError, StoreUnavailableError
+from serving.domain.errors import (
+    DependencyError,
+    OverloadedError,
+    RateLimitedError,
+    StoreUnavailableError,
+)
 from serving.domain.items.records import TenantName, segment_id
 from serving.domain.token_buckets import TokenBuckets
 from serving.pipeline.index.vector_space import VectorSpace
@@ -397,12 +402,12 @@ async def test_late_counts_are_those_of_the_next_caller() -> None:
 async def test_a_dependency_that_is_not_asked_is_named() -> None:
     asked, not_asked = Breaker("index"), Breaker("graph")
 
-    async def late(_: Deadline) -> None:
-        raise TimeoutError
+    async def refused(_: Deadline) -> None:
+        raise DependencyError("graph", "refused")
 
     for question in range(FAILURES):
-        with suppress(TimeoutError):
-            await not_asked.ask(question, Deadline.after(1), late)
+        with suppress(DependencyError):
+            await not_asked.ask(question, Deadline.after(1), refused)
 
     found = await overview(observer(breakers=[asked, not_asked]))
 
