@@ -80,6 +80,13 @@ class Adjacency(NamedTuple):
     after: Turn | None = None
 
 
+class AdjacencyAnswer(NamedTuple):
+    """What is next to those of the items that have a vector, and whether a write was not seen."""
+
+    of: Mapping[ItemId, Adjacency]
+    stale: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTier:
     """How the rows of one kind of a tenant are searched.
@@ -162,13 +169,12 @@ class WholeIndex(VectorIndex, Protocol):
         """
 
     async def adjacent(
-        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
-    ) -> Mapping[ItemId, Adjacency]:
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
         """Returns the turns next to those of the items that have a vector.
 
-        They are by time; those of one time by when they were stored, and by id.
-
-        Raises as `related`; waits for no write.
+        They are by time; those of one time by when they were stored, and by id. Waits and raises
+        as `related`.
         """
 
 

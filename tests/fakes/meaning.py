@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +30,7 @@ from serving.ports.index_engine import (
     IndexRow,
 )
 from serving.ports.vector_index import (
-    Adjacency,
+    AdjacencyAnswer,
     IndexAnswer,
     IndexStatus,
     VectorKind,
@@ -217,9 +217,9 @@ class EngineIndex:
         return IndexAnswer(self._engine.items.related(query, seeds, depth), epoch=1)
 
     async def adjacent(
-        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
-    ) -> Mapping[ItemId, Adjacency]:
-        return self._engine.items.adjacent(scope, items)
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
+        return AdjacencyAnswer(self._engine.items.adjacent(query.scope, items))
 
     def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
         return True

@@ -15,7 +15,7 @@ from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.change_log import Projection
 from serving.ports.embedding import VectorLike
-from serving.ports.vector_index import Adjacency, IndexAnswer, IndexStatus, WantedNeighbours
+from serving.ports.vector_index import AdjacencyAnswer, IndexAnswer, IndexStatus, WantedNeighbours
 
 
 class FixedLeg(Leg):
@@ -58,9 +58,9 @@ class FixedIndex:
         return IndexAnswer([], epoch=1)
 
     async def adjacent(
-        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
-    ) -> Mapping[ItemId, Adjacency]:
-        return {}
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
+        return AdjacencyAnswer({})
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return 0

@@ -12,7 +12,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from serving.ports.index_engine import (
     UnsoundRowsError,
 )
 from serving.ports.vector_index import (
-    Adjacency,
+    AdjacencyAnswer,
     IndexAnswer,
     IndexStatus,
     IndexTier,
@@ -183,12 +183,14 @@ class LogFollowingIndex:
         return IndexAnswer(found, filled.first_epoch + filled.engine.generation, stale)
 
     async def adjacent(
-        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
-    ) -> Mapping[ItemId, Adjacency]:
-        """Returns the turns next to the items; raises `NotReadyError` before it is filled."""
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
+        """Returns the turns next to the items, as `related` finds segments."""
+        stale = await self._is_stale(query.token, deadline)
+        filled = self._require_ready()
         if deadline.passed:
             raise TimeoutError
-        return self._require_ready().engine.items.adjacent(scope, items)
+        return AdjacencyAnswer(filled.engine.items.adjacent(query.scope, items), stale)
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that it has; none before it is filled."""

@@ -313,15 +313,16 @@ class RetrievalSteps:
     ) -> Mapping[ItemId, Adjacency]:
         """The turns next to the first candidates, if the profile lifts those.
 
-        Without them the order stands: an index in shards does not know them.
+        Without them the order stands: an index in shards does not know them, and a write that this
+        question has not found needs no waiting for.
         """
         index = self._space.whole_index
         if not profile.adjacent or index is None:
             return {}
         first = [each.item for each in first_of(fused, GIVERS)]
-        ask = partial(index.adjacent, query.scope, first)
+        ask = partial(index.adjacent, replace(query, token=None), first)
         try:
-            return await calls.ask("index", ADJACENT_TURNS.only(deadline), ask)
+            return (await calls.ask("index", ADJACENT_TURNS.only(deadline), ask)).of
         except (TriviumError, TimeoutError):
             return {}
 

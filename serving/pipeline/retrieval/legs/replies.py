@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 
-from serving.domain.budget import VECTOR_SEARCH, Deadline
-from serving.domain.items.records import ItemId, ItemKind
-from serving.domain.questions.query import Query
+from serving.domain.items.records import ItemKind
 from serving.domain.ranking.ranked_list import Candidate, above_floor, best_first
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
-from serving.ports.vector_index import Adjacency, WholeIndex
 
 
 class RepliesLeg(Leg):
@@ -40,26 +36,12 @@ class RepliesLeg(Leg):
         if not found.candidates and (lacking := [*found.broken, *found.skipped]):
             raise LegSkippedError(f"no candidate to start from; {'; '.join(lacking)}")
         scores = {each.item: each.score for each in found.candidates[: expansion.seeds]}
-        stale, turns = await request.ask(
-            "index", partial(_adjacent, index, request.query, [*scores])
-        )
+        # Words may have found a question that the index does not know yet.
+        adjacent = await request.ask("index", partial(index.adjacent, request.query, [*scores]))
         replies = [
             Candidate(turn.after.item, scores[item], f"after {item.id}")
-            for item, turn in turns.items()
+            for item, turn in adjacent.of.items()
             if turn.asks and turn.after is not None
         ]
         kept, below = above_floor(best_first(replies)[: request.depth], request.spec.floor)
-        return LegAnswer(kept, below, stale, lacking="; ".join(found.broken))
-
-
-async def _adjacent(
-    index: WholeIndex, query: Query, items: Sequence[ItemId], deadline: Deadline
-) -> tuple[bool, Mapping[ItemId, Adjacency]]:
-    """Whether the index lacks the caller's write, for which it waits, and the adjacent turns.
-
-    Words may have found a question that the index does not know yet.
-    """
-    stale = query.token is not None and not await index.caught_up(
-        query.token, VECTOR_SEARCH.before(deadline)
-    )
-    return stale, await index.adjacent(query.scope, items, deadline)
+        return LegAnswer(kept, below, adjacent.stale, lacking="; ".join(found.broken))

@@ -329,3 +329,17 @@ async def test_read_with_a_token_finds_related_writes() -> None:
 
     assert (found(stale), stale.stale) == ([], True)
     assert (found(answer), answer.stale, answer.epoch) == (ids("b"), False, 1)
+
+
+async def test_read_with_a_token_finds_adjacent_writes() -> None:
+    feed, (first, second) = FakeFeed(), (segment(id_, session="call") for id_ in "ab")
+    async with following(feed) as index:
+        token = feed.put(segment_row(first, unit(1)), segment_row(second, unit(1)))
+        asked = replace(query("?"), token=token)
+        stale = await index.adjacent(asked, ids("a"), Deadline.after(0.2))
+        reading = await begin(index.adjacent(asked, ids("a"), Deadline.after(5)))
+        feed.embed()
+        answer = await reading
+
+    assert (dict(stale.of), stale.stale) == ({}, True)
+    assert (list(answer.of), answer.stale) == (ids("a"), False)

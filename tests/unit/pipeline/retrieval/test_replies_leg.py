@@ -7,7 +7,8 @@ import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.items.records import Segment
+from serving.domain.items.records import ItemId, Segment
+from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import Expansion
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.index.vector_space import VectorSpace
@@ -15,6 +16,7 @@ from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import RepliesLeg
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.steps import Retrieval
+from serving.ports.vector_index import AdjacencyAnswer
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import BrokenLeg, FixedLeg
 from tests.support.builders import NOON, query, segment
@@ -52,6 +54,12 @@ class FollowingIndex(EngineIndex):
         if not self._late:
             self._rows.apply([segment_row(each, unit(1)) for each in TURNS], [])
         return not self._late
+
+    async def adjacent(
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
+        stale = query.token is not None and not await self.caught_up(query.token, deadline)
+        return (await super().adjacent(query, items, deadline))._replace(stale=stale)
 
 
 async def ask(

@@ -7,15 +7,16 @@ from datetime import timedelta
 import pytest
 
 from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, Segment
-from serving.domain.questions.query import NO_FILTER, Filter, Scope
+from serving.domain.questions.query import NO_FILTER, Filter, Query
 from serving.domain.ranking.ledger import AdjacentTerm
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.retrieval.steps import Retrieval
-from serving.ports.vector_index import Adjacency
+from serving.ports.vector_index import AdjacencyAnswer
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import FixedIndex, FixedLeg
 from tests.support.builders import NOON, query, scope, segment
@@ -98,9 +99,33 @@ async def test_candidate_far_down_is_lifted_into_the_answer() -> None:
 
 class LostIndex(FixedIndex):
     async def adjacent(
-        self, scope: Scope, items: Sequence[ItemId], deadline: Deadline
-    ) -> Mapping[ItemId, Adjacency]:
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
         raise DependencyError("index", "the replica cannot be reached")
+
+
+class WaitedForIndex(FixedIndex):
+    """Keeps the writes that it was to wait for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[ConsistencyToken | None] = []
+
+    async def adjacent(
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
+        self.waited.append(query.token)
+        return AdjacencyAnswer({})
+
+
+async def test_order_waits_for_no_write() -> None:
+    index, legs = WaitedForIndex(), {"dense": FixedLeg("a")}
+    space = replace(some_space(), whole_index=index)
+    asked = query("?", token=ConsistencyToken.of("1", [5]))
+
+    await answered([segment("a")], legs, PROFILE, asked, space=space)
+
+    assert index.waited == [None]
 
 
 async def test_order_stands_where_no_turn_is_known() -> None:
