@@ -1,7 +1,8 @@
 """The command `python -m bench.speed.hostile`: a steady tenant while others send hostile bodies.
 
-The attacker is a process of its own. What it costs the machine besides the service is in the phase
-in which it sends as many requests that HAProxy answers alone.
+The attacker is a process of its own. What it costs the machine besides the service is in two
+phases: in one it sends as many requests that HAProxy answers alone, in the other it sends nothing
+and uses as much of the processor as it and HAProxy did for the bodies without a key.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import count, cycle
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -27,6 +29,7 @@ from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
 from bench.harness.load import Call, Run, open_loop, poisson_arrivals
 from bench.harness.options import HELP, chosen, data_option, out_option
+from bench.harness.processes import ServiceProcesses, spent
 from bench.harness.results import Record, Result, Take, number, select, table
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
@@ -44,6 +47,7 @@ BUDGET_S = 1.0
 CONNECTIONS = 16
 SIZE = 60_000
 """Bytes of a hostile body: what a question may have, and of the most values."""
+ROLES = ("attacker", "haproxy", "replica Ingress")
 
 
 class Other(StrEnum):
@@ -53,6 +57,7 @@ class Other(StrEnum):
     HEALTH = "checks of health"
     WITHOUT_KEY = "hostile bodies without a key"
     WITH_KEY = "hostile bodies with a reader's key"
+    COMPUTING = "nothing, but compute as much"
 
 
 HOSTILE_BODIES: Mapping[str, bytes] = {
@@ -80,22 +85,45 @@ def _request(verb: str, path: str, body: bytes, key: str) -> bytes:
 
 # ---------------------------------------------------------------- the attacker
 
+SLICE_S = 0.002
+"""How long it computes at a time, about as for a request."""
 
-def attack(port: int, sent: Sequence[bytes], per_s: float, seconds: float) -> dict[str, int]:
-    """Sends requests in turn at a rate; returns how often each status was answered."""
-    return asyncio.run(attacked(port, sent, per_s, seconds))
+
+class Attack(NamedTuple):
+    """How often each status was answered, and the CPU time of the attacker in seconds."""
+
+    statuses: Mapping[str, int]
+    cpu_s: float
+
+
+def attack(port: int, sent: Sequence[bytes], per_s: float, seconds: float) -> Attack:
+    """Sends requests in turn at a rate."""
+    began_s = time.process_time()
+    statuses = asyncio.run(attacked(port, sent, per_s, seconds))
+    return Attack(statuses, time.process_time() - began_s)
+
+
+def compute(cores: float, seconds: float) -> Attack:
+    """Sends nothing, and uses that part of a core; no more than a whole one."""
+    began, began_s = time.perf_counter(), time.process_time()
+    while (left_s := began + seconds - time.perf_counter()) > 0:
+        due_s = cores * (time.perf_counter() - began) - (time.process_time() - began_s)
+        if due_s < SLICE_S:
+            time.sleep(min(left_s, (SLICE_S - due_s) / cores))
+    return Attack({}, time.process_time() - began_s)
 
 
 async def attacked(
     port: int, sent: Sequence[bytes], per_s: float, seconds: float
 ) -> dict[str, int]:
-    """As `attack`."""
+    """Returns how often each status was answered."""
     statuses: Counter[str] = Counter()
     turns, began = count(), time.perf_counter()
 
     async def sender() -> None:
         connection: Streams | None = None
-        while time.perf_counter() < began + seconds:
+        is_over = False
+        while not is_over:  # once at least
             turn = next(turns)
             await asyncio.sleep(max(0.0, began + turn / per_s - time.perf_counter()))
             try:
@@ -107,6 +135,7 @@ async def attacked(
             if connection is not None and not stays:
                 await _close(connection)
                 connection = None
+            is_over = time.perf_counter() >= began + seconds
         if connection is not None:
             await _close(connection)
 
@@ -178,8 +207,9 @@ async def _measure(collection: Collection, plan: Plan, take: Take) -> None:
                 async with AsyncClient(service.address, token=admin) as client:
                     connections = Connections([client])
                     await store(connections, collection)
+                    processes = ServiceProcesses(service.pid)
                     await _in_turns(
-                        connections, cycle(collection.queries), http, reader, plan, take
+                        connections, cycle(collection.queries), http, reader, plan, processes, take
                     )
         finally:
             await asyncio.to_thread(postgres.stop)
@@ -191,29 +221,42 @@ async def _in_turns(
     http: int,
     key: str,
     plan: Plan,
+    processes: ServiceProcesses,
     take: Take,
 ) -> None:
     ask = partial(connections.ask, timeout=BUDGET_S)
     calls: dict[Other, list[Call[Retrieval]]] = {other: [] for other in Other}
     answered: dict[Other, Counter[str]] = {other: Counter() for other in Other}
+    cpu_s: dict[Other, Counter[str]] = {other: Counter() for other in Other}
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as attacker:
         # The first round is for connections, and for the process to start.
         for number in range(plan.rounds + 1):
+            cores = 0.0
             for other in Other:
+                before = processes.cpu()
                 arrivals = poisson_arrivals(
                     QUESTIONS_PER_S, round(QUESTIONS_PER_S * plan.seconds), seed=number
                 )
                 tenant = asyncio.create_task(open_loop(ask, queries, arrivals))
-                if other is not Other.NOTHING:
+                made = Attack({}, 0.0)
+                if other is Other.COMPUTING:
+                    made = await loop.run_in_executor(attacker, compute, cores, plan.seconds)
+                elif other is not Other.NOTHING:
                     sent = requests(other, key)
-                    statuses = await loop.run_in_executor(
+                    made = await loop.run_in_executor(
                         attacker, attack, http, sent, plan.per_s, plan.seconds
                     )
-                    answered[other].update(statuses if number else {})
-                calls[other] += (await tenant).calls if number else []
+                run = await tenant
+                used = {**spent(before, processes.cpu()), "attacker": made.cpu_s}
+                if other is Other.WITHOUT_KEY:
+                    cores = (used["attacker"] + used.get("haproxy", 0.0)) / plan.seconds
+                if number:
+                    calls[other] += run.calls
+                    answered[other].update(made.statuses)
+                    cpu_s[other].update(used)
     for other in Other:
-        take(result_of(other, calls[other], answered[other], plan))
+        take(result_of(other, calls[other], answered[other], cpu_s[other], plan))
 
 
 def _key(settings: Mapping[str, str], role: str) -> str:
@@ -224,9 +267,13 @@ def _key(settings: Mapping[str, str], role: str) -> str:
 
 
 def result_of(
-    other: Other, calls: Sequence[Call[Retrieval]], answered: Mapping[str, int], plan: Plan
+    other: Other,
+    calls: Sequence[Call[Retrieval]],
+    answered: Mapping[str, int],
+    cpu_s: Mapping[str, float],
+    plan: Plan,
 ) -> Result:
-    """Summarises what the tenant saw in a phase, and what the others were answered."""
+    """Summarises what the tenant saw in a phase, what the others were answered, and the CPU."""
     run = Run(calls, plan.seconds * plan.rounds)
     return Result(
         scenario=HOSTILE,
@@ -238,6 +285,7 @@ def result_of(
         measured={
             "sent_per_s": round(sum(answered.values()) / run.seconds, 1),
             "statuses": dict(sorted(answered.items())),
+            "cores": {role: round(cpu_s.get(role, 0.0) / run.seconds, 2) for role in ROLES},
         },
     )
 
@@ -268,6 +316,7 @@ def hostile_table(records: Sequence[Record]) -> str:
         "answers/s": value("throughput_per_s"),
         "ratio": ratio("throughput_per_s"),
         "errors": lambda each: counts(table(each, "errors")),
+        **{f"cores of the {role}": value("measured", "cores", role) for role in ROLES},
     }
     return table_of(phases, columns)
 

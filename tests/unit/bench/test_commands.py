@@ -206,9 +206,9 @@ def test_degradation_tells_first_questions_from_later_ones() -> None:
 def test_hostile_phases_are_compared_with_the_quiet_one() -> None:
     plan = hostile.Plan(per_s=100, seconds=1, rounds=2)
     answer: Any = SimpleNamespace(leg_reports=())
-    quiet = hostile.result_of(hostile.Other.NOTHING, [Call(0.01, answer)] * 4, {}, plan)
+    quiet = hostile.result_of(hostile.Other.NOTHING, [Call(0.01, answer)] * 4, {}, {}, plan)
     attacked = [Call(0.02, answer)] * 3 + [Call(1.0, code="UNAVAILABLE")]
-    noisy = hostile.result_of(hostile.Other.WITH_KEY, attacked, {"400": 20}, plan)
+    noisy = hostile.result_of(hostile.Other.WITH_KEY, attacked, {"400": 20}, {"haproxy": 0.5}, plan)
 
     table = hostile.hostile_table([each.as_record({}) for each in (quiet, noisy)])
 
@@ -216,6 +216,7 @@ def test_hostile_phases_are_compared_with_the_quiet_one() -> None:
     assert cells[1:4] == ["hostile bodies with a reader's key", "10", "400: 20"]
     assert cells[7] == "2.00"
     assert cells[9:11] == ["0.75", "UNAVAILABLE: 1"]
+    assert cells[11:14] == ["0", "0.25", "0"]
 
 
 async def test_attacker_counts_what_it_is_answered() -> None:
