@@ -47,12 +47,21 @@ class Bounds(NamedTuple):
 QUESTION = Bounds(max_bytes=5 << 18, max_values=8192)
 # A thousand items. As JSON, 400,000 numbers of vectors have about the 4 MiB that HTTP allows.
 BATCH = Bounds(max_bytes=64 << 20, max_values=400_000)
-BATCHES = {"Ingest", "IngestStream"}
+# A few names, numbers and times, and a token.
+SMALL = Bounds(max_bytes=64 << 10, max_values=1024)
+
+_BOUNDS = {
+    **dict.fromkeys(("Ingest", "IngestStream"), BATCH),
+    **dict.fromkeys(("Warm", "DescribeEntity", "WatchChanges", "GetStats", "ListProfiles"), SMALL),
+    **dict.fromkeys(
+        ("ListTenants", "ListAuditEntries", "ListKeys", "CreateKey", "RevokeKey"), SMALL
+    ),
+}
 
 
 def bounds_of(rpc: str) -> Bounds:
-    """The bounds of an RPC; those of a question for what is open to everyone."""
-    return BATCH if rpc in BATCHES else QUESTION
+    """The bounds of an RPC: by default those of a question."""
+    return _BOUNDS.get(rpc, QUESTION)
 
 
 async def off_loop(convert: Callable[[], Result], size: int) -> Result:

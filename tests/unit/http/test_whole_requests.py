@@ -27,13 +27,14 @@ from serving.http.plain import PLAIN_ROUTES, plain_routes
 from serving.http.whole_requests import WholeRequests
 from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.identity.rules import RULES
-from serving.rpc.message_bounds import QUESTION
+from serving.rpc.message_bounds import QUESTION, SMALL, Bounds
 from serving.rpc.pending import READ_AGAIN_S, PendingCalls
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import cancel
 from tests.unit.http.requesting import FakeRpcs
 
 SERVICE = FakeRpcs()
+CONNECT_PATHS_OF = {method.name: path for path, method in CONNECT_PATHS.items()}
 ENDED: Message = {"type": "http.request", "body": b"", "more_body": False}
 
 
@@ -244,15 +245,19 @@ async def test_a_caller_cannot_hold_all_memory(monkeypatch: pytest.MonkeyPatch) 
     assert (more.status, other.status) == (429, 200)
 
 
-async def test_question_has_fewer_bytes_than_a_batch() -> None:
-    behind = Behind()
-    length = str(QUESTION.max_bytes + 1)
-    question, batch = Client(ENDED), Client(ENDED)
+@pytest.mark.parametrize(
+    ("bound", "statuses"), [(SMALL, (413, 200, 200)), (QUESTION, (413, 413, 200))]
+)
+async def test_bytes_are_bounded_by_what_the_route_is(
+    bound: Bounds, statuses: tuple[int, int, int]
+) -> None:
+    length, answered = str(bound.max_bytes + 1), []
+    for path in (CONNECT_PATHS_OF["DescribeEntity"], "/v1/retrieve", "/v1/ingest"):
+        client = Client(ENDED)
+        await client.request(WholeRequests(Behind(), SERVICE), path, content_length=length)
+        answered.append(client.status)
 
-    await question.request(WholeRequests(behind, SERVICE), "/v1/retrieve", content_length=length)
-    await batch.request(WholeRequests(behind, SERVICE), "/v1/ingest", content_length=length)
-
-    assert (question.status, batch.status) == (413, 200)
+    assert tuple(answered) == statuses
 
 
 async def test_client_that_leaves_while_sending_is_no_call() -> None:
