@@ -125,6 +125,23 @@ WRITTEN_BY_A_RUN = "bench/results/"
 NAMES_OF_BEFORE = "CHANGELOG.md"
 MAX_CHARACTERS = 119
 MAX_README_BYTES = 7_000
+MAX_PAGE_BYTES = 15 * 1024
+REFERENCES = frozenset(
+    f"docs/{name}.md"
+    for name in (
+        "benchmarks",
+        "commands",
+        "configuration",
+        "diary",
+        "languages",
+        "profiles",
+        "rpcs",
+    )
+)
+"""Pages in which one looks something up, and which nobody reads through."""
+NOT_SPLIT_YET = frozenset(
+    {"ARCHITECTURE.md", "docs/guarantees.md", "docs/ranking.md", "docs/reliability.md"}
+)
 
 
 def sections(page: Path) -> set[str]:
@@ -176,13 +193,21 @@ def faults_of_page(page: Path, text: str) -> Iterator[str]:
             yield f"a line has {len(line)} characters, at most {MAX_CHARACTERS} are allowed: {line}"
 
 
+def too_long(name: str, size: int) -> Iterator[str]:
+    """The fault of a page with more bytes than somebody reads through."""
+    if name in {*REFERENCES, *NOT_SPLIT_YET, NAMES_OF_BEFORE}:
+        return
+    allowed = MAX_README_BYTES if name == "README.md" else MAX_PAGE_BYTES
+    if size > allowed:
+        yield f"{name} has {size} bytes, at most {allowed} are allowed: split it by subject"
+
+
 def pages() -> Iterator[str]:
     """Faults of all pages."""
     for name in PAGES:
         page = ROOT / name
         yield from (f"{name}: {fault}" for fault in faults_of_page(page, page.read_text()))
-    if (size := (ROOT / "README.md").stat().st_size) > MAX_README_BYTES:
-        yield f"README.md has {size} bytes, at most {MAX_README_BYTES} are allowed"
+        yield from too_long(name, page.stat().st_size)
     rules = {rpc: rule.role.value for rpc, rule in RULES.items()}
     if table_of_roles((ROOT / "docs/security.md").read_text()) != rules:
         yield "docs/security.md: the table of roles differs from RULES"

@@ -25,6 +25,25 @@ def test_fault_of_a_name_is_found(name: str, expected: str) -> None:
     assert bool(lint.fault_of_name(name)) is bool(expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "allowed"),
+    [
+        ("README.md", 7_001, 7_000),
+        ("docs/gpu.md", 15_361, 15_360),
+        ("clients/mcp/README.md", 15_361, 15_360),
+    ],
+)
+def test_page_above_its_bound_is_named(name: str, size: int, allowed: int) -> None:
+    [fault] = lint.too_long(name, size)
+
+    assert fault.startswith(f"{name} has {size} bytes, at most {allowed}")
+    assert list(lint.too_long(name, allowed)) == []
+
+
+def test_reference_may_exceed_the_bound() -> None:
+    assert list(lint.too_long("docs/rpcs.md", 100_000)) == []
+
+
 def test_retired_word_is_found_with_its_line() -> None:
     retired = "class As" + "Told:"  # which this file may not have in one piece
 
