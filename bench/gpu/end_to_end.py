@@ -10,7 +10,8 @@ import asyncio
 import multiprocessing
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -178,17 +179,27 @@ def ask_for(
         async with connected(address, MAX_CONNECTIONS) as connections:
             ask = partial(connections.ask, profile=profile, timeout=1.0)
             if callers:
-                return await closed_loop(ask, lasting(queries, seconds), callers)
+                return await closed_loop(ask, lasting(distinct(queries), seconds), callers)
             arrivals = poisson_arrivals(rate, int(rate * seconds), seed)
-            return await open_loop(ask, cycle(queries), arrivals)
+            return await open_loop(ask, distinct(queries), arrivals)
 
     return asyncio.run(run())
 
 
-def lasting(queries: Iterable[Query], seconds: float) -> Iterator[Query]:
-    """The questions, again and again for a time."""
+def distinct(queries: Sequence[Query]) -> Iterator[Query]:
+    """The questions again and again, each with a number that no other run has.
+
+    The vector space keeps the vectors of recent questions: one that is repeated is not embedded.
+    """
+    run = uuid.uuid4().hex[:8]
+    for number, query in enumerate(cycle(queries)):
+        yield replace(query, text=f"{query.text} ({run} {number})")
+
+
+def lasting(queries: Iterator[Query], seconds: float) -> Iterator[Query]:
+    """The questions that are taken within a time."""
     end = time.perf_counter() + seconds
-    return takewhile(lambda _: time.perf_counter() < end, cycle(queries))
+    return takewhile(lambda _: time.perf_counter() < end, queries)
 
 
 def failed_legs(run: Run[Retrieval]) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
 from bench.gpu.networks.cases import TINY_CASES, Case
 from bench.gpu.networks.contenders import random_windows
 from bench.harness.results import read_records
+from bench.harness.sample import multiplied_sample
 from serving.adapters.encoder.checkpoint import open_checkpoint
 from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
 
@@ -54,6 +56,14 @@ def test_random_checkpoints_are_read_as_published_ones(tmp_path: Path) -> None:
     Qwen3Encoder(checkpoint)
     reranker = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reranker")
     assert reranker.config.num_labels == 1
+
+
+def test_no_question_of_a_load_is_repeated() -> None:
+    queries = end_to_end.asked_of_all(multiplied_sample(2))
+
+    asked = [query.text for _ in range(2) for query in islice(end_to_end.distinct(queries), 500)]
+
+    assert len(set(asked)) == len(asked) > len(queries)
 
 
 @pytest.mark.release

@@ -247,6 +247,37 @@ def test_image_runs_as_no_root_with_health_command() -> None:
     assert "HEALTHCHECK" in last
 
 
+@pytest.mark.parametrize(("requirements", "packages"), [("serving", ""), ("gpu", "gcc libc6-dev")])
+def test_image_for_gpus_alone_has_a_compiler(requirements: str, packages: str) -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    [chosen] = re.findall(r"^RUN (compiler=.*\)) \\$", text, re.M)
+    script = f'REQUIREMENTS={requirements}; {chosen}; echo "$compiler"'
+
+    assert subprocess.check_output(["sh", "-c", script], text=True).strip() == packages
+    assert re.search(r"apt-get install .* \$\{compiler\} ", text)
+
+
+def test_requirements_of_images_are_pinned() -> None:
+    files = [DEPLOY / "Containerfile", DEPLOY / "compose.yaml", ROOT / "docs/deploying.md"]
+    text = "\n".join(file.read_text() for file in files)
+
+    named = set(re.findall(r"REQUIREMENTS=([\w-]+)", text))
+
+    assert {"gpu", "serving"} <= named
+    assert [each for each in named if not (ROOT / f"requirements/{each}.txt").exists()] == []
+
+
+def test_workers_keep_models_in_a_volume() -> None:
+    text = (CHART / "templates/_helpers.tpl").read_text()
+    [mounted] = re.findall(r"name: models, mountPath: (\S+)\}", text)
+
+    kept = dict(re.findall(r"name: (HF_HOME|TORCHINDUCTOR_CACHE_DIR), value: (\S+)\}", text))
+
+    assert len(kept) == 2
+    assert all(folder.startswith(f"{mounted}/") for folder in kept.values())
+    assert "with $.Values.models.claim" in text
+
+
 def test_compose_file_publishes_ports_on_loopback_alone() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
 

@@ -63,7 +63,7 @@ def steps_on(device: torch.device) -> Steps:
         return Steps()
     compiled = compiled_steps()
     try:
-        _try(compiled, device)
+        try_out(compiled, device)
     except Exception as error:
         # Without Triton or a C compiler, any part of torch's compiler may fail.
         logger.warning(
@@ -81,7 +81,7 @@ def compiled_steps(backend: str | Callable[..., Any] = "inductor") -> Steps:
     return Steps(*(compiled(step) for step in (normed, rotated, gated)))
 
 
-def _try(steps: Steps, device: torch.device) -> None:
+def try_out(steps: Steps, device: torch.device) -> None:
     """Runs each step once, on tokens of no size."""
     stream = with_open_tokens(torch.ones((8, 16), device=device))
     heads = with_open_tokens(torch.ones((8, 2, 16), device=device))

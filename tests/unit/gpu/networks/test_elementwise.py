@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from serving.gpu.networks.qwen3.elementwise import (
     gated,
     normed,
     rotated,
+    try_out,
     with_open_tokens,
 )
 
@@ -51,3 +53,12 @@ def test_compiled_code_has_fixed_widths(step: str) -> None:
             assert torch.equal(found, of_width(plain, step, tokens, width))
 
     assert len(graphs) == 3, "one for each width, of any number of tokens"
+
+
+@pytest.mark.parametrize("step", ["normed", "rotated", "gated"])
+def test_step_without_compiler_is_noticed_at_start(step: str) -> None:
+    def failing(*_: object) -> Tensor:
+        raise FileNotFoundError("cc")
+
+    with pytest.raises(FileNotFoundError):
+        try_out(replace(Steps(), **{step: failing}), torch.device("cpu"))
