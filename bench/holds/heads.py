@@ -96,8 +96,8 @@ async def _write_vectors(
         if segment.id in found and segment.event_time is not None
     }
     # The first window of a long text stands for it.
-    rows = await embedder.embed_documents(list(texts.values()))
-    vectors = np.array([np.asarray(windows)[0] for windows in rows], dtype=np.float16)
+    made = await embedder.embed_documents(list(texts.values()))
+    vectors = np.array([each.vectors[0] for each in made], dtype=np.float16)
     np.savez(path, ids=np.array(list(texts)), vectors=vectors)
 
 

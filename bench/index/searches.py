@@ -113,7 +113,8 @@ async def embedded(folders: Sequence[Path]) -> Corpus:
     async with open_embedder(load_settings(), NoRecorder()) as embedder:
         rows: list[Vectors] = []
         for start in range(0, len(texts), 256):
-            rows += await embedder.embed_documents(texts[start : start + 256])
+            made = await embedder.embed_documents(texts[start : start + 256])
+            rows += [each.vectors for each in made]
         queries = [
             await embedder.embed_query(questions[each], Deadline.after(60)) for each in chosen
         ]

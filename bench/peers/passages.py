@@ -27,10 +27,10 @@ async def passages_of(collection: Collection, embedder: Embedder) -> Memories:
     for tenant, memory in collection.memories.items():
         passages = memories[tenant] = []
         for batch in batches(list(_texts_of(memory))):
-            rows = await embedder.embed_documents([to_embed for _, _, to_embed, _ in batch])
+            made = await embedder.embed_documents([to_embed for _, _, to_embed, _ in batch])
             passages += [
-                Passage(id_, text, windows[0], evidence)
-                for (id_, text, _, evidence), windows in zip(batch, rows, strict=True)
+                Passage(id_, text, each.vectors[0], evidence)
+                for (id_, text, _, evidence), each in zip(batch, made, strict=True)
             ]
     return memories
 

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken, Snapshot
 from serving.domain.items.records import ItemId, TenantName
-from serving.ports.embedding import EmbeddingModel, Vectors
+from serving.ports.embedding import Embedding, EmbeddingModel
 from serving.ports.graph import GraphChanges
 
 Projection = Literal["embedding", "graph", "extraction"]
@@ -55,12 +55,14 @@ class EmbeddingTask:
     """A text to embed. `text_hash` detects that the row has changed when its vector is saved.
 
     `previous` is the key and the text hash of the turn before it, if the text is that of both.
+    `is_turn` is whether it is that of a segment with a speaker, alone: those have token states.
     """
 
     change: Change
     text: str
     text_hash: bytes
     previous: tuple[int, bytes] | None = None
+    is_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,12 @@ class ChangeLog(Protocol):
         """
 
     async def save_embeddings(
-        self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]
+        self, model: EmbeddingModel, made: Sequence[tuple[EmbeddingTask, Embedding]]
     ) -> None:
-        """Stores vectors (fp16) of the rows that have not changed, and logs that."""
+        """Stores vectors (fp16) of the rows that have not changed, and logs that.
+
+        Those of a turn of one window have its token states with them.
+        """
 
     async def graph_changes(self, changes: Sequence[Change]) -> GraphChanges:
         """Returns the state of the changed rows in the graph; sensitive rows are removed."""

@@ -31,6 +31,51 @@ class VectorLike(Protocol):
         """Its values, on the host."""
 
 
+TokenStates = NDArray[np.int8]
+"""int8 (tokens, width): the states of a text's content words, on the axes of their model.
+
+Each is 127 long, as far as rounding allows.
+"""
+
+
+AXES_BYTES = 4
+"""The length of what identifies axes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatedVector:
+    """A vector on the host, with the token states of its text, which have a row or more.
+
+    `axes` identifies what the states are coordinates of: states of other axes cannot be compared.
+    """
+
+    values: Vector
+    states: TokenStates
+    axes: bytes
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(
+        self, dtype: np.dtype[np.float32] | None = None, /, *, copy: bool | None = None
+    ) -> Vector:
+        values: Vector = np.asarray(self.values, dtype)
+        return values.copy() if copy else values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedding:
+    """What an encoder makes of windows: their vectors, and the token states of each.
+
+    `states` has an entry for each vector, or none at all if the encoder makes none. An entry is
+    the `axes` of the states and then the states, row after row; empty for a window without content
+    words.
+    """
+
+    vectors: Vectors
+    states: tuple[bytes, ...] = ()
+
+
 TEXT_FORM = "quoted"
 """How texts are written for encoders (`text_to_embed`), as a part of each fingerprint."""
 
@@ -80,8 +125,14 @@ class TextEncoder(Protocol):
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         """Encodes one row per window, in order; a row does not depend on the others."""
 
+    def encode_documents(self, windows: Sequence[TokenIds]) -> Embedding:
+        """Encodes the same rows, with the states of their tokens if it makes any."""
+
     def encode_queries(self, windows: Sequence[TokenIds]) -> Sequence[VectorLike | None]:
-        """Encodes the same rows, which stay on the device; None for a zero or infinite one."""
+        """Encodes the same rows, which stay on the device; None for a zero or infinite one.
+
+        They are `StatedVector`s if it makes states of tokens.
+        """
 
 
 class Embedder(Protocol):
@@ -96,7 +147,7 @@ class Embedder(Protocol):
         Raises OverloadedError if the queue is full, and TimeoutError if the deadline passed first.
         """
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
         """Embeds texts as bulk work; a text longer than the model's window has a row per window.
 
         Raises OverloadedError if the queue is full.

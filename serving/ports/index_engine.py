@@ -26,7 +26,8 @@ class IndexRow:
     """An item in the vector index: its vectors, and the fields that filters need.
 
     `vectors`: float16 (windows, dimension). `context`: float16 (1, dimension), the vector of a
-    segment together with the turn before it; None if it has none. A segment without vectors is
+    segment together with the turn before it; None if it has none. `states` is the entry of an
+    `Embedding` for a turn of one window; empty for all else. A segment without vectors is
     never found; it is held to filter the facts whose evidence it is. `terms` are the
     `segment_terms` of a segment, `entities`, `speaker` and `entity` its names as written; `asks` is
     whether its text has one of the `QUESTION_MARKS`. `evidence` are the segment ids of a fact, and
@@ -37,6 +38,7 @@ class IndexRow:
     item: ItemId
     vectors: NDArray[np.float16]
     context: NDArray[np.float16] | None = None
+    states: bytes = b""
     terms: frozenset[str] = frozenset()
     entities: tuple[str, ...] = ()
     speaker: str = ""
@@ -100,6 +102,9 @@ class IndexedItems(Protocol):
 
     def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
         """Returns which of the segments rest on closed facts alone, as `CandidateIndex.closed`."""
+
+    def states(self, tenant: TenantName, item: ItemId) -> bytes:
+        """Returns the token states of a segment, as `IndexRow.states`; empty if it has none."""
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """Returns how many of the items it holds."""

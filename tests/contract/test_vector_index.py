@@ -203,6 +203,23 @@ def test_context_goes_with_its_row_or_before(engine: IndexEngine) -> None:
 # ---------------------------------------------------------------- changes
 
 
+def test_token_states_go_with_their_row_or_before(engine: IndexEngine) -> None:
+    rows = [
+        segment_row(segment(f"{number}"), unit(number), context=unit(1), states=b"%d" % number)
+        for number in range(70)
+    ]
+    engine.apply(rows, [])
+    engine.apply([segment_row(segment("1"), unit(1), states=b"new")], [])
+    engine.apply([segment_row(segment("2"), unit(2))], [])
+    engine.apply([], [(TENANT, item) for item in ids("3")])
+    engine.apply([], [(TENANT, segment_id(f"{number}")) for number in range(4, 69)])
+
+    held = [engine.items.states(TENANT, segment_id(f"{number}")) for number in range(70)]
+
+    assert held == [b"0", b"new", *[b""] * 67, b"69"]
+    assert engine.items.states(OTHER, segment_id("0")) == b""
+
+
 def test_a_row_takes_the_place_of_the_one_of_its_name(engine: IndexEngine) -> None:
     store(engine, segment_row(segment("a", kind="old"), unit(1), unit(2)))
     store(engine, segment_row(segment("a", kind="new"), unit(3)))

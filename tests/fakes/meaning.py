@@ -21,7 +21,17 @@ from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.signals import Traits
 from serving.domain.shards import Shard
 from serving.domain.soundness import sound_rows
-from serving.ports.embedding import Device, EmbeddingModel, TokenIds, Vector, VectorLike, Vectors
+from serving.ports.embedding import (
+    Device,
+    Embedding,
+    EmbeddingModel,
+    StatedVector,
+    TokenIds,
+    TokenStates,
+    Vector,
+    VectorLike,
+    Vectors,
+)
 from serving.ports.index_engine import (
     FeedDelta,
     FeedLostError,
@@ -73,6 +83,9 @@ class FakeEncoder:
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         sums = [np.sum([unit(token) for token in window], axis=0) for window in windows]
         return np.stack([total / np.linalg.norm(total) for total in sums])
+
+    def encode_documents(self, windows: Sequence[TokenIds]) -> Embedding:
+        return Embedding(self.encode(windows))
 
     def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
         return sound_rows(self.encode(windows))
@@ -152,12 +165,35 @@ class FakeEmbedder:
         vector: Vector = self._encoder.encode([self._encoder.tokenize_query(text)])[0]
         return vector
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
-        return [self._encoder.encode(self._encoder.tokenize_document(text)) for text in texts]
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
+        tokenized = map(self._encoder.tokenize_document, texts)
+        return [self._encoder.encode_documents(windows) for windows in tokenized]
+
+
+AXES, OTHER_AXES = b"axes", b"more"
+
+
+def states_of(words: Sequence[Sequence[int]]) -> TokenStates:
+    """The states of these words, coordinate by coordinate."""
+    return np.array(words, np.int8)
+
+
+def stored(states: TokenStates, axes: bytes = AXES) -> bytes:
+    """States as a row has them."""
+    return axes + states.tobytes()
+
+
+def stated(states: TokenStates, vector: Vector | None = None) -> StatedVector:
+    """The vector of a question with these states."""
+    return StatedVector(unit(1) if vector is None else vector, states, AXES)
 
 
 def segment_row(
-    segment: Segment, *vectors: Vector, tenant: TenantName = TENANT, context: Vector | None = None
+    segment: Segment,
+    *vectors: Vector,
+    tenant: TenantName = TENANT,
+    context: Vector | None = None,
+    states: bytes = b"",
 ) -> IndexRow:
     """The row of a segment as the feed brings it; without vectors it is there for filters."""
     return IndexRow(
@@ -165,6 +201,7 @@ def segment_row(
         item=segment.item,
         vectors=np.stack(vectors).astype(np.float16) if vectors else np.empty((0, 0), np.float16),
         context=None if context is None else context[np.newaxis].astype(np.float16),
+        states=states,
         terms=segment_terms(segment),
         entities=segment.entities,
         speaker=segment.speaker,

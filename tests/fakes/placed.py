@@ -9,7 +9,7 @@ import numpy as np
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
-from serving.ports.embedding import Vector, Vectors
+from serving.ports.embedding import Embedding, Vector
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 
 
@@ -23,8 +23,8 @@ class PlacedEmbedder(FakeEmbedder):
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
         return _at(1.0)
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
-        return [_at(self._cosine(text))[None] for text in texts]
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
+        return [Embedding(_at(self._cosine(text))[None]) for text in texts]
 
     def _cosine(self, text: str) -> float:
         said = text.removesuffix('"')  # what a speaker said ends with its quotation mark

@@ -77,7 +77,7 @@ async def test_vectors_of_a_replica_are_those_of_sentence_transformers(
     )
 
     # That library embeds the beginning of a text that is too long, as is done with questions.
-    first: Vectors = np.stack([windows[0] for windows in documents])
+    first: Vectors = np.stack([made.vectors[0] for made in documents])
     np.testing.assert_allclose(first, library.encode(list(texts)), atol=CLOSE)
     asked = library.encode(list(texts), prompt_name="query")
     np.testing.assert_allclose(np.stack(questions), asked, atol=CLOSE)

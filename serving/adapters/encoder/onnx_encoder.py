@@ -22,16 +22,27 @@ from numpy.typing import NDArray
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.encoder.probes import PADDED_TOKENS, probe_windows, require_close
 from serving.adapters.encoder.published import publish
+from serving.adapters.encoder.token_states import StateReader
 from serving.adapters.encoder.windows import (
     WindowEncoder,
     WindowTokenizer,
-    encode_by_length,
+    batches_by_length,
     padded,
+    unit_prefixes,
 )
 from serving.adapters.onnx_session import open_session
 from serving.domain.errors import DependencyError
 from serving.domain.soundness import sound_rows
-from serving.ports.embedding import Device, EmbeddingModel, TokenIds, Vector, Vectors
+from serving.ports.embedding import (
+    Device,
+    Embedding,
+    EmbeddingModel,
+    StatedVector,
+    TokenIds,
+    TokenStates,
+    VectorLike,
+    Vectors,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -72,10 +83,12 @@ class OnnxEncoder(WindowEncoder):
         assert checkpoint.graph is not None, "the checkpoint has no graph; this is a bug"
         is_int8 = precision == "int8"
         super().__init__(checkpoint, in_int8(checkpoint.model) if is_int8 else None)
-        self._runs_alone = is_int8
+        # The scale of int8 activations is that of a whole pass: a row would depend on the others.
+        self._pass_tokens = 1 if is_int8 else PADDED_TOKENS
         folder = _quantized_once(checkpoint, cache_dir) if is_int8 else None
         graph = checkpoint.graph if folder is None else folder / MODEL_FILE
         self._session = _open_session(graph, threads)
+        self._states = StateReader.of(checkpoint)
         self._inputs = [each.name for each in self._session.get_inputs()]
         self._output = self._session.get_outputs()[0].name
         self._pool = _pooling(checkpoint)
@@ -87,24 +100,47 @@ class OnnxEncoder(WindowEncoder):
         return Device(is_accelerator=False, token_budget=PADDED_TOKENS)
 
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
-        return encode_by_length(windows, self._run, self._model.dimension, PADDED_TOKENS)
+        return self._encode(windows)[0]
 
-    def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
-        return sound_rows(self.encode(windows))
+    def encode_documents(self, windows: Sequence[TokenIds]) -> Embedding:
+        vectors, states = self._encode(windows)
+        if self._states is None:
+            return Embedding(vectors)
+        return Embedding(vectors, tuple(map(self._states.stored, states)))
 
-    def _run(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
-        if not self._runs_alone:
-            return self._pass(windows)
-        # The scale of int8 activations is that of a whole pass: a row would depend on the others.
-        return np.concatenate([self._pass([window]) for window in windows])
+    def encode_queries(self, windows: Sequence[TokenIds]) -> list[VectorLike | None]:
+        vectors, states = self._encode(windows)
+        rows = sound_rows(vectors)
+        if self._states is None:
+            return [*rows]
+        name = self._states.name
+        return [
+            StatedVector(row.copy(), its, name) if row is not None and len(its) else row
+            for row, its in zip(rows, states, strict=True)
+        ]
 
-    def _pass(self, windows: Sequence[TokenIds]) -> NDArray[np.float32]:
+    def _encode(self, windows: Sequence[TokenIds]) -> tuple[Vectors, list[TokenStates]]:
+        """The vectors, and the token states of each window; of none without axes."""
+        vectors = np.empty((len(windows), self._model.dimension), np.float32)
+        found: dict[int, TokenStates] = {}
+        for batch in batches_by_length([len(window) for window in windows], self._pass_tokens):
+            states, mask = self.last_states([windows[number] for number in batch])
+            vectors[batch] = unit_prefixes(self._pool(states, mask), self._model.dimension)
+            if self._states is not None:
+                for number, of_window in zip(batch, states, strict=True):
+                    found[number] = self._states.read(of_window, windows[number])
+        return vectors, [found[number] for number in sorted(found)]
+
+    def last_states(
+        self, windows: Sequence[TokenIds]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The states of the last layer (n, longest, hidden), and their mask (n, longest)."""
         ids, mask = padded(windows)
         given = {"input_ids": ids, "attention_mask": mask}
         if "token_type_ids" in self._inputs:
             given["token_type_ids"] = np.zeros_like(ids)
         (states,) = self._session.run([self._output], given)
-        return self._pool(states, mask)
+        return states, mask
 
 
 def in_int8(model: EmbeddingModel) -> EmbeddingModel:

@@ -82,10 +82,16 @@ def encode_by_length(
     """
     vectors = np.empty((len(windows), dimension), np.float32)
     for batch in batches_by_length([len(window) for window in windows], padded_tokens):
-        rows = run([windows[index] for index in batch])[:, :dimension]
-        # After truncation: a Matryoshka prefix of a unit vector is shorter than 1.
-        vectors[batch] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        vectors[batch] = unit_prefixes(run([windows[index] for index in batch]), dimension)
     return vectors
+
+
+def unit_prefixes(rows: NDArray[np.float32], dimension: int) -> Vectors:
+    """The first coordinates of each row, of unit length: float32 (n, dimension)."""
+    # A Matryoshka prefix of a unit vector is shorter than 1.
+    rows = rows[:, :dimension]
+    units: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return units
 
 
 def batches_by_length(lengths: Sequence[int], padded_tokens: int) -> Iterator[list[int]]:

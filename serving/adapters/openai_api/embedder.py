@@ -20,7 +20,7 @@ import numpy as np
 from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, session_with_key
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnsoundVectorError
-from serving.ports.embedding import TEXT_FORM, EmbeddingModel, Vector, Vectors
+from serving.ports.embedding import TEXT_FORM, Embedding, EmbeddingModel, Vector, Vectors
 
 InputType: TypeAlias = Literal["query", "document"]
 
@@ -115,7 +115,7 @@ class ApiEmbedder:
             self._waiting -= 1
         return np.ascontiguousarray(found[0])
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
         """Embeds texts, one row each.
 
         Raises:
@@ -124,7 +124,7 @@ class ApiEmbedder:
             ValueError: It refuses one of these texts.
             UnsoundVectorError: A vector is zero or not finite.
         """
-        rows: list[Vectors] = []
+        made: list[Embedding] = []
         for start in range(0, len(texts), self._batch):
             some = [
                 self._model.document_prefix + text for text in texts[start : start + self._batch]
@@ -133,8 +133,8 @@ class ApiEmbedder:
                 found = await self._embed(some, "document", self._timeout_s)
             except TimeoutError as error:
                 raise self._endpoint.failed(f"no answer within {self._timeout_s:g} s") from error
-            rows += np.split(found, len(some))
-        return rows
+            made += map(Embedding, np.split(found, len(some)))
+        return made
 
     async def _embed(self, texts: Sequence[str], input_type: InputType, within_s: float) -> Vectors:
         try:

@@ -16,7 +16,7 @@ from serving.adapters.encoder.windows import (
     encode_by_length,
 )
 from serving.adapters.vector_index.device_vector import DeviceVector
-from serving.ports.embedding import Device, TokenIds, Vectors
+from serving.ports.embedding import Device, Embedding, TokenIds, Vectors
 
 RunOnDevice = Callable[[Sequence[TokenIds]], torch.Tensor]
 """Windows to float32 (n, native dimension), of any length, on one device."""
@@ -34,6 +34,9 @@ class DeviceEncoder(WindowEncoder, ABC):
         return encode_by_length(
             windows, self._run_to_host, self._model.dimension, self._device.token_budget
         )
+
+    def encode_documents(self, windows: Sequence[TokenIds]) -> Embedding:
+        return Embedding(self.encode(windows))
 
     def encode_queries(self, windows: Sequence[TokenIds]) -> list[DeviceVector | None]:
         return vectors_by_length(

@@ -28,7 +28,7 @@ from serving.pipeline.inference.embedding_queues import (
     QuestionQueue,
 )
 from serving.pipeline.inference.worker import Worker, WorkQueue, first_with_work
-from serving.ports.embedding import EmbeddingModel, TextEncoder, VectorLike, Vectors
+from serving.ports.embedding import Embedding, EmbeddingModel, TextEncoder, VectorLike
 
 TOKENIZER_THREADS = 2
 """Documents are tokenized in one thread at most, so one is always free for questions."""
@@ -131,7 +131,7 @@ class BatchedEmbedder:
             self._questions.withdraw(question)
             raise
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
         """Embeds texts; a call larger than the queue is admitted when the queue is empty."""
         if not texts:
             return []

@@ -22,7 +22,7 @@ from concurrent.futures import Executor, Future
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from serving.domain.soundness import sound_rows
 from serving.pipeline.inference.device_watch import Watch
 from serving.pipeline.inference.latency_model import LatencyModel
 from serving.pipeline.inference.worker import deliver, fail, is_wanted
-from serving.ports.embedding import Device, TextEncoder, TokenIds, Vector, VectorLike, Vectors
+from serving.ports.embedding import Device, Embedding, TextEncoder, TokenIds, Vector, VectorLike
 
 QueueName = Literal["query", "bulk"]
 
@@ -210,12 +210,12 @@ class QuestionQueue:
 
 
 class Documents:
-    """The texts of one call, and their rows made so far."""
+    """The texts of one call, and what is made of their windows so far."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
-        self.future: Future[list[Vectors]] = Future()
-        self._rows: list[list[Vector]] = []
+        self.future: Future[list[Embedding]] = Future()
+        self._rows: list[list[_Row]] = []
         self._missing = 0
 
     @property
@@ -230,16 +230,29 @@ class Documents:
     def split_next(self, windows: Sequence[TokenIds]) -> list[_Piece]:
         """Stores the windows of the next text."""
         text = len(self._rows)
-        self._rows.append([np.empty(0, np.float32)] * len(windows))
+        self._rows.append([_Row(np.empty(0, np.float32), ())] * len(windows))
         self._missing += len(windows)
         return [_Piece(self, text, window, tokens) for window, tokens in enumerate(windows)]
 
-    def put(self, piece: _Piece, row: Vector) -> None:
+    def put(self, piece: _Piece, row: _Row) -> None:
         """Stores the row of a window; the last one completes the call."""
         self._rows[piece.text][piece.window] = row
         self._missing -= 1
         if not self._missing and not self.untokenized:
-            deliver(self.future, [np.stack(rows) for rows in self._rows])
+            deliver(self.future, [_embedding(rows) for rows in self._rows])
+
+
+class _Row(NamedTuple):
+    """The vector of a window, and its entry of the states, if the encoder makes any."""
+
+    vector: Vector
+    states: tuple[bytes, ...]
+
+
+def _embedding(rows: Sequence[_Row]) -> Embedding:
+    """The embedding of a text, of the rows of its windows."""
+    states = chain.from_iterable(row.states for row in rows)
+    return Embedding(np.stack([row.vector for row in rows]), tuple(states))
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,19 +400,25 @@ class DocumentQueue:
         started = self._clock()
         try:
             with self._watch():
-                rows = self._encoder.encode([piece.tokens for piece in batch])
-            answers = list(zip(batch, sound_rows(rows), strict=True))
+                made = self._encoder.encode_documents([piece.tokens for piece in batch])
+            states = _by_window(made.states, len(batch))
+            answers = list(zip(batch, sound_rows(made.vectors), states, strict=True))
         except Exception as error:
             _fail_all(batch, error)
             return
         self._latency_model.learn(
             sum(len(piece.tokens) for piece in batch), self._clock() - started
         )
-        for piece, row in answers:
-            if row is None:
+        for piece, vector, of_window in answers:
+            if vector is None:
                 fail(piece.documents.future, UnsoundVectorError())
             else:
-                piece.documents.put(piece, row)
+                piece.documents.put(piece, _Row(vector, of_window))
+
+
+def _by_window(states: Sequence[bytes], count: int) -> list[tuple[bytes, ...]]:
+    """The states of each of `count` windows, if the encoder makes any."""
+    return [(each,) for each in states] if states else [()] * count
 
 
 def _fail_all(pieces: Sequence[_Piece], error: Exception) -> None:

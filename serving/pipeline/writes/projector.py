@@ -94,7 +94,7 @@ class EmbeddingWork:
         progress all the same.
         """
         try:
-            vectors = await self._embedder.embed_documents([task.text for task in tasks])
+            made = await self._embedder.embed_documents([task.text for task in tasks])
         except (UnavailableError, OverloadedError):
             raise
         except Exception as error:
@@ -105,7 +105,7 @@ class EmbeddingWork:
             reason = type(error).__name__
             await self._log.dead_letter(self.projection, model, tasks[0].change, reason)
             return
-        await self._log.save_embeddings(model, list(zip(tasks, vectors, strict=True)))
+        await self._log.save_embeddings(model, list(zip(tasks, made, strict=True)))
 
 
 class GraphWork:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serving.ports.embedding import Device, EmbeddingModel, TokenIds, Vector, Vectors
+from serving.ports.embedding import Device, Embedding, EmbeddingModel, TokenIds, Vector, Vectors
 from tests.fakes.meaning import FAKE_MODEL
 from tests.support.stepped_clock import SteppedClock
 
@@ -58,6 +58,9 @@ class SimulatedEncoder:
         self._clock.now += self.cost_s(sum(map(len, windows)))
         self.ran.append(Ran(began, self._clock.now, tuple(windows)))
         return np.ones((len(windows), FAKE_MODEL.dimension), np.float32)
+
+    def encode_documents(self, windows: Sequence[TokenIds]) -> Embedding:
+        return Embedding(self.encode(windows))
 
     def encode_queries(self, windows: Sequence[TokenIds]) -> list[Vector | None]:
         return [*self.encode(windows)]

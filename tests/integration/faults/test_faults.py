@@ -25,7 +25,7 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, TenantName
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.ports.embedding import EmbeddingModel, Vector, VectorLike, Vectors
+from serving.ports.embedding import Embedding, EmbeddingModel, Vector, VectorLike, Vectors
 from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbours
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fixtures.local_service import local_service
@@ -64,7 +64,7 @@ class GatedEmbedder(FakeEmbedder):
         super().__init__()
         self.gate = asyncio.Event()
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
         await self.gate.wait()
         return await super().embed_documents(texts)
 
@@ -92,7 +92,7 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
 class ChokingEmbedder(FakeEmbedder):
     """Cannot embed one word."""
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
         if any("poison" in text for text in texts):
             raise ValueError("cannot embed this")
         return await super().embed_documents(texts)
@@ -328,8 +328,9 @@ class WiderEmbedder(GatedEmbedder):
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
         return _doubled(await super().embed_query(text, deadline))
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
-        return [_doubled(rows) for rows in await super().embed_documents(texts)]
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
+        made = await super().embed_documents(texts)
+        return [Embedding(_doubled(each.vectors)) for each in made]
 
 
 def _doubled(vectors: Vectors) -> Vectors:

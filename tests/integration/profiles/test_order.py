@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from serving.domain.budget import Deadline
-from serving.ports.embedding import EmbeddingModel, Vector, Vectors
+from serving.ports.embedding import Embedding, EmbeddingModel, Vector
 from tests.fakes.meaning import FakeEmbedder, unit
 from tests.fixtures.local_service import local_service
 from trivium import Fact, Item, Segment
@@ -50,8 +50,8 @@ class WordVectors(FakeEmbedder):
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
         return self._vector(text)
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
-        return [self._vector(text)[np.newaxis] for text in texts]
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
+        return [Embedding(self._vector(text)[np.newaxis]) for text in texts]
 
     def _vector(self, text: str) -> Vector:
         words = set(re.findall(r"\w+", text.lower())) - self.STOP_WORDS or {"nothing"}

@@ -55,10 +55,10 @@ async def test_vectors_follow_the_texts_at_unit_length(api: Api) -> None:
     found = await api.embedder.embed_documents(TEXTS)
     question = await api.embedder.embed_query(TEXTS[0], soon())
 
-    for rows, wanted in zip(found, await FakeEmbedder().embed_documents(TEXTS), strict=True):
-        assert rows.dtype == np.float32
-        np.testing.assert_allclose(rows, wanted, atol=1e-6)
-    np.testing.assert_array_equal(question, found[0][0])
+    for made, wanted in zip(found, await FakeEmbedder().embed_documents(TEXTS), strict=True):
+        assert made.vectors.dtype == np.float32
+        np.testing.assert_allclose(made.vectors, wanted.vectors, atol=1e-6)
+    np.testing.assert_array_equal(question, found[0].vectors[0])
     assert [len(body["input"]) for body in api.server.bodies] == [2, 1, 1]
     assert {body["model"] for body in api.server.bodies} == {"some-model"}
     assert not any({"dimensions", "input_type"} & body.keys() for body in api.server.bodies)

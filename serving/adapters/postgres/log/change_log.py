@@ -24,7 +24,7 @@ from serving.ports.change_log import (
     Projection,
     ProjectionStatus,
 )
-from serving.ports.embedding import EmbeddingModel, Vectors
+from serving.ports.embedding import Embedding, EmbeddingModel
 from serving.ports.graph import GraphChanges
 
 IDLE_TRANSACTIONS = 256
@@ -93,17 +93,17 @@ class PostgresChangeLog:
             return await missing_embeddings(connection, changes, model_id)
 
     async def save_embeddings(
-        self, model: EmbeddingModel, vectors: Sequence[tuple[EmbeddingTask, Vectors]]
+        self, model: EmbeddingModel, made: Sequence[tuple[EmbeddingTask, Embedding]]
     ) -> None:
         """Stores the vectors of rows whose text is unchanged; ValueError for another dimension."""
-        if any(rows.shape[1:] != (model.dimension,) for _, rows in vectors):
+        if any(each.vectors.shape[1:] != (model.dimension,) for _, each in made):
             raise ValueError(f"vectors must have dimension {model.dimension}")
         async with (
             self._leadership.connection("embedding", model) as connection,
             connection.transaction(),
         ):
             model_id = await find_or_make_model(connection, model)
-            await insert_embeddings(connection, model_id, vectors)
+            await insert_embeddings(connection, model_id, made)
         self._notifications.announce(Channel.CHANGES)
 
     async def graph_changes(self, changes: Sequence[Change]) -> GraphChanges:

@@ -9,11 +9,11 @@ import numpy as np
 from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, to_segment
-from serving.domain.items.records import Item, ItemKind, TenantName
+from serving.domain.items.records import Item, ItemKind, Segment, TenantName
 from serving.domain.items.text import QUESTION_MARKS, text_in_context, text_to_embed
 from serving.domain.words.normal_form import normal_form
 from serving.ports.change_log import Change, EmbeddingTask
-from serving.ports.embedding import Vector, Vectors
+from serving.ports.embedding import Embedding, Vector
 
 STORED_TYPE = np.dtype("<f2")
 """float16, little-endian."""
@@ -43,12 +43,13 @@ async def missing_embeddings(
             values = {"keys": keys, "model_id": model_id}
             for key, text_hash, *row in await connection.fetch_all(_MISSING[kind], values):
                 rows[key] = (text_hash, TO_ITEM[kind](row))
-    alone = [
-        EmbeddingTask(change, normal_form(text_to_embed(rows[change.key][1])), rows[change.key][0])
-        for change in changes
-        if change.key in rows
-    ]
+    alone = [_task(change, *rows[change.key]) for change in changes if change.key in rows]
     return [*alone, *await _missing_contexts(connection, changes, model_id)]
+
+
+def _task(change: Change, text_hash: bytes, item: Item) -> EmbeddingTask:
+    is_turn = isinstance(item, Segment) and bool(item.speaker)
+    return EmbeddingTask(change, normal_form(text_to_embed(item)), text_hash, is_turn=is_turn)
 
 
 async def _missing_contexts(
@@ -79,16 +80,16 @@ async def _missing_contexts(
 
 
 async def insert_embeddings(
-    connection: Connection, model_id: int, vectors: Sequence[tuple[EmbeddingTask, Vectors]]
+    connection: Connection, model_id: int, made: Sequence[tuple[EmbeddingTask, Embedding]]
 ) -> None:
-    """Stores the vectors of rows whose text is unchanged; `connection` is in a transaction.
+    """Stores the embeddings of rows whose text is unchanged; `connection` is in a transaction.
 
     1. Lock the rows, in the same order as writers do.
     2. Read them in a separate statement, which sees the changes that the lock waited for.
     3. Replace their vectors and log the change.
     """
     for kind in ItemKind:
-        of_kind = [(task, rows) for task, rows in vectors if task.change.item.kind is kind]
+        of_kind = [(task, each) for task, each in made if task.change.item.kind is kind]
         if not of_kind:
             continue
         # By key, of the rows whose text is embedded.
@@ -122,16 +123,16 @@ async def _replace(
     connection: Connection,
     model_id: int,
     kind: ItemKind,
-    vectors: Sequence[tuple[EmbeddingTask, Vectors]],
+    made: Sequence[tuple[EmbeddingTask, Embedding]],
 ) -> None:
     windows = [
-        (task.change.key, place, task.text_hash, vector.tobytes(), previous)
-        for task, rows in vectors
-        for place, vector, previous in _windows(task, rows.astype(STORED_TYPE))
+        (task.change.key, place, task.text_hash, vector.tobytes(), previous, states)
+        for task, each in made
+        for place, vector, previous, states in _windows(task, each)
     ]
     if not windows:
         return
-    keys, places, hashes, stored, before = (list(column) for column in zip(*windows, strict=True))
+    keys, places, hashes, *stored = (list(column) for column in zip(*windows, strict=True))
     await connection.execute(
         """
         DELETE FROM embedding USING unnest(%s::int8[], %s::int2[]) AS given (key, window_no)
@@ -142,12 +143,13 @@ async def _replace(
     )
     await connection.execute(
         """
-        INSERT INTO embedding (model_id, key, window_no, text_hash, vector, previous_key)
-        SELECT %s::int2, key, window_no, text_hash, vector, previous_key
-          FROM unnest(%s::int8[], %s::int2[], %s::bytea[], %b::bytea[], %s::int8[])
-               AS given (key, window_no, text_hash, vector, previous_key)
+        INSERT INTO embedding
+               (model_id, key, window_no, text_hash, vector, previous_key, token_states)
+        SELECT %s::int2, key, window_no, text_hash, vector, previous_key, token_states
+          FROM unnest(%s::int8[], %s::int2[], %s::bytea[], %b::bytea[], %s::int8[], %b::bytea[])
+               AS given (key, window_no, text_hash, vector, previous_key, token_states)
         """,
-        [model_id, keys, places, hashes, stored, before],
+        [model_id, keys, places, hashes, *stored],
     )
     await connection.execute(
         f"""
@@ -161,12 +163,17 @@ async def _replace(
     )
 
 
-def _windows(task: EmbeddingTask, rows: Vectors) -> list[tuple[int, Vector, int | None]]:
-    """The window, the vector and the key of the turn before it, of each vector to store."""
+def _windows(
+    task: EmbeddingTask, made: Embedding
+) -> list[tuple[int, Vector, int | None, bytes | None]]:
+    """The window, the vector, the key of the turn before it and the states, for each vector."""
+    rows = made.vectors.astype(STORED_TYPE)
     if task.previous is not None:
         # A second window would be of the end of the segment alone.
-        return [(CONTEXT_WINDOW, rows[0], task.previous[0])]
-    return [(place, vector, None) for place, vector in enumerate(rows)]
+        return [(CONTEXT_WINDOW, rows[0], task.previous[0], None)]
+    # A turn of several windows has its cosine, so that no turn takes more than one window does.
+    states = made.states[0] if task.is_turn and len(made.states) == 1 else None
+    return [(place, vector, None, states) for place, vector in enumerate(rows)]
 
 
 _BEFORE = """

@@ -215,15 +215,17 @@ def _read_all(
             source = f"FROM {kind} JOIN tenant ON tenant.id = {kind}.tenant_id"
             statement = f"COPY ({_rows_from(kind, source)}) TO STDOUT (FORMAT BINARY)"
             with connection.cursor().copy(statement, values) as copy:
-                copy.set_types(["text", "text", "bytea[]", "bytea", *_COLUMN_TYPES[kind].values()])
+                copy.set_types(
+                    ["text", "text", "bytea[]", "bytea", "bytea", *_COLUMN_TYPES[kind].values()]
+                )
                 rows = map(partial(_index_row, kind), copy.rows())
                 while batch := list(islice(rows, BATCH_ROWS)):
                     yield batch
 
 
 def _index_row(kind: ItemKind, row: Sequence[Any]) -> IndexRow:
-    """Converts a row of the tenant, the id, the vectors, the context and `_COLUMN_TYPES`."""
-    tenant, id_, vectors, context, *columns = row
+    """Converts a row of the tenant, the id, the embeddings and `_COLUMN_TYPES`."""
+    tenant, id_, vectors, states, context, *columns = row
     values = dict(zip(_COLUMN_TYPES[kind], columns, strict=True))
     if kind is ItemKind.SEGMENT:
         values["terms"] = terms_of(values.pop("tags"))
@@ -236,6 +238,7 @@ def _index_row(kind: ItemKind, row: Sequence[Any]) -> IndexRow:
         item=ItemId(kind, id_),
         vectors=_vectors(vectors),
         context=_vectors([context]) if context is not None and vectors else None,
+        states=states if vectors and states is not None else b"",
         **values,
     )
 
@@ -304,6 +307,16 @@ _VECTORS = {
 }
 """A row's current vectors; NULL if it has none, or none for this shard."""
 
+_STATES = {
+    ItemKind.SEGMENT: """
+    (SELECT token_states FROM embedding
+      WHERE embedding.model_id = %(model_id)s::int2 AND embedding.key = segment.key
+        AND embedding.text_hash = segment.text_hash AND embedding.window_no = 0) AS states
+    """,
+    ItemKind.FACT: "NULL::bytea AS states",
+}
+"""The token states of a row; NULL if it has none."""
+
 _CONTEXT = {
     ItemKind.SEGMENT: f"""
     CASE WHEN {_OWNED[ItemKind.SEGMENT]} THEN
@@ -321,7 +334,7 @@ def _rows_from(kind: ItemKind, source: str) -> str:
     columns = ", ".join(_COMPUTED.get(name, f"{kind}.{name}") for name in _COLUMN_TYPES[kind])
     return f"""
     SELECT * FROM (
-      SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_CONTEXT[kind]}, {columns}
+      SELECT tenant.name, {kind}.id, {_VECTORS[kind]}, {_STATES[kind]}, {_CONTEXT[kind]}, {columns}
         {source}
        WHERE NOT {IS_HIDDEN[kind]}
     ) AS item WHERE vectors IS NOT NULL

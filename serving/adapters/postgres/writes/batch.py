@@ -36,6 +36,7 @@ from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
 from serving.domain.items.superseding import topic_of
 from serving.domain.items.text import text_of
 from serving.ports.change_log import Change, EmbeddingTask
+from serving.ports.embedding import Embedding
 from serving.ports.memory_store import Batch, GivenVectors, Outcome, WriteReceipt
 
 
@@ -243,7 +244,7 @@ async def _insert_given(
                 text_of(segment),
                 text_hash(segment),
             ),
-            given.vectors[segment.item][np.newaxis],
+            Embedding(given.vectors[segment.item][np.newaxis]),
         )
         for segment in segments
         if segment.item in given.vectors and segment.item in rows

@@ -94,6 +94,7 @@ class Columns:
         speakers: The number of each row's speaker, whose name may be empty.
         sessions: The filter term of each row's session; empty if it has none.
         asks: Whether each row's text asks something, as a byte.
+        states: The token states of each row's text, as `IndexRow.states`; empty if it has none.
     """
 
     def __init__(self, capacity: int, dimension: int, place: arrays.Place) -> None:
@@ -114,6 +115,7 @@ class Columns:
         self.speakers = array("i")
         self.sessions: list[str] = []
         self.asks = bytearray()
+        self.states: list[bytes] = []
         self._numbers: dict[str, int] = {}
         self.postings: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
         self.latest_event = BEFORE_ALL
@@ -167,6 +169,7 @@ class Columns:
         session = next((term for term in row.terms if term.startswith(OF_SESSION)), "")
         self.sessions.extend([intern(session)] * len(slots))
         self.asks.extend([row.asks] * len(slots))
+        self.states.extend([row.states] * len(slots))
         self.evidence.extend([row.evidence] * len(slots))
         self.items.extend([row.item] * len(slots))
 
@@ -242,6 +245,7 @@ class Columns:
             result.evidence += [self.evidence[slot] for slot in block]
             result.sessions += [self.sessions[slot] for slot in block]
             result.asks += bytes(self.asks[slot] for slot in block)
+            result.states += [self.states[slot] for slot in block]
             for slot in block:
                 result._append_names(self.names_of(slot), self.speaker(slot), 1)
         renumbered = np.full(end, -1, np.int64)

@@ -75,7 +75,9 @@ class _TenantPartitions:
         ]
         self.unembedded.change(RowChanges(unembedded, change.items))
         in_context = [
-            replace(row, vectors=row.context) for row in change.rows if row.context is not None
+            replace(row, vectors=row.context, states=b"")
+            for row in change.rows
+            if row.context is not None
         ]
         self.of_kind[CONTEXT].change(RowChanges(in_context, change.items))
         for kind in ItemKind:
@@ -241,6 +243,11 @@ class TenantRows:
     def adjacent(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, Adjacency]:
         view = self._views.get(scope.tenant)
         return {} if view is None else adjacent_turns(view, scope, items)
+
+    def states(self, tenant: TenantName, item: ItemId) -> bytes:
+        view = self._views.get(tenant)
+        row = None if view is None else view.segments.row_of(item)
+        return b"" if view is None or row is None else view.segments.columns.states[row]
 
     def scan_size(self, tenant: TenantName, kind: VectorKind) -> int:
         view = self._views.get(tenant)

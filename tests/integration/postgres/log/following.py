@@ -11,7 +11,7 @@ from serving.adapters.postgres.connection.statements import Connection
 from serving.domain.items.records import Item, ItemId, TenantName
 from serving.domain.shards import WHOLE, Shard
 from serving.ports.change_log import ChangeBatch, EmbeddingTask
-from serving.ports.embedding import EmbeddingModel
+from serving.ports.embedding import Embedding, EmbeddingModel
 from serving.ports.graph import GraphChanges
 from serving.ports.index_engine import FeedPosition, IndexRow
 from serving.ports.memory_store import Batch, WriteReceipt
@@ -55,7 +55,7 @@ async def save_vectors(
     postgres: Postgres, tasks: list[EmbeddingTask], model: EmbeddingModel = MODEL
 ) -> None:
     vectors = np.eye(model.dimension, dtype=np.float32)[:1]
-    await postgres.change_log.save_embeddings(model, [(task, vectors) for task in tasks])
+    await postgres.change_log.save_embeddings(model, [(task, Embedding(vectors)) for task in tasks])
 
 
 async def bootstrap(

@@ -32,6 +32,7 @@ from serving.domain.items.records import Item, ItemId, Segment, TenantName, fact
 from serving.pipeline.index import log_following
 from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.pipeline.writes.projector import GraphWork, Projector
+from serving.ports.embedding import Embedding
 from serving.ports.index_engine import FeedLostError, FeedPosition
 from serving.ports.memory_store import Batch, Selector, WriteReceipt
 from tests.fakes.graph import InMemoryGraph
@@ -203,7 +204,7 @@ async def test_another_dimension_of_a_model_is_rejected(postgres: Postgres) -> N
     [task] = await embedding_tasks(postgres)
 
     with pytest.raises(ValueError, match="dimension 4"):
-        await log.save_embeddings(MODEL, [(task, np.ones((1, 3), np.float32))])
+        await log.save_embeddings(MODEL, [(task, Embedding(np.ones((1, 3), np.float32)))])
 
     await embed(postgres)
     with pytest.raises(ValueError, match="dimension 4"):

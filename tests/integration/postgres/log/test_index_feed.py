@@ -9,9 +9,11 @@ import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.log.index_feed import BATCH_ROWS
+from serving.domain.consistency import NOTHING_SEEN
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.domain.questions.filters import segment_terms
-from serving.domain.shards import Shard, all_shards
+from serving.domain.shards import WHOLE, Shard, all_shards
+from serving.ports.embedding import Embedding
 from serving.ports.index_engine import IndexRow
 from serving.ports.memory_store import Selector
 from tests.integration.postgres.log.following import (
@@ -20,6 +22,7 @@ from tests.integration.postgres.log.following import (
     bootstrap,
     embed,
     embedding_tasks,
+    run,
     write,
 )
 from tests.support.builders import NOON, TENANT, days, fact, ids, segment
@@ -96,10 +99,51 @@ async def test_windows_come_in_their_order(postgres: Postgres) -> None:
     [task] = await embedding_tasks(postgres)
     windows = np.eye(4, dtype=np.float32)[[2, 0, 3]]
 
-    await postgres.change_log.save_embeddings(MODEL, [(task, windows)])
+    await postgres.change_log.save_embeddings(MODEL, [(task, Embedding(windows))])
 
     _, rows = await bootstrap(postgres)
     assert rows[TENANT, segment_id("a")].vectors.tolist() == windows.tolist()
+
+
+async def save_with_states(postgres: Postgres, **windows: int) -> None:
+    """Stores an embedding of each segment, whose windows have states."""
+    for task in await embedding_tasks(postgres):
+        count = windows[task.change.item.id]
+        states = tuple(b"axes%d" % number for number in range(count))
+        made = Embedding(np.eye(4, dtype=np.float32)[:count], states)
+        await postgres.change_log.save_embeddings(MODEL, [(task, made)])
+
+
+async def states(postgres: Postgres) -> dict[str, bytes]:
+    """The token states of the rows by id, which are the same at first and after a change."""
+    position, rows = await bootstrap(postgres)
+    start = replace(position, log=NOTHING_SEEN)
+    changed = await postgres.feed_of(WHOLE).changes_since(start, MODEL)
+    by_id = {item.id: row.states for (_, item), row in rows.items()}
+    assert {row.item.id: row.states for row in changed.rows} == by_id
+    return by_id
+
+
+async def test_turns_of_one_window_have_token_states(postgres: Postgres) -> None:
+    turn, long = segment("turn", speaker="Ann"), segment("long", speaker="Ann")
+    await write(postgres, turn, long, segment("note"))
+
+    await save_with_states(postgres, turn=1, long=2, note=1)
+
+    assert await states(postgres) == {"turn": b"axes0", "long": b"", "note": b""}
+
+
+async def test_token_states_go_with_their_text(postgres: Postgres) -> None:
+    turns = [segment(id_, "We sailed.", speaker="Ann") for id_ in ("erased", "changed", "kept")]
+    await write(postgres, *turns)
+    await save_with_states(postgres, erased=1, changed=1, kept=1)
+
+    await postgres.store.erase(TENANT, Selector(items=(segment_id("erased"),)))
+    await write(postgres, replace(turns[1], text="We walked."))
+
+    assert await states(postgres) == {"kept": b"axes0"}
+    left = await run(postgres, "SELECT token_states FROM embedding WHERE token_states IS NOT NULL")
+    assert left == [(b"axes0",)]
 
 
 async def test_rows_of_all_tenants_come_in_batches(postgres: Postgres) -> None:

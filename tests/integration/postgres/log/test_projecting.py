@@ -21,7 +21,7 @@ from serving.pipeline.writes.projector import (
     Projector,
 )
 from serving.ports.change_log import Projection
-from serving.ports.embedding import Vectors
+from serving.ports.embedding import Embedding
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import Batch, GivenVectors
 from tests.fakes.graph import InMemoryGraph
@@ -42,7 +42,7 @@ class InterruptedEmbedder(FakeEmbedder):
         self._postgres = postgres
         self._meanwhile = meanwhile.split()
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
         if self._meanwhile:
             await write(self._postgres, segment(self._meanwhile.pop(0)))
         return await super().embed_documents(texts)
@@ -84,7 +84,7 @@ class NotingEmbedder(FakeEmbedder):
         self.limit = limit
         self._bad = bad
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
         if len(self.calls) == self.limit:
             raise OverloadedError("the API", 60.0)
         self.calls.append(list(texts))

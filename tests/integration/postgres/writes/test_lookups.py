@@ -16,7 +16,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, TenantName
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.writes.forget import Eraser, LookupKey
-from serving.ports.embedding import VectorLike, Vectors
+from serving.ports.embedding import Embedding, VectorLike, Vectors
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import EraseReceipt, Selector
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
@@ -105,8 +105,8 @@ async def store_vectors(postgres: Postgres, embed: Callable[[list[str]], list[Ve
     log = postgres.change_log
     batch = await log.next_batch("embedding", FAKE_MODEL, 10)
     tasks = await log.embedding_tasks(batch.changes, FAKE_MODEL)
-    vectors = embed([task.text for task in tasks])
-    await log.save_embeddings(FAKE_MODEL, list(zip(tasks, vectors, strict=True)))
+    made = map(Embedding, embed([task.text for task in tasks]))
+    await log.save_embeddings(FAKE_MODEL, list(zip(tasks, made, strict=True)))
 
 
 def meanings(texts: list[str]) -> list[Vectors]:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.ports.embedding import Vector, Vectors
+from serving.ports.embedding import Embedding, Vector
 from tests.fakes.meaning import FakeEmbedder
 from tests.fixtures.local_service import local_service
 from trivium import Fact, LookupKey, Retrieval, Segment
@@ -64,7 +64,7 @@ class TappedEmbedder(FakeEmbedder):
         self._tap.texts(text)
         return await super().embed_query(text, deadline)
 
-    async def embed_documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Embedding]:
         self._tap.texts(*texts)
         return await super().embed_documents(texts)
 

@@ -197,8 +197,8 @@ async def placed(**texts: str) -> tuple[FakeEmbedder, EngineIndex]:
     """An embedder, and an index of segments with these texts."""
     embedder, engine = FakeEmbedder(), InMemoryIndex()
     for id_, text in texts.items():
-        [vectors] = await embedder.embed_documents([text])
-        engine.apply([segment_row(segment(id_, text), *vectors)], [])
+        [made] = await embedder.embed_documents([text])
+        engine.apply([segment_row(segment(id_, text), *made.vectors)], [])
     return embedder, EngineIndex(engine)
 
 

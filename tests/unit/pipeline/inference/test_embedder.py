@@ -351,9 +351,9 @@ async def test_documents_return_in_order_with_window_rows(is_accelerator: bool) 
         made = await asyncio.gather(*calls)
 
     for start, rows in enumerate(made):
-        for text, windows in zip(texts[start::3], rows, strict=True):
+        for text, its in zip(texts[start::3], rows, strict=True):
             expected = encoder.encode(encoder.tokenize_document(text))
-            np.testing.assert_allclose(windows, expected, rtol=1e-6)
+            np.testing.assert_allclose(its.vectors, expected, rtol=1e-6)
 
 
 async def test_closing_fails_what_is_being_cut_ahead() -> None:

@@ -171,7 +171,8 @@ CREATE TABLE embedding_model (
 );
 
 -- One vector per window of an item's text, as little-endian float16. Window -1 is a segment
--- together with the turn before it.
+-- together with the turn before it. The row of a turn of one window has the states of its
+-- content words too, in int8, after the four bytes that identify their axes.
 CREATE TABLE embedding (
   model_id     smallint NOT NULL REFERENCES embedding_model,
   key          bigint NOT NULL,  -- of a segment or a fact
@@ -179,10 +180,12 @@ CREATE TABLE embedding (
   text_hash    bytea NOT NULL,
   vector       bytea NOT NULL,
   previous_key bigint,  -- of the turn before; NULL in vectors of the text alone
+  token_states bytea,
   PRIMARY KEY (model_id, key, window_no)
 );
 -- A full read of inline vectors takes half the CPU of TOASTed ones.
 ALTER TABLE embedding ALTER vector SET STORAGE PLAIN;
+ALTER TABLE embedding ALTER token_states SET STORAGE EXTERNAL;
 CREATE INDEX embedding_key ON embedding (key);
 CREATE INDEX embedding_previous ON embedding (previous_key) WHERE previous_key IS NOT NULL;
 
