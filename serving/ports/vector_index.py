@@ -32,6 +32,8 @@ class WantedNeighbours:
         scope: The scope of the items.
         depth: The most items.
         only: The only items to consider; None considers all.
+        late_interaction: Whether the nearest are put in order by the states of their tokens too. An
+            engine ignores it.
         token: A write to wait for. An engine, which follows no log, ignores it.
         shared_with: The tenant whose vector of the question this one uses. An engine ignores it.
     """
@@ -42,6 +44,7 @@ class WantedNeighbours:
     only: Collection[ItemId] | None = None
     token: ConsistencyToken | None = None
     shared_with: TenantName | None = None
+    late_interaction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ class NeighbourSearch(Protocol[Question]):
         self, question: Question, /, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         """Finds the wanted neighbours of the question; scores are cosines.
+
+        With late interaction they are those of `late_interaction.rescored`, which has its scores.
 
         Waits for the token until the deadline, then answers with `stale` set.
 

@@ -56,6 +56,7 @@ class LegSpec:
         reorders: Declares that at its weight it cannot add a hit that no other leg found.
         may_fill: Declares that at its weight it may fill the answer alone.
         pool: The pool that the dense leg ranks; None searches everything.
+        late_interaction: Whether the dense leg orders the nearest turns by their words too.
         expansion: The seeds of a leg that expands the candidates of other legs.
         named_times: Searches only the times that the question names, and nothing if it names none.
     """
@@ -73,6 +74,7 @@ class LegSpec:
     may_fill: bool = False
     words: WordsSearch = WordsSearch()
     pool: CandidatePool | None = None
+    late_interaction: bool = False
     walk: Walk = Walk()
     expansion: Expansion | None = None
     named_times: bool = False

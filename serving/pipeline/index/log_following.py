@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self, TypeVar, TypeVarTuple
 
 from serving.domain.budget import VECTOR_SEARCH, Deadline
@@ -25,10 +26,11 @@ from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.signals import Traits
 from serving.domain.soundness import require_comparable
+from serving.pipeline.index.late_interaction import RESCORED, rescored
 from serving.pipeline.index.maintenance import Maintenance
 from serving.pipeline.index.search_queue import SearchQueue
 from serving.pipeline.inference.device_watch import Watch
-from serving.ports.embedding import EmbeddingModel, VectorLike
+from serving.ports.embedding import EmbeddingModel, StatedVector, VectorLike
 from serving.ports.index_engine import (
     FeedLostError,
     FeedPosition,
@@ -151,9 +153,27 @@ class LogFollowingIndex:
         """Finds neighbours; raises `NotReadyError` while it is filled or its vectors are made."""
         stale = await self._is_stale(wanted.token, deadline)
         filled = self._require_ready()
-        found = await self._found(filled.engine, vector, wanted, deadline)
+        if not isinstance(vector, StatedVector):
+            found = await self._found(filled.engine, vector, wanted, deadline)
+        elif not wanted.late_interaction:
+            found = await self._found(filled.engine, vector.values, wanted, deadline)
+        else:
+            found = await self._rescored(filled.engine, vector, wanted, deadline)
         epoch = filled.first_epoch + found.generation
         return IndexAnswer(found.candidates, epoch, stale, found.evidence)
+
+    async def _rescored(
+        self,
+        engine: IndexEngine,
+        vector: StatedVector,
+        wanted: WantedNeighbours,
+        deadline: Deadline,
+    ) -> Neighbours:
+        deeper = replace(wanted, depth=max(wanted.depth, RESCORED))
+        found = await self._found(engine, vector.values, deeper, deadline)
+        states_of = partial(engine.items.states, wanted.scope.tenant)
+        candidates = rescored(found.candidates, vector, states_of)
+        return replace(found, candidates=candidates[: wanted.depth])
 
     async def _found(
         self, engine: IndexEngine, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline

@@ -9,6 +9,7 @@ from serving.domain.breaker import POSTGRES
 from serving.domain.items.records import ItemId, ItemKind
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.ranked_list import above_floor
+from serving.domain.words.codes import has_codes
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.access_log import AccessLog
 from serving.ports.vector_index import WantedNeighbours
@@ -18,7 +19,7 @@ class DenseLeg(Leg):
     """Finds segments by the similarity of their embeddings."""
 
     name = "dense"
-    options = frozenset({"floor", "pool"})
+    options = frozenset({"floor", "pool", "late_interaction"})
     projection = "embedding"
     dependency = "index"
     by_meaning = True
@@ -36,7 +37,11 @@ class DenseLeg(Leg):
         if pool is not None:
             only, lacking = await self._members(pool, request)
         query, depth = request.query, request.depth
-        wanted = WantedNeighbours(ItemKind.SEGMENT, query.scope, depth, only, query.token)
+        # A token is like one of another code, whose letters are others.
+        by_words = request.spec.late_interaction and not has_codes(query.text)
+        wanted = WantedNeighbours(
+            ItemKind.SEGMENT, query.scope, depth, only, query.token, late_interaction=by_words
+        )
         answer = await request.nearest(wanted)
         kept, below = above_floor(answer.candidates, request.spec.floor)
         return LegAnswer(kept, below, answer.stale, answer.epoch, lacking, answer.unsearched)

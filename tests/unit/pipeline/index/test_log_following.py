@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +15,23 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import NotReadyError, StoreUnavailableError
 from serving.domain.items.records import ItemKind, segment_id
+from serving.domain.shards import all_shards
 from serving.pipeline.index import log_following
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.ports.index_engine import IndexEngine, IndexRow
+from serving.pipeline.index.sharding import ShardedIndex
+from serving.ports.index_engine import IndexEngine, IndexFeed, IndexRow
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
-from tests.fakes.meaning import FAKE_MODEL, FakeFeed, InMemoryIndex, segment_row, unit
+from tests.fakes.meaning import (
+    FAKE_MODEL,
+    FakeFeed,
+    FeedOfShard,
+    InMemoryIndex,
+    segment_row,
+    stated,
+    states_of,
+    stored,
+    unit,
+)
 from tests.support.builders import TENANT, ids, query, scope, segment
 from tests.support.waiting import begin
 
@@ -98,6 +110,49 @@ async def test_read_with_a_token_finds_its_write(feed: FakeFeed) -> None:
 
     assert found(answer) == ids("a", "b")
     assert not answer.stale
+
+
+WORD, ANOTHER = [127, 0, 0], [0, 127, 0]
+
+
+def turns(feed: FakeFeed) -> None:
+    """Two turns at one place, of which the second has the word that is asked for."""
+    for name, word in (("first", ANOTHER), ("second", WORD)):
+        feed.put(segment_row(segment(name), unit(2), states=stored(states_of([word]))))
+    feed.embed()
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_words_order_the_nearest_if_wanted(feed: FakeFeed, *, together: bool) -> None:
+    turns(feed)
+    asked = stated(states_of([WORD]), unit(2))
+    by_words = replace(WANTED, late_interaction=True)
+    async with LogFollowingIndex(feed, FAKE_MODEL, InMemoryIndex, together=together) as index:
+        await ready(index)
+        found_by = [
+            found(await index.search(asked, wanted, Deadline.after(10)))
+            for wanted in (WANTED, by_words, replace(by_words, depth=1))
+        ]
+
+    assert found_by == [ids("first", "second", "a"), ids("second", "a", "first"), ids("second")]
+
+
+async def test_merged_shards_have_the_order_of_one_index(feed: FakeFeed) -> None:
+    turns(feed)
+    asked = stated(states_of([WORD]), unit(2))
+    wanted = replace(WANTED, late_interaction=True)
+    feeds: list[IndexFeed] = [feed, *(FeedOfShard(feed, shard) for shard in all_shards(2))]
+    async with AsyncExitStack() as stack:
+        indexes = [
+            await stack.enter_async_context(LogFollowingIndex(each, FAKE_MODEL, InMemoryIndex))
+            for each in feeds
+        ]
+        await asyncio.gather(*map(ready, indexes))
+        whole = await indexes[0].search(asked, wanted, Deadline.after(10))
+        merged = await ShardedIndex(indexes[1:]).search(asked, wanted, Deadline.after(10))
+
+    assert found(merged) == ids("second", "a", "first")
+    assert merged.candidates == whole.candidates
 
 
 async def test_read_without_time_answers_as_stale(feed: FakeFeed) -> None:

@@ -1,0 +1,70 @@
+"""Late interaction: the nearest turns in the order of their words too.
+
+A vector is the mean of a text's tokens, so that one word which answers the question is outweighed
+by the others. MaxSim (Khattab and Zaharia, "ColBERT", 2020) takes the best word of a text for each
+word of the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.domain.items.records import ItemId
+from serving.domain.ranking.ranked_list import Candidate, best_first
+from serving.ports.embedding import AXES_BYTES, StatedVector
+
+RESCORED = 40
+"""How many of the nearest are put in order, whatever depth is wanted: so a place in a longer list
+is that in a shorter one."""
+
+ABOVE_COSINE = 0.1
+"""What the MaxSim of a turn is more than its cosine, in the mean: .05 on LoCoMo, .13 on the small
+memories. Without it texts without states would come last, and a floor would be another."""
+
+UNIT = 127.0**2
+"""The product of two equal states in int8."""
+
+
+def rescored(
+    found: Sequence[Candidate], question: StatedVector, states_of: Callable[[ItemId], bytes]
+) -> list[Candidate]:
+    """Puts the first `RESCORED` of those found, by cosine, in the order of the words too.
+
+    The score of a text with states is the mean of its cosine and its MaxSim, lowered by
+    `ABOVE_COSINE`; others keep their cosine, but those further on come after these.
+    """
+    head, rest = found[:RESCORED], found[RESCORED:]
+    stored = [states_of(candidate.item) for candidate in head]
+    scores = max_sims(question, stored)
+    ordered = best_first(
+        candidate
+        if score is None
+        else candidate._replace(score=round((candidate.score + score - ABOVE_COSINE) / 2, 6))
+        for candidate, score in zip(head, scores, strict=True)
+    )
+    return [*ordered, *(each._replace(score=min(each.score, ordered[-1].score)) for each in rest)]
+
+
+def max_sims(question: StatedVector, stored: Sequence[bytes]) -> list[float | None]:
+    """The MaxSim of texts: the mean, over the question's words, of the best cosine in the text.
+
+    `stored` are as in `Embedding.states`. None for a text without states on the question's axes.
+    Equal states have equal scores: products and sums of int8 are exact in float32 and float64.
+    """
+    comparable = [each[:AXES_BYTES] == question.axes for each in stored]
+    bodies = [each[AXES_BYTES:] for each, may in zip(stored, comparable, strict=True) if may]
+    scores = iter(_max_sims(question, bodies) if bodies else ())
+    return [next(scores) if may else None for may in comparable]
+
+
+def _max_sims(question: StatedVector, bodies: Sequence[bytes]) -> list[float]:
+    asked: NDArray[np.float32] = question.states.astype(np.float32)
+    count, width = asked.shape
+    words = np.frombuffer(b"".join(bodies), np.int8).reshape(-1, width)
+    starts = np.cumsum([0, *(len(body) // width for body in bodies[:-1])])
+    best = np.maximum.reduceat(words.astype(np.float32) @ asked.T, starts, axis=0)
+    scores: list[float] = (best.sum(axis=1, dtype=np.float64) / (count * UNIT)).tolist()
+    return scores
