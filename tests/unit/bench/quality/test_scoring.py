@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bench.harness.collection import Query
+from bench.harness.results import Record
 from bench.quality.scoring.answers import briefed_segments, ranked_segments
 from bench.quality.scoring.evaluate import score
 from bench.quality.scoring.intervals import Estimate, mean_interval, paired_difference
@@ -179,7 +180,7 @@ def test_marks_count_by_what_they_say() -> None:
 
 
 def test_overview_has_a_row_for_each_set() -> None:
-    records = [
+    records: list[Record] = [
         {
             "n": 8,
             "collection": {"name": name},

@@ -429,7 +429,7 @@ def test_statement_without_the_asked_code_counts_half() -> None:
         ("Which orders start with 2025?", "Order 2026-2025 is slate.", "Order 2025-0980 is tar."),
     ],
 )
-def test_what_is_spelled_or_begun_counts_whole(question: str, other: str, asked: str) -> None:
+def test_spelled_word_or_beginning_counts_whole(question: str, other: str, asked: str) -> None:
     head = said(("Ana", other, 0.9), ("Ana", asked, 0.8))
 
     judged = judge(question, head, model=Model(NEVER, NEVER))

@@ -82,5 +82,5 @@ def test_candidates_beyond_the_first_forty_come_after_them() -> None:
     assert len({each.score for each in ordered[RESCORED - 1 :]}) == 1
 
 
-def test_nothing_found_is_nothing_ordered() -> None:
+def test_empty_list_stays_empty() -> None:
     assert order([], QUESTION, {}) == []
