@@ -277,16 +277,8 @@ def test_npm_package_is_installed_and_imported(dist: Path, tmp_path: Path) -> No
     assert succeed("node", "use.mjs", folder=tmp_path) == "function\n"
 
 
-GO_USE = """package main
-
-import (
-	"fmt"
-
-	trivium "trivium.dev/go"
-)
-
-func main() { fmt.Println(trivium.New("127.0.0.1:9000", "alice")) }
-"""
+GO_README = (ROOT / release.GO_FOLDER / "README.md").read_text()
+[GO_USE] = re.findall(r"^```go\n(package main\n.*?)^```$", GO_README, re.M | re.S)
 
 
 @release_only

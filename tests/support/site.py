@@ -24,6 +24,13 @@ OUTSIDE = (
     "examples/README.md",
     *(str(page.relative_to(ROOT)) for page in sorted(ROOT.glob("clients/*/README.md"))),
 )
+EXAMPLES = tuple(
+    str(file.relative_to(ROOT))
+    for kind in ("*.py", "*.ts", "*.ipynb", "*.csv", "*/main.go")
+    for file in sorted((ROOT / "examples").glob(kind))
+)
+"""Programs that a reader of the site takes from it."""
+
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?P<path>[^)#\s]*)(?P<section>#[^)\s]*)?\)")
 CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 DECLARATION = re.compile(r"(?P<ticks>`+)(?P<code>[^`\n]*<![^`\n]*)(?P=ticks)")
@@ -54,7 +61,7 @@ def on_files(files: Any, config: Any) -> Any:
         if (target := posixpath.normpath(posixpath.join(posixpath.dirname(page), link["path"])))
         if target.endswith(IMAGES) and not target.startswith("docs/")
     }
-    for path in (*OUTSIDE, *sorted(pictures)):
+    for path in (*OUTSIDE, *sorted(pictures), *EXAMPLES):
         content = (ROOT / path).read_bytes()
         files.append(File.generated(config, place_of(path), content=content))
     return files
