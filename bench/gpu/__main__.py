@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import torch
 
+from bench.gpu.devices import device_option
 from bench.gpu.networks.cases import BY_NAME, CASES, TINY_CASES, Batch, Case
 from bench.gpu.networks.contenders import Network, Run, random_windows
 from bench.gpu.networks.floors import Speed, about_device, require_device, speed_of, wait_for
@@ -28,7 +29,7 @@ WARM_UPS = 3
 
 
 @click.command(context_settings=HELP)
-@click.option("--device", default="cuda", show_default=True, help="As torch names it.")
+@device_option
 @click.option("--tiny", is_flag=True, help="Networks of no size: proves the script, no speed.")
 @click.option("--only", multiple=True, type=click.Choice(sorted(BY_NAME)), help="These alone.")
 @click.option("--rounds", default=50, show_default=True, help="Times each batch is measured.")

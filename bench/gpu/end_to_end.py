@@ -20,6 +20,7 @@ from pathlib import Path
 
 import click
 
+from bench.gpu.devices import device_option
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
 from bench.harness.cpu import CpuUse, cpu_over
@@ -53,7 +54,7 @@ CLIENTS = max(1, (os.cpu_count() or 1) // 4)
 
 
 @click.command(context_settings=HELP)
-@click.option("--device", default="cuda", show_default=True, help="As torch names it.")
+@device_option
 @click.option("--tiny", is_flag=True, help="Networks of no size: proves the script, no speed.")
 @click.option("--seconds", default=8.0, show_default=True, help="Of each load.")
 @out_option

@@ -16,6 +16,7 @@ import click
 import numpy as np
 import torch
 
+from bench.gpu.devices import device_option
 from bench.gpu.networks.floors import about_device, require_device, speed_of
 from bench.harness.latency import Latency
 from bench.harness.options import HELP
@@ -49,7 +50,7 @@ FULL, TINY = ((100_000, 1_000_000), 1024), ((1_100,), 16)
 
 
 @click.command(context_settings=HELP)
-@click.option("--device", default="cuda", show_default=True, help="As torch names it.")
+@device_option
 @click.option("--tiny", is_flag=True, help="Few rows: proves the script, no speed.")
 @click.option("--rows", "sizes", multiple=True, type=click.IntRange(min=1_100), help="Sizes.")
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from transformers import AutoModelForSequenceClassification
 
-from bench.gpu import end_to_end
+from bench.gpu import end_to_end, index
 from bench.gpu.__main__ import main
 from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
 from bench.gpu.networks.cases import TINY_CASES, Case
@@ -56,6 +57,15 @@ def test_random_checkpoints_are_read_as_published_ones(tmp_path: Path) -> None:
     Qwen3Encoder(checkpoint)
     reranker = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reranker")
     assert reranker.config.num_labels == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("command", [main, index.main, end_to_end.main])
+def test_benchmark_without_gpu_names_the_device(command: click.Command) -> None:
+    done = CliRunner().invoke(command, [])
+
+    assert done.exit_code == 2
+    assert "no CUDA device; DRY=1" in " ".join(done.output.split())
 
 
 def test_no_question_of_a_load_is_repeated() -> None:

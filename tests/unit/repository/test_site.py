@@ -36,4 +36,5 @@ def test_site_is_made_without_a_warning(tmp_path: Path) -> None:
     home = (tmp_path / "site/index.html").read_text()
     assert 'src="flow.svg"' in home
     assert 'src="bench/baselines/peers/overview.png"' in home
+    assert (tmp_path / "site/examples/ledger.ipynb").exists()
     assert 'id="trivium.Client.retrieve"' in (tmp_path / "site/python.html").read_text()
