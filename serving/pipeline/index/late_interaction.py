@@ -20,6 +20,10 @@ RESCORED = 40
 """How many of the nearest are put in order, whatever depth is wanted: so a place in a longer list
 is that in a shorter one."""
 
+SHARE = 0.4
+"""What MaxSim counts, and the cosine the rest. With half, conversations gain as much, and statements
+of which one alone is true of the person or the thing in question are confused more often."""
+
 ABOVE_COSINE = 0.1
 """What the MaxSim of a turn is more than its cosine, in the mean: .05 on LoCoMo, .13 on the small
 memories. Without it texts without states would come last, and a floor would be another."""
@@ -33,19 +37,21 @@ def rescored(
 ) -> list[Candidate]:
     """Puts the first `RESCORED` of those found, by cosine, in the order of the words too.
 
-    The score of a text with states is the mean of its cosine and its MaxSim, lowered by
-    `ABOVE_COSINE`; others keep their cosine, but those further on come after these.
+    The score of a text with states is the mean of its cosine and its MaxSim less `ABOVE_COSINE`,
+    weighted by `SHARE`; others keep their cosine, but those further on come after these.
     """
     head, rest = found[:RESCORED], found[RESCORED:]
     stored = [states_of(candidate.item) for candidate in head]
     scores = max_sims(question, stored)
     ordered = best_first(
-        candidate
-        if score is None
-        else candidate._replace(score=round((candidate.score + score - ABOVE_COSINE) / 2, 6))
+        candidate if score is None else candidate._replace(score=_mean(candidate.score, score))
         for candidate, score in zip(head, scores, strict=True)
     )
     return [*ordered, *(each._replace(score=min(each.score, ordered[-1].score)) for each in rest)]
+
+
+def _mean(cosine: float, max_sim: float) -> float:
+    return round(cosine + SHARE * (max_sim - ABOVE_COSINE - cosine), 6)
 
 
 def max_sims(question: StatedVector, stored: Sequence[bytes]) -> list[float | None]:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from serving.domain.items.records import segment_id
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.index.late_interaction import ABOVE_COSINE, RESCORED, max_sims, rescored
+from serving.pipeline.index.late_interaction import (
+    ABOVE_COSINE,
+    RESCORED,
+    SHARE,
+    max_sims,
+    rescored,
+)
 from serving.ports.embedding import StatedVector
 from tests.fakes.meaning import OTHER_AXES, stated, states_of, stored
 from tests.support.builders import ids
@@ -59,7 +65,7 @@ def test_a_word_that_answers_comes_before_a_nearer_text() -> None:
     ordered = order([("near", 0.6), ("far", 0.4)], QUESTION, texts)
 
     assert [each.item for each in ordered] == ids("far", "near")
-    scores = [(0.4 + 1 - ABOVE_COSINE) / 2, (0.6 - ABOVE_COSINE) / 2]
+    scores = [0.4 + SHARE * (0.6 - ABOVE_COSINE), 0.6 - SHARE * (0.6 + ABOVE_COSINE)]
     assert [each.score for each in ordered] == pytest.approx(scores)
 
 
