@@ -32,8 +32,8 @@ class WantedNeighbours:
         scope: The scope of the items.
         depth: The most items.
         only: The only items to consider; None considers all.
-        late_interaction: Whether the nearest are put in order by the states of their tokens too. An
-            engine ignores it.
+        late_interaction: The least cosine from which the nearest are put in order by the states of
+            their tokens too; None orders by cosines alone. An engine ignores it.
         token: A write to wait for. An engine, which follows no log, ignores it.
         shared_with: The tenant whose vector of the question this one uses. An engine ignores it.
     """
@@ -44,7 +44,7 @@ class WantedNeighbours:
     only: Collection[ItemId] | None = None
     token: ConsistencyToken | None = None
     shared_with: TenantName | None = None
-    late_interaction: bool = False
+    late_interaction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ RESCORED = 40
 is that in a shorter one."""
 
 SHARE = 0.4
-"""What MaxSim counts, and the cosine the rest. With half, conversations gain as much, and statements
-of which one alone is true of the person or the thing in question are confused more often."""
+"""What MaxSim counts, and the cosine the rest. With half, conversations gain as much, and alike
+statements about other people and things are confused more often."""
 
 ABOVE_COSINE = 0.1
 """What the MaxSim of a turn is more than its cosine, in the mean: .05 on LoCoMo, .13 on the small
@@ -33,21 +33,28 @@ UNIT = 127.0**2
 
 
 def rescored(
-    found: Sequence[Candidate], question: StatedVector, states_of: Callable[[ItemId], bytes]
+    found: Sequence[Candidate],
+    question: StatedVector,
+    states_of: Callable[[ItemId], bytes],
+    least: float,
 ) -> list[Candidate]:
-    """Puts the first `RESCORED` of those found, by cosine, in the order of the words too.
+    """Puts those of the first `RESCORED` found, by cosine, in the order of the words too.
 
     The score of a text with states is the mean of its cosine and its MaxSim less `ABOVE_COSINE`,
-    weighted by `SHARE`; others keep their cosine, but those further on come after these.
+    weighted by `SHARE`; others keep their cosine, but those further on come after these. So do
+    those with a cosine below `least`: words in common bring nothing near that is not.
     """
-    head, rest = found[:RESCORED], found[RESCORED:]
-    stored = [states_of(candidate.item) for candidate in head]
-    scores = max_sims(question, stored)
+    head = [candidate for candidate in found[:RESCORED] if candidate.score >= least]
+    if not head:
+        return list(found)
+    scores = max_sims(question, [states_of(candidate.item) for candidate in head])
     ordered = best_first(
         candidate if score is None else candidate._replace(score=_mean(candidate.score, score))
         for candidate, score in zip(head, scores, strict=True)
     )
-    return [*ordered, *(each._replace(score=min(each.score, ordered[-1].score)) for each in rest)]
+    last = ordered[-1].score
+    rest = found[len(head) :]
+    return [*ordered, *(each._replace(score=min(each.score, last)) for each in rest)]
 
 
 def _mean(cosine: float, max_sim: float) -> float:

@@ -155,10 +155,11 @@ class LogFollowingIndex:
         filled = self._require_ready()
         if not isinstance(vector, StatedVector):
             found = await self._found(filled.engine, vector, wanted, deadline)
-        elif not wanted.late_interaction:
+        elif wanted.late_interaction is None:
             found = await self._found(filled.engine, vector.values, wanted, deadline)
         else:
-            found = await self._rescored(filled.engine, vector, wanted, deadline)
+            least = wanted.late_interaction
+            found = await self._rescored(filled.engine, vector, wanted, least, deadline)
         epoch = filled.first_epoch + found.generation
         return IndexAnswer(found.candidates, epoch, stale, found.evidence)
 
@@ -167,12 +168,13 @@ class LogFollowingIndex:
         engine: IndexEngine,
         vector: StatedVector,
         wanted: WantedNeighbours,
+        least: float,
         deadline: Deadline,
     ) -> Neighbours:
         deeper = replace(wanted, depth=max(wanted.depth, RESCORED))
         found = await self._found(engine, vector.values, deeper, deadline)
         states_of = partial(engine.items.states, wanted.scope.tenant)
-        candidates = rescored(found.candidates, vector, states_of)
+        candidates = rescored(found.candidates, vector, states_of, least)
         return replace(found, candidates=candidates[: wanted.depth])
 
     async def _found(

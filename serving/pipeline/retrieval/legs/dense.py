@@ -39,11 +39,13 @@ class DenseLeg(Leg):
         query, depth = request.query, request.depth
         # A token is like one of another code, whose letters are others.
         by_words = request.spec.late_interaction and not has_codes(query.text)
+        floor = request.spec.floor
+        least = (-1.0 if floor is None else floor) if by_words else None
         wanted = WantedNeighbours(
-            ItemKind.SEGMENT, query.scope, depth, only, query.token, late_interaction=by_words
+            ItemKind.SEGMENT, query.scope, depth, only, query.token, late_interaction=least
         )
         answer = await request.nearest(wanted)
-        kept, below = above_floor(answer.candidates, request.spec.floor)
+        kept, below = above_floor(answer.candidates, floor)
         return LegAnswer(kept, below, answer.stale, answer.epoch, lacking, answer.unsearched)
 
     async def _members(self, pool: CandidatePool, request: LegRequest) -> tuple[set[ItemId], str]:

@@ -52,9 +52,10 @@ def order(
     found: Sequence[tuple[str, float]], question: StatedVector, texts: dict[str, bytes]
 ) -> list[Candidate]:
     items = [Candidate(segment_id(id_), score) for id_, score in found]
-    return rescored(items, question, lambda item: texts.get(item.id, b""))
+    return rescored(items, question, lambda item: texts.get(item.id, b""), LEAST)
 
 
+LEAST = 0.1
 WORD, ANOTHER = [127, 0, 0], [0, 127, 0]
 QUESTION = stated(states_of([WORD]))
 
@@ -67,6 +68,16 @@ def test_a_word_that_answers_comes_before_a_nearer_text() -> None:
     assert [each.item for each in ordered] == ids("far", "near")
     scores = [0.4 + SHARE * (0.6 - ABOVE_COSINE), 0.6 - SHARE * (0.6 + ABOVE_COSINE)]
     assert [each.score for each in ordered] == pytest.approx(scores)
+
+
+def test_word_lifts_no_text_that_is_not_near() -> None:
+    texts = {"near": stored(states_of([ANOTHER])), "apart": stored(states_of([WORD]))}
+
+    ordered = order([("near", 0.5), ("apart", LEAST / 2)], QUESTION, texts)
+
+    assert [each.item for each in ordered] == ids("near", "apart")
+    assert ordered[1].score == LEAST / 2
+    assert order([("apart", LEAST / 2)], QUESTION, texts) == ordered[1:]
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def turns(feed: FakeFeed) -> None:
 async def test_words_order_the_nearest_if_wanted(feed: FakeFeed, *, together: bool) -> None:
     turns(feed)
     asked = stated(states_of([WORD]), unit(2))
-    by_words = replace(WANTED, late_interaction=True)
+    by_words = replace(WANTED, late_interaction=-1.0)
     async with LogFollowingIndex(feed, FAKE_MODEL, InMemoryIndex, together=together) as index:
         await ready(index)
         found_by = [
@@ -140,7 +140,7 @@ async def test_words_order_the_nearest_if_wanted(feed: FakeFeed, *, together: bo
 async def test_merged_shards_have_the_order_of_one_index(feed: FakeFeed) -> None:
     turns(feed)
     asked = stated(states_of([WORD]), unit(2))
-    wanted = replace(WANTED, late_interaction=True)
+    wanted = replace(WANTED, late_interaction=-1.0)
     feeds: list[IndexFeed] = [feed, *(FeedOfShard(feed, shard) for shard in all_shards(2))]
     async with AsyncExitStack() as stack:
         indexes = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from serving.domain.budget import Deadline
@@ -17,13 +19,13 @@ from tests.unit.pipeline.retrieval.retrieving import answered, store_of
 
 
 class NotedIndex(EngineIndex):
-    """Notes whether late interaction is wanted."""
+    """Notes from which cosine late interaction is wanted."""
 
     def __init__(self) -> None:
         engine = InMemoryIndex()
         engine.apply([segment_row(segment("a"), unit(1))], [])
         super().__init__(engine)
-        self.wanted: list[bool] = []
+        self.wanted: list[float | None] = []
 
     async def search(
         self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
@@ -32,20 +34,24 @@ class NotedIndex(EngineIndex):
         return await super().search(vector, wanted, deadline)
 
 
+BY_WORDS = LegSpec(name="dense", late_interaction=True)
+
+
 @pytest.mark.parametrize(
-    ("text", "in_profile", "wanted"),
+    ("text", "spec", "wanted"),
     [
-        ("Where did we sail?", True, True),
-        ("Where did we sail?", False, False),
-        ("Who has the room 15b?", True, False),
-        ("Who drives X-ray?", True, False),
+        ("Where did we sail?", BY_WORDS, -1.0),
+        ("Where did we sail?", replace(BY_WORDS, floor=0.2), 0.2),
+        ("Where did we sail?", LegSpec(name="dense", floor=0.2), None),
+        ("Who has the room 15b?", BY_WORDS, None),
+        ("Who drives X-ray?", BY_WORDS, None),
     ],
 )
 async def test_words_order_questions_without_codes(
-    text: str, *, in_profile: bool, wanted: bool
+    text: str, spec: LegSpec, wanted: float | None
 ) -> None:
     index = NotedIndex()
-    profile = Profile(name="p", legs=(LegSpec(name="dense", late_interaction=in_profile),))
+    profile = Profile(name="p", legs=(spec,))
     space = VectorSpace.here(FakeEmbedder(), index)
 
     stored = await store_of(segment("a"))
