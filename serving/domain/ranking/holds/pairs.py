@@ -204,9 +204,8 @@ class Pairs:
         has_value = np.array([self.asked.has_value(each) for each in self.traits])
         need = self.asked.has_one_answer + self.number("changes") + has_value
         corrects = self.number("corrects") * self.session
-        corrects_same = corrects * self.same_speaker
         mine = self.number("mine")
-        values, amounts, persons, named, others = self._compared()
+        values, amounts, named, others = self._compared()
         return {
             "score_ratio": ratio,
             "alike": self.common / union,
@@ -216,7 +215,6 @@ class Pairs:
             "name_gained": named.gained,
             "name_lost": named.gained.T,
             "other_name": others.gained,
-            "other_person": persons.both & ~persons.common,
             "value_differs": values.older & values.gained,
             "value_within": values.both & ~values.gained,
             "value_lacking": values.older & ~values.newer,
@@ -225,9 +223,7 @@ class Pairs:
             "need_alike": need * alike,
             "need_ratio": need * ratio,
             "corrects": corrects,
-            "corrects_same": corrects_same,
-            "corrects_bare": corrects_same
-            * (1 - np.minimum(4 * self.common_asked / self.whole, 1)),
+            "corrects_same": corrects * self.same_speaker,
             "mine_same": mine[:, None] * mine * self.same_speaker,
             "named_lost": self.is_by_named[:, None] & ~self.is_by_named,
             "amount_alike": (amounts.older & amounts.gained) * rest,
@@ -245,7 +241,6 @@ class Pairs:
         kinds = [
             values,
             [each.amounts - self.asked.words for each in self.traits],
-            self.persons,
             [each & self.asked_names for each in self.persons],
             [each - self.asked_names for each in self.names],
         ]
