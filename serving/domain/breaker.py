@@ -42,9 +42,12 @@ PROBE_S = 1.0
 
 MIN_PATIENCE_S = 0.020
 PATIENCE_FACTOR = 3.0
-"""A call that ran out of time, or was cancelled, failed only if it had lasted as long as that, and
-this multiple of what calls usually take: a caller with little time, or a busy service, is no fault
-of the dependency."""
+"""A call that ran out of time failed only if it had lasted as long as that, and this multiple of
+what calls usually take: a caller with little time, or a busy service, is no fault of the
+dependency. Nor is one that lost interest, as a voice bot does with each newer transcript."""
+
+EARLY_S = 0.010
+"""What a timer may go off before its time: those of uvloop count whole milliseconds."""
 
 AMPLE_S = 0.25
 """After that time it failed, whatever is usual: the first calls of a store are slow, and so are
@@ -148,11 +151,11 @@ class Breaker:
             # It answers; or what it depends on is not asked, which has a breaker of its own; and a
             # refused connection to PostgreSQL fails the whole question at once.
             raise
-        except (TimeoutError, asyncio.CancelledError):
-            # Whoever ended the call: the timer of a caller may go off before that of this call,
-            # and uvloop's before the deadline.
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # The timer of a caller with the same deadline may go off first.
+            is_over = isinstance(error, TimeoutError) or deadline.remaining() <= EARLY_S
             least_s = min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
-            if self._clock() - started >= least_s:
+            if is_over and self._clock() - started >= least_s:
                 self._take_failure(question, "no answer in time")
             raise
         except UnavailableError as error:

@@ -18,7 +18,6 @@ USED = {
     "ray.serve.context:_get_global_client": "serving/desk/ray_cluster.py",
     "ray.serve._private.grpc_util:gRPCGenericServer": "serving/deployments/server.py",
     "ray.serve._private.replica:start_asgi_http_server": "serving/deployments/server.py",
-    "ray.serve._private.replica:Replica": "serving/deployments/server.py",
     "ray.serve._private.haproxy:HAProxyApi": "serving/desk/loopback.py",
     "ray.serve._private.haproxy_templates:HAPROXY_CONFIG_TEMPLATE": "serving/desk/loopback.py",
 }

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from serving.domain.breaker import (
+    EARLY_S,
     FAILURES,
     FIRST_PAUSE_S,
     MAX_PAUSE_S,
@@ -180,14 +181,19 @@ async def test_errors_of_others_do_not_count(end: BaseException) -> None:
     assert await asked.is_asked()
 
 
-async def test_cancellation_after_the_usual_time_counts_as_failure() -> None:
+@pytest.mark.parametrize(
+    ("before_the_deadline_s", "counts"), [(0.0, True), (EARLY_S / 2, True), (PATIENCE_S / 2, False)]
+)
+async def test_cancellation_at_the_deadline_alone_is_a_failure(
+    before_the_deadline_s: float, *, counts: bool
+) -> None:
     asked = Dependency()
     await asked.call(takes_s=0.005)
     for _ in range(FAILURES):
         with suppress(asyncio.CancelledError):
-            await asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S / 2)
+            await asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S - before_the_deadline_s)
 
-    assert not await asked.is_asked()
+    assert await asked.is_asked() is not counts
 
 
 async def test_answered_probe_closes_the_breaker() -> None:
