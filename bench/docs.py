@@ -17,6 +17,7 @@ import click
 from bench.gpu.end_to_end import loads_table as gpu_service_table
 from bench.harness.results import Record, find, number, select, table
 from bench.peers import tables as peers
+from bench.quality.scoring.overview import overview
 from bench.reports.baselines import baseline
 from bench.reports.report import (
     Column,
@@ -42,7 +43,10 @@ TEMPLATE = Path(__file__).with_name("benchmarks.md.in")
 BLOCKS = Path(__file__).with_name("blocks.md.in")
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
-WITH_BLOCKS = (ROOT / "README.md", ROOT / "docs" / "speed.md")
+WITH_BLOCKS = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / page for page in ("quality-sets.md", "speed.md")),
+)
 BLOCK = re.compile(r"<!-- (?P<name>[a-z]+) -->\n(?P<text>.*?)<!-- /(?P=name) -->\n", re.S)
 
 
@@ -221,6 +225,7 @@ FIGURES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "peers-short": peers.short_table,
     **{f"peers-{name}": partial(claim, name=name) for name in CLAIMS},
     "quality": quality_table,
+    "quality-sets": overview,
     "rebuilds": rebuilds_table,
     "recall": recall_table,
     "repeated": repeated_cost,
@@ -254,7 +259,7 @@ def pages() -> Mapping[Path, str]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--check", is_flag=True, help="Write nothing; fail if a page would change.")
 def main(check: bool) -> None:
-    """Write the figures of docs/benchmarks.md, README.md and docs/speed.md from the baselines."""
+    """Write the figures of docs/benchmarks.md, README.md and other pages from the baselines."""
     for page, text in pages().items():
         if not check:
             page.write_text(text, encoding="utf-8")
