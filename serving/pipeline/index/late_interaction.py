@@ -49,7 +49,9 @@ def rescored(
         return list(found)
     scores = max_sims(question, [states_of(candidate.item) for candidate in head])
     ordered = best_first(
-        candidate if score is None else candidate._replace(score=_mean(candidate.score, score))
+        candidate
+        if score is None
+        else candidate._replace(score=max(least, _mean(candidate.score, score)))
         for candidate, score in zip(head, scores, strict=True)
     )
     last = ordered[-1].score
