@@ -42,7 +42,8 @@ def rescored(
 
     The score of a text with states is the mean of its cosine and its MaxSim less `ABOVE_COSINE`,
     weighted by `SHARE`; others keep their cosine, but those further on come after these. So do
-    those with a cosine below `least`: words in common bring nothing near that is not.
+    those with a cosine below `least`: words in common bring nothing near that is not. What is near
+    stays at `least` or above, such as an answer of one word.
     """
     head = [candidate for candidate in found[:RESCORED] if candidate.score >= least]
     if not head:

@@ -80,6 +80,14 @@ def test_word_lifts_no_text_that_is_not_near() -> None:
     assert order([("apart", LEAST / 2)], QUESTION, texts) == ordered[1:]
 
 
+def test_near_text_without_a_word_stays_near() -> None:
+    texts = {"apart": stored(states_of([ANOTHER]))}
+
+    (found,) = order([("apart", LEAST + 0.01)], QUESTION, texts)
+
+    assert found.score == LEAST
+
+
 @pytest.mark.parametrize(
     "states", [b"", stored(states_of([WORD]), OTHER_AXES)], ids=["none", "of other axes"]
 )
