@@ -17,7 +17,7 @@ import torch
 from bench.gpu.devices import device_option
 from bench.gpu.networks.cases import BY_NAME, CASES, TINY_CASES, Batch, Case
 from bench.gpu.networks.contenders import Network, Run, random_windows
-from bench.gpu.networks.floors import Speed, about_device, require_device, speed_of, wait_for
+from bench.gpu.networks.floors import Speed, about_device, speed_of, wait_for
 from bench.harness.latency import Latency
 from bench.harness.options import HELP
 from bench.harness.results import Result, append_record, run_folder
@@ -36,7 +36,6 @@ WARM_UPS = 3
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
 def main(device: str, tiny: bool, only: Sequence[str], rounds: int, out: Path | None) -> None:
     """Measure the models of the GPU tier, with random weights of their published sizes."""
-    require_device(device)
     on = torch.device(device)
     precision: Precision = "float32" if on.type == "cpu" else "bfloat16"
     speed = speed_of(on, precision)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from bench.gpu.devices import device_option
-from bench.gpu.networks.floors import about_device, require_device, speed_of
+from bench.gpu.networks.floors import about_device, speed_of
 from bench.harness.latency import Latency
 from bench.harness.options import HELP
 from bench.harness.results import Json, Result, append_record, run_folder
@@ -56,7 +56,6 @@ FULL, TINY = ((100_000, 1_000_000), 1024), ((1_100,), 16)
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
 def main(device: str, tiny: bool, sizes: Sequence[int], out: Path | None) -> None:
     """Measure the vector index on a device, over made-up vectors."""
-    require_device(device)
     on = torch.device(device)
     speed = speed_of(on, "float32" if on.type == "cpu" else "float16")
     about = {**describe(), **about_device(on, speed)}

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import click
 import torch
 
 from bench.harness.results import Json
@@ -72,12 +71,6 @@ class Speed(NamedTuple):
         products = 2 * body.parameters * sum(lengths)
         reading_s = body.parameters * bytes_each / self.bytes_per_s
         return max(reading_s, (products + attention) / self.operations_per_s)
-
-
-def require_device(device: str) -> None:
-    """Ends the command with a message if there is no such device."""
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise click.ClickException("there is no CUDA device: `trivium-server doctor` says why")
 
 
 def about_device(device: torch.device, speed: Speed) -> dict[str, Json]:

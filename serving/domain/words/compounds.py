@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -15,17 +14,8 @@ MIN_PART = 3
 MAX_JOINED = 12
 """In a longer question no words are joined: few of them are compounds."""
 
-_HYPHENED = re.compile(r"(?<![\w-])[^\W\d_]{2,}(?:-[^\W\d_]{2,})+(?![\w-])")
-
 MAX_REMEMBERED = 1 << 12
 """Words whose parts are remembered."""
-
-
-def hyphened_words(text: str) -> list[tuple[int, str]]:
-    """The words with hyphens of a text without them, each with its start: "check-up"."""
-    if "-" not in text:
-        return []
-    return [(found.start(), found[0].replace("-", "")) for found in _HYPHENED.finditer(text)]
 
 
 def joined_pairs(words: Sequence[str], language: Language) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from serving.domain.words.codes import (
     spellings,
     without_grouping,
 )
-from serving.domain.words.compounds import hyphened_words, joined_pairs
+from serving.domain.words.compounds import joined_pairs
 from serving.domain.words.normal_form import normal_form
 from serving.domain.words.numbers import spoken_numbers
 from serving.domain.words.scripts import is_unspaced, letter_pairs, word_starts, words_in
@@ -46,8 +46,7 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     found = [*zip(words, range(1, len(words) + 1), strict=True)]
     numbers = spoken_numbers(text, words, language)
     spelled = spelled_words(text, words, language)
-    hyphened = hyphened_words(text)
-    if not (coded or numbers or spelled or hyphened or asked) and text.isascii():
+    if not (coded or numbers or spelled or asked) and text.isascii():
         return found
     starts = word_starts(text)
     parts = {
@@ -74,12 +73,7 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     found = [(form, place) for form, place in found if place not in parts] + pairs
     ranks = {each.digits for each in numbers if asked and each.digits.endswith(RANKS)}
     codes = [*codes_in(text)] if coded else []
-    for start, code in (
-        *codes,
-        *spelled,
-        *hyphened,
-        *((each.start, each.digits) for each in numbers),
-    ):
+    for start, code in (*codes, *spelled, *((each.start, each.digits) for each in numbers)):
         place = bisect_right(starts, start)
         found += [(form, place) for form in ([code] if code in ranks else spellings(code))]
     return [*dict.fromkeys(found)]

@@ -21,6 +21,7 @@ from serving.domain.languages import (
 )
 from serving.domain.ranking.diversity import words_of
 from serving.domain.words.normal_form import normal_form
+from serving.domain.words.scripts import words_in
 from serving.domain.words.spelled import spelled_words
 from serving.domain.words.tokens import numbers_of
 
@@ -171,7 +172,7 @@ class Traits:
 def spelled_in(text: str, language: Language) -> frozenset[str]:
     """The words that a text spells letter by letter, in lower case."""
     low = language.folded(normal_form(text))
-    return frozenset(word for _, word in spelled_words(low, WORD.findall(low), language))
+    return frozenset(word for _, word in spelled_words(low, words_in(low), language))
 
 
 def names_in(text: str, language: Language) -> frozenset[str]:

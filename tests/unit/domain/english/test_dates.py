@@ -204,6 +204,7 @@ def test_turn_speaks_of_the_days_it_names(text: str, period: str) -> None:
         "On Monday - or rather Friday - hang on, Saturday.",
         "Book the crane for Friday, ah no, Saturday.",
         "book the hall for monday no hang on not monday saturday",
+        "The vet is on Friday. Not Friday, Saturday.",
         "The farrier is coming on Friday. Er, Saturday, sorry, on Saturday.",
         "The rehearsal is on Friday. What am I saying, on Saturday.",
         "On the 22nd, oh dear, I have read the wrong line, on the 18th.",

@@ -199,6 +199,13 @@ def test_alternatives_are_the_lexemes_of_each_word() -> None:
     assert set(alternatives("Ask my cousin Will", ENGLISH)) == {("ask",), ("cousin",), ("will",)}
 
 
+def test_word_with_hyphens_is_found_without_them() -> None:
+    stored = {lexeme for lexeme, _ in stored_lexemes("The check-up of my mother-in-law", ENGLISH)}
+
+    assert {"checkup", "check", "motherinlaw", "mother"} <= stored
+    assert asked_lexemes("When is the checkup?", ENGLISH).keys() == {"checkup"}
+
+
 def test_neighbours_of_a_question_are_one_word_too() -> None:
     assert asked_lexemes("Who is the dog sitter?", ENGLISH)["dogsitt"] == 2
     assert "dogsitt" not in {lexeme for lexeme, _ in stored_lexemes("the dog sitter", ENGLISH)}
@@ -578,4 +585,5 @@ def test_any_code_asked_as_stored_is_found(text: str) -> None:
 
 def test_spelled_word_is_embedded_as_it_is_written() -> None:
     assert with_spelled_words("His name is n o v a k.") == "His name is novak."
+    assert with_spelled_words("It comes from F-A-R-R-O-W.") == "It comes from FARROW."
     assert with_spelled_words("Back in the U.S.A. today.") == "Back in the U.S.A. today."
