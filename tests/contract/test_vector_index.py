@@ -28,6 +28,7 @@ from serving.domain.items.records import (
 from serving.domain.items.validity import Closing
 from serving.domain.questions.query import Exclusion, Filter, NumberRange, Scope, TimeRange
 from serving.domain.questions.visibility import visible
+from serving.domain.ranking.holds.likeness import scale_of
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
 from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
@@ -688,8 +689,9 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     assert {item: each._replace(vector=None) for item, each in traits.items()} == {
         item.item: Traits.of(item) for item in (said, became_true, recorded)
     }
+    scaled = unit(1) * scale_of(np.stack([unit(1), unit(2)]))
     assert all(
-        vector is None or np.allclose(vector, unit(1), atol=1e-3) for vector in vectors.values()
+        vector is None or np.allclose(vector, scaled, atol=1e-3) for vector in vectors.values()
     )
     assert engine.items.traits(OTHER, asked) == {}
     engine.apply([], [(TENANT, segment_id("a"))])

@@ -42,14 +42,14 @@ _NOTHING = Named()
 class Traits(NamedTuple):
     """What the index knows of an item: when it was said or became true, who said it, its vector.
 
-    The vector, float16 (dimension,) of length 1, is that of its first window; None where it is on a
-    device.
+    The vector, float32 (dimension,), is that of its first window, times the `scale_of` its memory;
+    None where it is on a device.
     """
 
     item: ItemId
     since: datetime
     speaker: str = ""
-    vector: NDArray[np.float16] | None = None
+    vector: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, item: Item) -> Traits:

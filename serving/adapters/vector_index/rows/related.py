@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from serving.adapters.vector_index.arrays import is_on_host
 from serving.adapters.vector_index.rows.tenant_view import TenantView
 from serving.domain.items.instants import BEFORE_ALL, instant_of, microseconds
@@ -83,7 +85,9 @@ def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]
             since = int(columns.times["event_time"][row])
         elif (since := int(columns.times["valid_from"][row])) == BEFORE_ALL:
             since = int(columns.times["recorded_at"][row])
-        vector = columns.vectors[row] if is_on_host(columns.vectors) else None
+        vectors, vector = columns.vectors, None
+        if is_on_host(vectors):
+            vector = vectors[row].astype(np.float32) * view.scale
         traits[item] = Traits(item, instant_of(since), columns.speaker(row), vector)
     return traits
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 
 import numpy as np
 
+from serving.adapters.vector_index.arrays import is_on_host
 from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask, among
 from serving.adapters.vector_index.rows.view import PartitionView
@@ -16,6 +17,7 @@ from serving.domain.items.instants import ClockTimes, Span, microseconds
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.questions import filters
 from serving.domain.questions.query import Filter, Scope, TimeRange
+from serving.domain.ranking.holds.likeness import SAMPLED, scale_of
 from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
 
 Closed = Mapping[str, AbstractSet[str]]
@@ -58,6 +60,14 @@ class TenantView:
         if kind == CONTEXT:
             return self.contexts
         return self.segments if kind is ItemKind.SEGMENT else self.facts
+
+    @cached_property
+    def scale(self) -> float:
+        """The scale of the vectors on the host, by those of some segments."""
+        if not is_on_host(self.segments.columns.vectors):
+            return 1.0
+        rows = np.arange(0, self.segments.count, self.segments.count // SAMPLED + 1)
+        return scale_of(self.segments.vectors[rows[self.segments.alive[rows]]])
 
     def mentioning(self, key: str) -> list[int]:
         """The first row of each segment that mentions an entity; none if many do. Cached."""

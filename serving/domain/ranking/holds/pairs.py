@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.domain.ranking.holds.likeness import likeness
 from serving.domain.ranking.holds.question import Question
 from serving.domain.ranking.holds.statement import (
     NUMBERS,
@@ -258,8 +259,7 @@ class Pairs:
         vectors = [each.vector for each in self.head if each.vector is not None]
         if len(vectors) < len(self.head):
             return {}
-        stacked = np.array(vectors, dtype=np.float64)
-        cosines = stacked @ stacked.T
+        cosines = likeness(np.array(vectors))
         usual = (cosines.sum(1) - 1) / max(len(vectors) - 1, 1)
         return {
             "cosine": cosines,

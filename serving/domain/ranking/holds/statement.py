@@ -61,7 +61,7 @@ class Statement:
         is_turn: Whether somebody said it. The time of a document is often that of its import.
         speaker: Who said it.
         session: The conversation in which it was said; empty if it is not known.
-        vector: That of the turn, of length 1; None if it is not known.
+        vector: That of the turn, times the scale of its memory; None if it is not known.
         closed_by: Where all facts whose evidence it is are closed, the places of the candidates
             that are evidence of those that closed them; else None.
     """
