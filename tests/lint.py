@@ -139,9 +139,6 @@ REFERENCES = frozenset(
     )
 )
 """Pages in which one looks something up, and which nobody reads through."""
-NOT_SPLIT_YET = frozenset(
-    {"ARCHITECTURE.md", "docs/guarantees.md", "docs/ranking.md", "docs/reliability.md"}
-)
 
 
 def sections(page: Path) -> set[str]:
@@ -195,7 +192,7 @@ def faults_of_page(page: Path, text: str) -> Iterator[str]:
 
 def too_long(name: str, size: int) -> Iterator[str]:
     """The fault of a page with more bytes than somebody reads through."""
-    if name in {*REFERENCES, *NOT_SPLIT_YET, NAMES_OF_BEFORE}:
+    if name in {*REFERENCES, NAMES_OF_BEFORE}:
         return
     allowed = MAX_README_BYTES if name == "README.md" else MAX_PAGE_BYTES
     if size > allowed:

@@ -13,7 +13,7 @@ from tests.fixtures.service import Service
 from trivium import Client, Fact, Segment
 
 STORES = {"postgres", "neo4j"}
-"""Their own files keep removed rows until they reuse the space: docs/guarantees.md."""
+"""Their own files keep removed rows until they reuse the space: docs/erasure.md."""
 
 
 def files_of(service: Service) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""PostgreSQL's own programs, as docs/guarantees.md calls them."""
+"""PostgreSQL's own programs, as docs/backups.md calls them."""
 
 from __future__ import annotations
 
