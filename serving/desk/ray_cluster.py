@@ -32,6 +32,7 @@ from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
 from serving.desk.leftovers import end_all, left_by_ray
 from serving.desk.ray_environment import (
     LOOPBACK,
+    START_TIMEOUT_S,
     TOKEN_FILE,
     DeskAddresses,
     DeskEndedError,
@@ -44,8 +45,6 @@ LOGICAL_CPUS = 16
 """The CPUs that Ray assigns to replicas, a tenth each; not the cores of the machine."""
 OBJECT_STORE_BYTES = 80_000_000
 """The minimum of Ray: the service does not use the object store."""
-START_TIMEOUT_S = 240.0
-"""The longest start of Ray's node, and then of the deployments."""
 REPORT_EVERY_S = 10.0
 WIDTH_OF_REASON = 200
 _FAILED_CHECK = re.compile(r".*Check failed: (?:\S+\(\) )?")

@@ -14,6 +14,8 @@ from pathlib import Path
 from serving.config.settings import ServeSettings
 
 LOOPBACK = "127.0.0.1"
+START_TIMEOUT_S = 240
+"""The longest start of Ray's dashboard, of its node, and then of the deployments."""
 
 LATENCY_ENVIRONMENT = {
     # Direct ingress, gRPC between replicas, user code in the main loop: 1.2 ms a call
@@ -70,6 +72,9 @@ QUIET_ENVIRONMENT = {
 DESK_ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Without its dashboard Ray does not start. On a busy machine it needs more than the default of
+    # 60 s: its first start there reads all of its modules.
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": str(START_TIMEOUT_S),
     # Hides the messages of the raylet during shutdown.
     "RAY_LOG_TO_DRIVER_EVENT_LEVEL": "FATAL",
     # Ray replaces 127.0.0.1 by the external address of the machine unless this variable says

@@ -35,6 +35,7 @@ from serving.desk.ray_environment import (
     LONGEST_TEMP_DIR,
     LOOPBACK,
     QUIET_PORTS,
+    START_TIMEOUT_S,
     TEMPORARY_FILES,
     DeskEndedError,
     DeskStartError,
@@ -259,6 +260,15 @@ def test_ports_and_files_of_ray_belong_to_the_desk(tmp_path: Path) -> None:
     assert set(ports) <= set(CLUSTER_PORTS)
     assert set(CLUSTER_PORTS).isdisjoint(QUIET_PORTS)
     assert environment[TEMPORARY_FILES] == str(tmp_path)
+
+
+def test_ray_waits_for_its_dashboard_for_minutes(tmp_path: Path) -> None:
+    reads = "from ray._private.ray_constants import RAY_DASHBOARD_STARTUP_TIMEOUT_S as s; print(s)"
+    command = [sys.executable, "-c", reads]
+
+    read = subprocess.run(command, env=desk_environment(tmp_path), capture_output=True, check=True)
+
+    assert int(read.stdout) == START_TIMEOUT_S
 
 
 def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:
