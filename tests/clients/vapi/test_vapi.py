@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx
 import pytest
 
+from serving.desk.ray_environment import LOOPBACK, free_ports
 from tests.fakes.service import Failure, FakeService
 from tests.support.tracked_files import ROOT
+from tests.support.waiting import until
 from trivium import AsyncClient, Exclusion, Filter
 from trivium.v1.ingest_service_pb2 import IngestRequest
 from trivium.v1.retrieval_service_pb2 import RetrieveResponse
@@ -48,6 +55,11 @@ ENDED = message(
         ]
     },
 )
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 def tool_call(arguments: Any) -> dict[str, Any]:
@@ -180,21 +192,25 @@ async def test_memory_without_a_secret_is_refused(fake_service: FakeService) -> 
             VapiMemory(client, "")
 
 
-async def test_application_of_the_page_answers(
-    fake_service: FakeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_program_of_the_page_answers(fake_service: FakeService, tmp_path: Path) -> None:
     fake_service.will_answer("Retrieve", FOUND)
-    monkeypatch.setenv("VAPI_SECRET", SECRET)
     [code] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    namespace: dict[str, Any] = {}
-    exec(code.replace("127.0.0.1:9000", fake_service.address), namespace)
+    port = free_ports(1)
+    program = tmp_path / "memory.py"
+    program.write_text(
+        code.replace("127.0.0.1:9000", fake_service.address).replace("8080", str(port))
+    )
     asked = {**KNOWLEDGE["message"], "call": {**CALL, "customer": {"number": "+351"}}}
+    environment = {**os.environ, "VAPI_SECRET": SECRET}  # noqa: TID251 - for a child
 
-    transport = httpx.ASGITransport(namespace["app"])
-    async with httpx.AsyncClient(transport=transport, base_url="http://bot") as vapi:
-        headers = {"x-vapi-secret": SECRET}
-        response = await vapi.post("/", json={"message": asked}, headers=headers)
-    await namespace["app"]._client.close()
+    with subprocess.Popen([sys.executable, str(program)], env=environment) as process:
+        try:
+            until(lambda: process.poll() is not None or _listens(port))
+            headers = {"x-vapi-secret": SECRET}
+            address = f"http://{LOOPBACK}:{port}"
+            response = httpx.post(address, json={"message": asked}, headers=headers, timeout=30)
+        finally:
+            process.terminate()
 
     assert response.json() == {"documents": [{"content": BLOCK, "similarity": 1}]}
     assert fake_service.request().tenant == "+351"

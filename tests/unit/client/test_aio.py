@@ -31,6 +31,11 @@ def test_clients_have_the_same_methods_and_arguments() -> None:
     assert signatures(AsyncClient) == signatures(Client)
 
 
+def test_client_made_without_an_event_loop_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="make it in a coroutine"):
+        AsyncClient("127.0.0.1:1", tenant="acme")
+
+
 async def test_stream_takes_an_async_iterable(
     async_client: AsyncClient, fake_service: FakeService
 ) -> None:

@@ -22,7 +22,18 @@ Each = TypeVar("Each")
 def open_channel(
     target: str, credentials: grpc.ChannelCredentials | None, options: ChannelOptions
 ) -> Channel:
-    """Opens a channel; without credentials it is not encrypted."""
+    """Opens a channel; without credentials it is not encrypted.
+
+    Raises:
+        RuntimeError: There is no event loop, to which the channel would belong.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "an AsyncClient belongs to the event loop in which it is made, and none runs here: "
+            "make it in a coroutine, such as the main function that asyncio.run() is given"
+        ) from None
     if credentials is None:
         return aio.insecure_channel(target, with_defaults(target, options))
     return aio.secure_channel(target, credentials, with_defaults(target, options))
