@@ -2,9 +2,10 @@
 
 There are three kinds of file, distinguished by their first line:
 
-* *segments*, JSON lines with `id` and `text`, and optionally `title`, `speaker`,
+* *segments*, JSON lines with `text`, and optionally `id`, `title`, `speaker`,
   `timestamp`, `session`, `entities`, `kind`, `importance`, `sensitive`, `labels`,
-  `entity`, `keywords`, `created_at`, `expires_at`, `scope`. A BEIR corpus is also
+  `entity`, `keywords`, `created_at`, `expires_at`, `scope`. Without an `id`, one is
+  derived from session, speaker, text and timestamp. A BEIR corpus is also
   accepted: its `_id` is the id, and its `metadata` is ignored;
 * *relations*, JSON lines with `subject`, `relation`, `object`, and optionally `id`,
   `sentence`, `doc_id` or `evidence`, `timestamp`, `valid_from`, `valid_to`,
@@ -215,9 +216,12 @@ def _to_segment(record: Record) -> Found[Segment]:
     if "subject" in record.fields:
         raise ValueError("is a relation; relations and segments must be in separate files")
     record.check_names(SEGMENT_FIELDS)
+    text = record.needed("text")
+    said = (record.string("session"), record.string("speaker"), text, record.string("timestamp"))
+    has_id = not record.fields.keys().isdisjoint({"id", "_id"})
     segment = Segment(
-        id=identifier(record),
-        text=record.needed("text"),
+        id=identifier(record) if has_id else stable_id("segment", *said),
+        text=text,
         title=record.string("title"),
         kind=record.string("kind"),
         speaker=record.string("speaker"),

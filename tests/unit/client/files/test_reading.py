@@ -57,6 +57,17 @@ TURN = {"id": "t1", "text": "We sailed to Goa."}
 MENTION = {"subject": "Nora", "relation": "mentions", "object": "India", "doc_id": "t1"}
 
 
+def test_segments_without_ids_keep_their_derived_ones(files: Files) -> None:
+    said = {"text": "Yes.", "speaker": "Nora", "session": "s1", "timestamp": "2025-08-18T21:40:00Z"}
+    others = [{**said, key: "2025-08-19"} for key in said]
+
+    first, *rest = files.ids(files.write("corpus.jsonl", said, *others))
+
+    assert len({first, *rest}) == 1 + len(others)
+    assert files.ids(files.write("again.jsonl", *others, said)) == [*rest, first]
+    assert files.problems == []
+
+
 def test_segment_has_the_fields_of_its_line(files: Files) -> None:
     equal = {
         **TURN,

@@ -81,6 +81,12 @@ def ingest(
 ) -> None:
     """Stores the segments and facts of files.
 
+    A segment is a line of JSON such as {"text": "We sail.", "speaker": "Nora",
+    "timestamp": "2026-06-03T18:00:00Z"}, with an id, session, labels and so on
+    if it has them; a fact is one with subject, relation and object. A transcript
+    has lines such as Nora: We sail. Items without an id get one from their
+    content.
+
     Pass relations together with their segments: they name the entities that a
     segment mentions. Storing a file again changes nothing. Lines that cannot be
     read are reported; the others are stored.
