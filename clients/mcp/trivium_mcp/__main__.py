@@ -41,15 +41,19 @@ def main() -> None:
 
 
 def check(connection: Connection, given: argparse.Namespace) -> None:
-    """Rejects settings that would serve a memory to people whom it is not for.
+    """Rejects settings that name no memory, or would serve one to people whom it is not for.
 
     Raises:
-        ValueError: The memory of this process would be open to everyone who reaches the port, or
-            its token would be sent in clear text.
+        ValueError: There is neither a tenant nor a token of one; the memory of this process would
+            be open to everyone who reaches the port; or its token would be sent in clear text.
     """
     if connection.token and connection.tls is None and not connection.token_without_tls:
         check_encrypted(bearer(connection.token), connection.address)
     if not given.http:
+        if not (connection.tenant or connection.token):
+            raise ValueError(
+                "set TRIVIUM_TENANT to the name of the memory, or TRIVIUM_TOKEN to a key of one"
+            )
         return
     if connection.token:
         raise ValueError(

@@ -131,6 +131,13 @@ def test_token_of_the_process_needs_tls() -> None:
     check(replace(elsewhere, token_without_tls=True), over_stdio)
 
 
+def test_process_without_tenant_and_token_is_refused() -> None:
+    over_stdio = argparse.Namespace(http=False)
+    with pytest.raises(ValueError, match="TRIVIUM_TENANT"):
+        check(Connection(), over_stdio)
+    check(Connection(tenant="acme"), over_stdio)
+
+
 def over_http(host: str) -> argparse.Namespace:
     return argparse.Namespace(http=True, host=host)
 
