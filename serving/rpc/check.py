@@ -17,6 +17,7 @@ from serving.domain.questions.query import TimeRange
 from serving.domain.questions.time_zones import parse_time_zone
 from serving.domain.words.normal_form import normal_form
 from trivium.v1 import filter_pb2
+from trivium.v1 import ingest_service_pb2 as ingest_pb
 
 MAX_ID_BYTES = 256
 MAX_FILTER_VALUES = 64
@@ -94,6 +95,16 @@ class Checker:
         """Reads the instant in the field of a message that the path `field` ends with."""
         name = field.rpartition(".")[2]
         return self.instant(field, getattr(message, name)) if message.HasField(name) else None
+
+    def version(
+        self, field: str, message: ingest_pb.PatchRequest | ingest_pb.IngestItem
+    ) -> int | None:
+        """Reads the `if_version` of a message; None if the item may have any."""
+        if not message.HasField("if_version"):
+            return None
+        if message.if_version < 1:
+            self.reject(field, f"must be at least 1, is {message.if_version}")
+        return message.if_version
 
     def time_zone(self, field: str, name: str) -> tzinfo | None:
         """Reads a name of the IANA database, or an offset such as "-08:00"; None if empty."""

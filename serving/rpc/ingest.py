@@ -58,6 +58,7 @@ def to_ingest_call(
     rejected: dict[int, tuple[ItemId | None, list[Violation]]] = {}
     undated: set[ItemId] = set()
     vectors: dict[ItemId, Vector] = {}
+    versions: dict[ItemId, int] = {}
     for place, given in enumerate(request.items):
         message = with_id(given, place, request.idempotency_key)
         of_item = Checker()
@@ -68,16 +69,20 @@ def to_ingest_call(
         if model and message.HasField("segment"):
             segment = f"items[{place}].segment"
             vector = to_given_vector(of_item, segment, message.segment, model)
+        version = of_item.version(f"items[{place}].if_version", message)
         if item is None or of_item.violations:
             rejected[place] = (item.item if item else None, of_item.violations)
             continue
         items[place] = item
         if not is_dated(message):
             undated.add(item.item)
-        # Of items with the same id the last one is stored, and with it its vector or none.
+        # Of items with the same id the last one is stored, with its vector and version or none.
         vectors.pop(item.item, None)
         if vector is not None:
             vectors[item.item] = vector
+        versions.pop(item.item, None)
+        if version is not None:
+            versions[item.item] = version
     batch = Batch(
         tenant,
         list(items.values()),
@@ -85,6 +90,7 @@ def to_ingest_call(
         undated=frozenset(undated),
         given=GivenVectors(model, vectors) if model else None,
         time_zone=time_zone,
+        versions=versions,
     )
     return IngestCall(batch, list(items), rejected)
 

@@ -55,8 +55,6 @@ def to_patch_call(request: ingest_pb.PatchRequest, now: datetime) -> PatchCall:
             check.reject(f"set_labels[{key!r}]", "must not be in remove_labels too")
         if request.never_expires and request.HasField("expires_at"):
             check.reject("never_expires", "must not be set together with expires_at")
-        if request.HasField("if_version") and request.if_version < 1:
-            check.reject("if_version", f"must be at least 1, is {request.if_version}")
         most = MAX_SENTENCE_BYTES if is_fact else MAX_TEXT_BYTES
         patch = Patch(
             # A fact without a sentence has the one of its other fields.
@@ -80,7 +78,7 @@ def to_patch_call(request: ingest_pb.PatchRequest, now: datetime) -> PatchCall:
             tenant=tenant,
             item=item,
             patch=patch,
-            if_version=request.if_version if request.HasField("if_version") else None,
+            if_version=check.version("if_version", request),
             time_zone=check.time_zone("time_zone", request.time_zone),
         )
 

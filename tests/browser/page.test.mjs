@@ -247,6 +247,24 @@ test("an item is added, changed and forgotten, which the audit log tells", () =>
   assert.deepEqual((await changes.evaluateAll((rows) => rows.map((row) => [...row.cells].slice(2).map((cell) => cell.textContent)))).slice(0, 3), [["Forget", tenant, "1 erased"], ["Ingest", tenant, "1 updated"], ["Ingest", tenant, "1 created"]]);
 }));
 
+test("an edit of an item that somebody else has changed stores nothing", () => withPage({ view: "memory" }, async (page) => {
+  const store = (item) => page.request.post(`${address}/v1/ingest`, { data: { tenant, items: [{ segment: { id: "shared", session: "shared", ...item } }] } });
+  await store({ text: "Ida keeps bees." });
+  await page.fill("main form:not([aria-label]) [name=session]", "shared");
+  await submit(page);
+  await page.getByRole("button", { name: "edit shared" }).click();
+  const form = page.getByRole("form", { name: "Edit shared" });
+  await store({ text: "Ida keeps goats." });
+  await form.locator("[name=speaker]").fill("Ola");
+  await form.getByRole("button", { name: "Store" }).click();
+
+  await form.locator(".failure", { hasText: "has version 2" }).waitFor();
+
+  await form.getByRole("button", { name: "close" }).click();
+  await submit(page);
+  await page.locator(".turns", { hasText: "Ida keeps goats." }).waitFor();
+}));
+
 test("an invalid item names the field", () => withPage({ view: "memory" }, async (page) => {
   await page.getByRole("button", { name: "add a fact" }).click();
   const form = page.getByRole("form", { name: "Add a fact" });

@@ -11,6 +11,7 @@ import pytest
 from tests.e2e.test_sample import sample_items
 from tests.fixtures.service import Service
 from tests.support.tracked_files import ROOT
+from tests.support.waiting import until
 from trivium import Fact, Item, Segment
 
 BROWSER_TESTS = ROOT / "tests" / "browser"
@@ -44,7 +45,7 @@ def items() -> list[Item]:
 def test_page_works_in_a_browser(service: Service) -> None:
     with service.client(TENANT) as memory:
         token = memory.ingest_stream(items()).consistency_token
-        assert memory.retrieve("safe", consistency_token=token).complete
+        until(lambda: memory.retrieve("safe", consistency_token=token, timeout=10).complete)
 
     environment = {
         **os.environ,  # noqa: TID251 - for a child

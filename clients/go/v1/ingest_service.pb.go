@@ -239,7 +239,12 @@ type IngestItem struct {
 	//
 	//	*IngestItem_Segment
 	//	*IngestItem_Fact
-	Item          isIngestItem_Item `protobuf_oneof:"item"`
+	Item isIngestItem_Item `protobuf_oneof:"item"`
+	// The version that the stored item must have, so that no change made since it
+	// was read is lost; at least 1. Of another version, the whole call is ABORTED
+	// (VERSION_CONFLICT), and of an item that is not stored, NOT_FOUND
+	// (ITEM_NOT_FOUND). Unset replaces any version.
+	IfVersion     *int64 `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +302,13 @@ func (x *IngestItem) GetFact() *Fact {
 		}
 	}
 	return nil
+}
+
+func (x *IngestItem) GetIfVersion() int64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
 }
 
 type isIngestItem_Item interface {
@@ -1436,12 +1448,15 @@ const file_trivium_v1_ingest_service_proto_rawDesc = "" +
 	"\x05items\x18\x02 \x03(\v2\x16.trivium.v1.IngestItemR\x05items\x12,\n" +
 	"\x12text_search_config\x18\x03 \x01(\tR\x10textSearchConfig\x12\x1b\n" +
 	"\ttime_zone\x18\x04 \x01(\tR\btimeZone\x12'\n" +
-	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"m\n" +
+	"\x0fidempotency_key\x18\x05 \x01(\tR\x0eidempotencyKey\"\xa0\x01\n" +
 	"\n" +
 	"IngestItem\x12/\n" +
 	"\asegment\x18\x01 \x01(\v2\x13.trivium.v1.SegmentH\x00R\asegment\x12&\n" +
-	"\x04fact\x18\x02 \x01(\v2\x10.trivium.v1.FactH\x00R\x04factB\x06\n" +
-	"\x04item\"r\n" +
+	"\x04fact\x18\x02 \x01(\v2\x10.trivium.v1.FactH\x00R\x04fact\x12\"\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x03H\x01R\tifVersion\x88\x01\x01B\x06\n" +
+	"\x04itemB\r\n" +
+	"\v_if_version\"r\n" +
 	"\x0eIngestResponse\x123\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x17.trivium.v1.ItemOutcomeR\boutcomes\x12+\n" +
 	"\x11consistency_token\x18\x02 \x01(\tR\x10consistencyToken\"\xb4\x01\n" +

@@ -39,7 +39,8 @@ type IngestServiceClient interface {
 	//
 	// Idempotent: an item whose id and content are already stored is left
 	// unchanged. An invalid item is rejected, with the reason; the other items
-	// are stored.
+	// are stored. An item with `if_version` is replaced only if nobody else has
+	// changed it.
 	Ingest(ctx context.Context, in *IngestRequest, opts ...grpc.CallOption) (*IngestResponse, error)
 	// Stores each message of the stream as Ingest does, in order.
 	IngestStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[IngestStreamRequest, IngestStreamResponse], error)
@@ -119,7 +120,8 @@ type IngestServiceServer interface {
 	//
 	// Idempotent: an item whose id and content are already stored is left
 	// unchanged. An invalid item is rejected, with the reason; the other items
-	// are stored.
+	// are stored. An item with `if_version` is replaced only if nobody else has
+	// changed it.
 	Ingest(context.Context, *IngestRequest) (*IngestResponse, error)
 	// Stores each message of the stream as Ingest does, in order.
 	IngestStream(grpc.ClientStreamingServer[IngestStreamRequest, IngestStreamResponse]) error

@@ -211,6 +211,27 @@ def test_undated_turns_said_twice_are_two() -> None:
     assert len({*ids_of(segment_item(id=""), segment_item(id="")), *ids_of(fact_item(id=""))}) == 3
 
 
+def test_version_is_required_of_its_item_alone() -> None:
+    versioned = IngestItem(segment=segment_item(id="a").segment, if_version=3)
+
+    call = ingested(versioned, fact_item(id="a"), segment_item(id="b"))
+
+    assert call.batch.versions == {segment_id("a"): 3}
+
+
+def test_repeated_item_requires_only_its_last_version() -> None:
+    versioned = IngestItem(segment=segment_item(id="a").segment, if_version=3)
+
+    assert ingested(versioned, segment_item(id="a")).batch.versions == {}
+
+
+def test_version_below_one_rejects_its_item() -> None:
+    versioned = IngestItem(segment=segment_item(id="a").segment, if_version=0)
+
+    [(_, violations)] = ingested(versioned, segment_item(id="b")).rejected.values()
+    assert violations == [("items[0].if_version", "must be at least 1, is 0")]
+
+
 def test_too_long_key_is_rejected() -> None:
     request = IngestRequest(tenant="acme", items=[segment_item()], idempotency_key="k" * 257)
 

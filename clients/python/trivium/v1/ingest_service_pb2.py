@@ -29,7 +29,7 @@ from trivium.v1 import item_pb2 as trivium_dot_v1_dot_item__pb2
 from trivium.v1 import segment_pb2 as trivium_dot_v1_dot_segment__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftrivium/v1/ingest_service.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\x8e\x01\n\rIngestRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.trivium.v1.IngestItem\x12\x1a\n\x12text_search_config\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"^\n\nIngestItem\x12&\n\x07segment\x18\x01 \x01(\x0b\x32\x13.trivium.v1.SegmentH\x00\x12 \n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x10.trivium.v1.FactH\x00\x42\x06\n\x04item\"V\n\x0eIngestResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0b\x32\x17.trivium.v1.ItemOutcome\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t\"\x94\x01\n\x0bItemOutcome\x12\r\n\x05index\x18\x01 \x01(\x05\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.trivium.v1.ItemState\x12-\n\nviolations\x18\x04 \x03(\x0b\x32\x19.trivium.v1.ItemViolation\"3\n\rItemViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\x94\x01\n\x13IngestStreamRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.trivium.v1.IngestItem\x12\x1a\n\x12text_search_config\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"\xbb\x01\n\x14IngestStreamResponse\x12\x15\n\rcreated_count\x18\x01 \x01(\x03\x12\x15\n\rupdated_count\x18\x02 \x01(\x03\x12\x17\n\x0funchanged_count\x18\x03 \x01(\x03\x12\x16\n\x0erejected_count\x18\x04 \x01(\x03\x12)\n\x08rejected\x18\x05 \x03(\x0b\x32\x17.trivium.v1.ItemOutcome\x12\x19\n\x11\x63onsistency_token\x18\x06 \x01(\t\"\xab\x03\n\x0cPatchRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12\x11\n\x04text\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05title\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x17\n\nimportance\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12;\n\nset_labels\x18\x06 \x03(\x0b\x32\'.trivium.v1.PatchRequest.SetLabelsEntry\x12\x15\n\rremove_labels\x18\x07 \x03(\t\x12.\n\nexpires_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rnever_expires\x18\t \x01(\x08\x12\x17\n\nif_version\x18\n \x01(\x03H\x03\x88\x01\x01\x12\x11\n\ttime_zone\x18\x0b \x01(\t\x1a\x30\n\x0eSetLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x07\n\x05_textB\x08\n\x06_titleB\r\n\x0b_importanceB\r\n\x0b_if_version\"|\n\rPatchResponse\x12&\n\x07segment\x18\x01 \x01(\x0b\x32\x13.trivium.v1.SegmentH\x00\x12 \n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x10.trivium.v1.FactH\x00\x12\x19\n\x11\x63onsistency_token\x18\x03 \x01(\tB\x06\n\x04item\"\xc2\x01\n\rForgetRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\"\n\x03ids\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemIdsH\x00\x12\x11\n\x07session\x18\x03 \x01(\tH\x00\x12\x11\n\x07speaker\x18\x04 \x01(\tH\x00\x12\x14\n\neverything\x18\x05 \x01(\x08H\x00\x12$\n\x06\x66ilter\x18\x06 \x01(\x0b\x32\x12.trivium.v1.FilterH\x00\x12\x0f\n\x07\x64ry_run\x18\x07 \x01(\x08\x42\n\n\x08selector\"0\n\x07ItemIds\x12\x13\n\x0bsegment_ids\x18\x01 \x03(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x02 \x03(\t\"\xae\x01\n\x0e\x46orgetResponse\x12\x15\n\rsegment_count\x18\x01 \x01(\x03\x12\x12\n\nfact_count\x18\x02 \x01(\x03\x12*\n\x08receipts\x18\x03 \x03(\x0b\x32\x18.trivium.v1.StoreReceipt\x12\x19\n\x11\x63onsistency_token\x18\x04 \x01(\t\x12*\n\x08speakers\x18\x05 \x03(\x0b\x32\x18.trivium.v1.SpeakerCount\"6\n\x0cSpeakerCount\x12\x0f\n\x07speaker\x18\x01 \x01(\t\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\"\x94\x01\n\x0cStoreReceipt\x12\r\n\x05store\x18\x01 \x01(\t\x12\x10\n\x08verified\x18\x02 \x01(\x08\x12\x17\n\x0fremaining_count\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x15\n\rremoved_count\x18\x05 \x01(\x03\x12#\n\x07lookups\x18\x06 \x03(\x0b\x32\x12.trivium.v1.Lookup\"V\n\x06Lookup\x12\"\n\x03key\x18\x01 \x01(\x0e\x32\x15.trivium.v1.LookupKey\x12\x13\n\x0b\x61sked_count\x18\x02 \x01(\x03\x12\x13\n\x0b\x66ound_count\x18\x03 \x01(\x03*\x8a\x01\n\tItemState\x12\x1a\n\x16ITEM_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12ITEM_STATE_CREATED\x10\x01\x12\x16\n\x12ITEM_STATE_UPDATED\x10\x02\x12\x18\n\x14ITEM_STATE_UNCHANGED\x10\x03\x12\x17\n\x13ITEM_STATE_REJECTED\x10\x04*f\n\tLookupKey\x12\x1a\n\x16LOOKUP_KEY_UNSPECIFIED\x10\x00\x12\x11\n\rLOOKUP_KEY_ID\x10\x01\x12\x13\n\x0fLOOKUP_KEY_TEXT\x10\x02\x12\x15\n\x11LOOKUP_KEY_VECTOR\x10\x03\x32\xb3\x02\n\rIngestService\x12\x44\n\x06Ingest\x12\x19.trivium.v1.IngestRequest\x1a\x1a.trivium.v1.IngestResponse\"\x03\x90\x02\x02\x12X\n\x0cIngestStream\x12\x1f.trivium.v1.IngestStreamRequest\x1a .trivium.v1.IngestStreamResponse\"\x03\x90\x02\x02(\x01\x12<\n\x05Patch\x12\x18.trivium.v1.PatchRequest\x1a\x19.trivium.v1.PatchResponse\x12\x44\n\x06\x46orget\x12\x19.trivium.v1.ForgetRequest\x1a\x1a.trivium.v1.ForgetResponse\"\x03\x90\x02\x02\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftrivium/v1/ingest_service.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15trivium/v1/fact.proto\x1a\x17trivium/v1/filter.proto\x1a\x15trivium/v1/item.proto\x1a\x18trivium/v1/segment.proto\"\x8e\x01\n\rIngestRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.trivium.v1.IngestItem\x12\x1a\n\x12text_search_config\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"\x86\x01\n\nIngestItem\x12&\n\x07segment\x18\x01 \x01(\x0b\x32\x13.trivium.v1.SegmentH\x00\x12 \n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x10.trivium.v1.FactH\x00\x12\x17\n\nif_version\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x06\n\x04itemB\r\n\x0b_if_version\"V\n\x0eIngestResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0b\x32\x17.trivium.v1.ItemOutcome\x12\x19\n\x11\x63onsistency_token\x18\x02 \x01(\t\"\x94\x01\n\x0bItemOutcome\x12\r\n\x05index\x18\x01 \x01(\x05\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.trivium.v1.ItemState\x12-\n\nviolations\x18\x04 \x03(\x0b\x32\x19.trivium.v1.ItemViolation\"3\n\rItemViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\x94\x01\n\x13IngestStreamRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12%\n\x05items\x18\x02 \x03(\x0b\x32\x16.trivium.v1.IngestItem\x12\x1a\n\x12text_search_config\x18\x03 \x01(\t\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"\xbb\x01\n\x14IngestStreamResponse\x12\x15\n\rcreated_count\x18\x01 \x01(\x03\x12\x15\n\rupdated_count\x18\x02 \x01(\x03\x12\x17\n\x0funchanged_count\x18\x03 \x01(\x03\x12\x16\n\x0erejected_count\x18\x04 \x01(\x03\x12)\n\x08rejected\x18\x05 \x03(\x0b\x32\x17.trivium.v1.ItemOutcome\x12\x19\n\x11\x63onsistency_token\x18\x06 \x01(\t\"\xab\x03\n\x0cPatchRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12!\n\x04item\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemRef\x12\x11\n\x04text\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05title\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x17\n\nimportance\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12;\n\nset_labels\x18\x06 \x03(\x0b\x32\'.trivium.v1.PatchRequest.SetLabelsEntry\x12\x15\n\rremove_labels\x18\x07 \x03(\t\x12.\n\nexpires_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rnever_expires\x18\t \x01(\x08\x12\x17\n\nif_version\x18\n \x01(\x03H\x03\x88\x01\x01\x12\x11\n\ttime_zone\x18\x0b \x01(\t\x1a\x30\n\x0eSetLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x07\n\x05_textB\x08\n\x06_titleB\r\n\x0b_importanceB\r\n\x0b_if_version\"|\n\rPatchResponse\x12&\n\x07segment\x18\x01 \x01(\x0b\x32\x13.trivium.v1.SegmentH\x00\x12 \n\x04\x66\x61\x63t\x18\x02 \x01(\x0b\x32\x10.trivium.v1.FactH\x00\x12\x19\n\x11\x63onsistency_token\x18\x03 \x01(\tB\x06\n\x04item\"\xc2\x01\n\rForgetRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\"\n\x03ids\x18\x02 \x01(\x0b\x32\x13.trivium.v1.ItemIdsH\x00\x12\x11\n\x07session\x18\x03 \x01(\tH\x00\x12\x11\n\x07speaker\x18\x04 \x01(\tH\x00\x12\x14\n\neverything\x18\x05 \x01(\x08H\x00\x12$\n\x06\x66ilter\x18\x06 \x01(\x0b\x32\x12.trivium.v1.FilterH\x00\x12\x0f\n\x07\x64ry_run\x18\x07 \x01(\x08\x42\n\n\x08selector\"0\n\x07ItemIds\x12\x13\n\x0bsegment_ids\x18\x01 \x03(\t\x12\x10\n\x08\x66\x61\x63t_ids\x18\x02 \x03(\t\"\xae\x01\n\x0e\x46orgetResponse\x12\x15\n\rsegment_count\x18\x01 \x01(\x03\x12\x12\n\nfact_count\x18\x02 \x01(\x03\x12*\n\x08receipts\x18\x03 \x03(\x0b\x32\x18.trivium.v1.StoreReceipt\x12\x19\n\x11\x63onsistency_token\x18\x04 \x01(\t\x12*\n\x08speakers\x18\x05 \x03(\x0b\x32\x18.trivium.v1.SpeakerCount\"6\n\x0cSpeakerCount\x12\x0f\n\x07speaker\x18\x01 \x01(\t\x12\x15\n\rsegment_count\x18\x02 \x01(\x03\"\x94\x01\n\x0cStoreReceipt\x12\r\n\x05store\x18\x01 \x01(\t\x12\x10\n\x08verified\x18\x02 \x01(\x08\x12\x17\n\x0fremaining_count\x18\x03 \x01(\x03\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x15\n\rremoved_count\x18\x05 \x01(\x03\x12#\n\x07lookups\x18\x06 \x03(\x0b\x32\x12.trivium.v1.Lookup\"V\n\x06Lookup\x12\"\n\x03key\x18\x01 \x01(\x0e\x32\x15.trivium.v1.LookupKey\x12\x13\n\x0b\x61sked_count\x18\x02 \x01(\x03\x12\x13\n\x0b\x66ound_count\x18\x03 \x01(\x03*\x8a\x01\n\tItemState\x12\x1a\n\x16ITEM_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12ITEM_STATE_CREATED\x10\x01\x12\x16\n\x12ITEM_STATE_UPDATED\x10\x02\x12\x18\n\x14ITEM_STATE_UNCHANGED\x10\x03\x12\x17\n\x13ITEM_STATE_REJECTED\x10\x04*f\n\tLookupKey\x12\x1a\n\x16LOOKUP_KEY_UNSPECIFIED\x10\x00\x12\x11\n\rLOOKUP_KEY_ID\x10\x01\x12\x13\n\x0fLOOKUP_KEY_TEXT\x10\x02\x12\x15\n\x11LOOKUP_KEY_VECTOR\x10\x03\x32\xb3\x02\n\rIngestService\x12\x44\n\x06Ingest\x12\x19.trivium.v1.IngestRequest\x1a\x1a.trivium.v1.IngestResponse\"\x03\x90\x02\x02\x12X\n\x0cIngestStream\x12\x1f.trivium.v1.IngestStreamRequest\x1a .trivium.v1.IngestStreamResponse\"\x03\x90\x02\x02(\x01\x12<\n\x05Patch\x12\x18.trivium.v1.PatchRequest\x1a\x19.trivium.v1.PatchResponse\x12\x44\n\x06\x46orget\x12\x19.trivium.v1.ForgetRequest\x1a\x1a.trivium.v1.ForgetResponse\"\x03\x90\x02\x02\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,42 +45,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INGESTSERVICE'].methods_by_name['IngestStream']._serialized_options = b'\220\002\002'
   _globals['_INGESTSERVICE'].methods_by_name['Forget']._loaded_options = None
   _globals['_INGESTSERVICE'].methods_by_name['Forget']._serialized_options = b'\220\002\002'
-  _globals['_ITEMSTATE']._serialized_start=2327
-  _globals['_ITEMSTATE']._serialized_end=2465
-  _globals['_LOOKUPKEY']._serialized_start=2467
-  _globals['_LOOKUPKEY']._serialized_end=2569
+  _globals['_ITEMSTATE']._serialized_start=2368
+  _globals['_ITEMSTATE']._serialized_end=2506
+  _globals['_LOOKUPKEY']._serialized_start=2508
+  _globals['_LOOKUPKEY']._serialized_end=2610
   _globals['_INGESTREQUEST']._serialized_start=178
   _globals['_INGESTREQUEST']._serialized_end=320
-  _globals['_INGESTITEM']._serialized_start=322
-  _globals['_INGESTITEM']._serialized_end=416
-  _globals['_INGESTRESPONSE']._serialized_start=418
-  _globals['_INGESTRESPONSE']._serialized_end=504
-  _globals['_ITEMOUTCOME']._serialized_start=507
-  _globals['_ITEMOUTCOME']._serialized_end=655
-  _globals['_ITEMVIOLATION']._serialized_start=657
-  _globals['_ITEMVIOLATION']._serialized_end=708
-  _globals['_INGESTSTREAMREQUEST']._serialized_start=711
-  _globals['_INGESTSTREAMREQUEST']._serialized_end=859
-  _globals['_INGESTSTREAMRESPONSE']._serialized_start=862
-  _globals['_INGESTSTREAMRESPONSE']._serialized_end=1049
-  _globals['_PATCHREQUEST']._serialized_start=1052
-  _globals['_PATCHREQUEST']._serialized_end=1479
-  _globals['_PATCHREQUEST_SETLABELSENTRY']._serialized_start=1382
-  _globals['_PATCHREQUEST_SETLABELSENTRY']._serialized_end=1430
-  _globals['_PATCHRESPONSE']._serialized_start=1481
-  _globals['_PATCHRESPONSE']._serialized_end=1605
-  _globals['_FORGETREQUEST']._serialized_start=1608
-  _globals['_FORGETREQUEST']._serialized_end=1802
-  _globals['_ITEMIDS']._serialized_start=1804
-  _globals['_ITEMIDS']._serialized_end=1852
-  _globals['_FORGETRESPONSE']._serialized_start=1855
-  _globals['_FORGETRESPONSE']._serialized_end=2029
-  _globals['_SPEAKERCOUNT']._serialized_start=2031
-  _globals['_SPEAKERCOUNT']._serialized_end=2085
-  _globals['_STORERECEIPT']._serialized_start=2088
-  _globals['_STORERECEIPT']._serialized_end=2236
-  _globals['_LOOKUP']._serialized_start=2238
-  _globals['_LOOKUP']._serialized_end=2324
-  _globals['_INGESTSERVICE']._serialized_start=2572
-  _globals['_INGESTSERVICE']._serialized_end=2879
+  _globals['_INGESTITEM']._serialized_start=323
+  _globals['_INGESTITEM']._serialized_end=457
+  _globals['_INGESTRESPONSE']._serialized_start=459
+  _globals['_INGESTRESPONSE']._serialized_end=545
+  _globals['_ITEMOUTCOME']._serialized_start=548
+  _globals['_ITEMOUTCOME']._serialized_end=696
+  _globals['_ITEMVIOLATION']._serialized_start=698
+  _globals['_ITEMVIOLATION']._serialized_end=749
+  _globals['_INGESTSTREAMREQUEST']._serialized_start=752
+  _globals['_INGESTSTREAMREQUEST']._serialized_end=900
+  _globals['_INGESTSTREAMRESPONSE']._serialized_start=903
+  _globals['_INGESTSTREAMRESPONSE']._serialized_end=1090
+  _globals['_PATCHREQUEST']._serialized_start=1093
+  _globals['_PATCHREQUEST']._serialized_end=1520
+  _globals['_PATCHREQUEST_SETLABELSENTRY']._serialized_start=1423
+  _globals['_PATCHREQUEST_SETLABELSENTRY']._serialized_end=1471
+  _globals['_PATCHRESPONSE']._serialized_start=1522
+  _globals['_PATCHRESPONSE']._serialized_end=1646
+  _globals['_FORGETREQUEST']._serialized_start=1649
+  _globals['_FORGETREQUEST']._serialized_end=1843
+  _globals['_ITEMIDS']._serialized_start=1845
+  _globals['_ITEMIDS']._serialized_end=1893
+  _globals['_FORGETRESPONSE']._serialized_start=1896
+  _globals['_FORGETRESPONSE']._serialized_end=2070
+  _globals['_SPEAKERCOUNT']._serialized_start=2072
+  _globals['_SPEAKERCOUNT']._serialized_end=2126
+  _globals['_STORERECEIPT']._serialized_start=2129
+  _globals['_STORERECEIPT']._serialized_end=2277
+  _globals['_LOOKUP']._serialized_start=2279
+  _globals['_LOOKUP']._serialized_end=2365
+  _globals['_INGESTSERVICE']._serialized_start=2613
+  _globals['_INGESTSERVICE']._serialized_end=2920
 # @@protoc_insertion_point(module_scope)

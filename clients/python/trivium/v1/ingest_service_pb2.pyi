@@ -53,12 +53,14 @@ class IngestRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., items: _Optional[_Iterable[_Union[IngestItem, _Mapping]]] = ..., text_search_config: _Optional[str] = ..., time_zone: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
 
 class IngestItem(_message.Message):
-    __slots__ = ("segment", "fact")
+    __slots__ = ("segment", "fact", "if_version")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     FACT_FIELD_NUMBER: _ClassVar[int]
+    IF_VERSION_FIELD_NUMBER: _ClassVar[int]
     segment: _segment_pb2.Segment
     fact: _fact_pb2.Fact
-    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ...) -> None: ...
+    if_version: int
+    def __init__(self, segment: _Optional[_Union[_segment_pb2.Segment, _Mapping]] = ..., fact: _Optional[_Union[_fact_pb2.Fact, _Mapping]] = ..., if_version: _Optional[int] = ...) -> None: ...
 
 class IngestResponse(_message.Message):
     __slots__ = ("outcomes", "consistency_token")

@@ -70,7 +70,8 @@ class IngestServiceServicer(object):
 
         Idempotent: an item whose id and content are already stored is left
         unchanged. An invalid item is rejected, with the reason; the other items
-        are stored.
+        are stored. An item with `if_version` is replaced only if nobody else has
+        changed it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,7 +41,8 @@ class IngestServiceStub:
 
     Idempotent: an item whose id and content are already stored is left
     unchanged. An invalid item is rejected, with the reason; the other items
-    are stored.
+    are stored. An item with `if_version` is replaced only if nobody else has
+    changed it.
     """
     IngestStream: _grpc.StreamUnaryMultiCallable[_ingest_service_pb2.IngestStreamRequest, _ingest_service_pb2.IngestStreamResponse]
     """Stores each message of the stream as Ingest does, in order."""
@@ -72,7 +73,8 @@ class IngestServiceAsyncStub(IngestServiceStub):
 
     Idempotent: an item whose id and content are already stored is left
     unchanged. An invalid item is rejected, with the reason; the other items
-    are stored.
+    are stored. An item with `if_version` is replaced only if nobody else has
+    changed it.
     """
     IngestStream: _aio.StreamUnaryMultiCallable[_ingest_service_pb2.IngestStreamRequest, _ingest_service_pb2.IngestStreamResponse]  # type: ignore[assignment]
     """Stores each message of the stream as Ingest does, in order."""
@@ -106,7 +108,8 @@ class IngestServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Idempotent: an item whose id and content are already stored is left
         unchanged. An invalid item is rejected, with the reason; the other items
-        are stored.
+        are stored. An item with `if_version` is replaced only if nobody else has
+        changed it.
         """
 
     @_abc_1.abstractmethod

@@ -42,7 +42,7 @@ function changed(kind, item, given) {
 }
 
 async function stored(kind, item, tenant) {
-  const { outcomes: [outcome] } = await call("Ingest", { tenant, items: [{ [kind]: item }] });
+  const { outcomes: [outcome] } = await call("Ingest", { tenant, items: [{ [kind]: item, ifVersion: item.version }] });
   if (outcome.violations) throw new Error(outcome.violations.map((each) => `${each.field}: ${each.description}`).join("; "));
   return words(outcome.state, "ITEM_STATE_");
 }
