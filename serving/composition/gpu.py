@@ -16,12 +16,32 @@ from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranker_checkpoint
 from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
 from serving.config.settings import EmbedderSettings, RerankerSettings
+from serving.domain.errors import DependencyError
 from serving.gpu.encoders.backend import Backend, backend_of, choose_precision
 from serving.gpu.networks.precision import Precision
 from serving.ports.embedding import TextEncoder
 from serving.ports.reranking import CrossEncoder
 
 logger = logging.getLogger(__name__)
+
+
+def missing_device(part: str, device: str, count: int) -> str | None:
+    """What is wrong with the device of a part, where there are `count` of CUDA; None if nothing."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or int(number or 0) < count:
+        return None
+    found = f"{part}.device is {device}, and torch finds {count} CUDA devices"
+    return f"{found}: see `nvidia-smi`, and docs/gpu.md#installing"
+
+
+def require_device(part: str, device: str) -> None:
+    """Raises DependencyError if torch does not find a CUDA device; imports torch for such alone."""
+    if not device.startswith("cuda"):
+        return
+    import torch
+
+    if fault := missing_device(part, device, torch.cuda.device_count()):
+        raise DependencyError(part, fault)
 
 
 def runtime_of(
@@ -48,6 +68,7 @@ def open_encoder(
             threads=embedder.threads,
         )
     assert chosen != "int8", "no other backend has it; this is a bug"
+    require_device("embedder", embedder.device)
     keep_compiled_code(cache_dir)
     if backend == "qwen3":
         from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
@@ -82,6 +103,7 @@ def open_cross_encoder(model: str, reranker: RerankerSettings, cache_dir: Path) 
     """Loads a reranker, which takes seconds, or minutes; raises DependencyError if it cannot."""
     from serving.gpu.rerankers.torch_cross_encoder import TorchCrossEncoder
 
+    require_device("reranker", reranker.device)
     keep_compiled_code(cache_dir)
     return TorchCrossEncoder(
         open_reranker_checkpoint(model, download=True),

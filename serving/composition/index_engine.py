@@ -9,7 +9,7 @@ from functools import partial
 from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex
 from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.lists.inverted_lists import ListsError, ListsLibrary
-from serving.composition.gpu import LibraryOfGpu, open_lists
+from serving.composition.gpu import LibraryOfGpu, missing_device, open_lists
 from serving.config.settings import IndexSettings
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
@@ -53,7 +53,8 @@ def engine_maker(
     gpus = gpus or Gpus()
     library: ListsLibrary | None = None
     if settings.device != "cpu":
-        _require_device(settings.device, gpus.count())
+        if fault := missing_device("index", settings.device, gpus.count()):
+            raise DependencyError("index", fault)
         if settings.kind != "exact":
             library = _library_of_gpu(settings, dimension, gpus)
     elif settings.kind != "exact":
@@ -66,13 +67,6 @@ def engine_maker(
     else:
         rule = IndexRule.of(dimension, settings.device)
     return partial(TieredIndex, dimension, library, rule, device=settings.device)
-
-
-def _require_device(device: str, count: int) -> None:
-    _, _, number = device.partition(":")
-    if int(number or 0) >= count:
-        why = f"index.device is {device}, and torch finds {count} CUDA devices"
-        raise DependencyError("index", why)
 
 
 def _library_of_gpu(settings: IndexSettings, dimension: int, gpus: Gpus) -> ListsLibrary | None:

@@ -14,7 +14,7 @@ from serving.adapters.reranker.checkpoint import open_checkpoint as open_reranke
 from serving.adapters.reranker.published import PUBLISHED as PUBLISHED_RERANKERS
 from serving.adapters.reranker.published import packaged
 from serving.composition.extras import require_encoder, require_reranker
-from serving.composition.gpu import runtime_of
+from serving.composition.gpu import missing_device, runtime_of
 from serving.config.settings import EmbeddingsApiSettings, RerankApiSettings, Settings
 from serving.desk.embedded_neo4j import running_address
 from serving.desk.embedded_neo4j.watch import error_of_transaction
@@ -128,10 +128,8 @@ def _missing_devices(settings: Settings, gpus: Gpus) -> Iterator[CheckResult]:
     if settings.reranker.model is not None:
         named["reranker"] = settings.reranker.device
     for part, device in named.items():
-        kind, _, number = device.partition(":")
-        if kind == "cuda" and int(number or 0) >= len(gpus.devices):
-            text = f"{part}.device is {device}, and torch finds {len(gpus.devices)} CUDA devices"
-            yield CheckResult(part, False, text)
+        if fault := missing_device(part, device, len(gpus.devices)):
+            yield CheckResult(part, False, fault)
 
 
 def _checked(part: str, model: str, check: Callable[[], str]) -> CheckResult:

@@ -1,15 +1,24 @@
-"""Where torch keeps the kernels that it compiles."""
+"""What a start of models finds: a device, and where torch keeps the kernels that it compiles."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from serving.composition.gpu import keep_compiled_code
+from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.composition.gpu import (
+    keep_compiled_code,
+    open_cross_encoder,
+    open_encoder,
+    require_device,
+)
+from serving.config.settings import EmbedderSettings, RerankerSettings
+from serving.domain.errors import DependencyError
 
 FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -60,3 +69,21 @@ def test_read_only_cache_is_left_to_torch(tmp_path: Path, made: bool) -> None:
         keep_compiled_code(tmp_path)
 
     assert kept_in() is None
+
+
+@pytest.mark.model
+def test_models_name_a_missing_device(tiny_qwen3: EncoderCheckpoint, tmp_path: Path) -> None:
+    model = str(tiny_qwen3.folder)
+    embedder = EmbedderSettings(model=model, device="cuda:99")
+    reranker = RerankerSettings(model=model, device="cuda:99")
+
+    with pytest.raises(DependencyError, match=r"embedder\.device is cuda:99, and torch finds"):
+        open_encoder(embedder, tiny_qwen3, tmp_path)
+    with pytest.raises(DependencyError, match=r"reranker\.device is cuda:99, and torch finds"):
+        open_cross_encoder(model, reranker, tmp_path)
+
+
+def test_device_that_is_not_cuda_imports_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    require_device("embedder", "cpu")

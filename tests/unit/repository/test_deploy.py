@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -255,6 +256,34 @@ def test_image_for_gpus_alone_has_a_compiler(requirements: str, packages: str) -
 
     assert subprocess.check_output(["sh", "-c", script], text=True).strip() == packages
     assert re.search(r"apt-get install .* \$\{compiler\} ", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "said"),
+    [
+        ("serve.gpu-small.yaml", 0, "needs a GPU, and torch finds none"),
+        ("serve.gpu-small.yaml", 1, "ray start"),
+        ("serve.single.yaml", 0, "ray start"),
+    ],
+)
+def test_container_without_a_needed_gpu_ends(
+    tmp_path: Path, name: str, gpus: int, said: str
+) -> None:
+    for program, script in {
+        "python": f"exit {0 if gpus else 1}",
+        "ray": 'echo "ray $1" >&2',
+        "serve": "exit 0",
+    }.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / program).chmod(0o755)
+    path = f"{tmp_path}:{os.defpath}"
+
+    done = subprocess.run(
+        [DEPLOY / "start", DEPLOY / name], env={"PATH": path}, capture_output=True, text=True
+    )
+
+    assert done.returncode == (0 if said == "ray start" else 1)
+    assert said in done.stderr
 
 
 def test_requirements_of_images_are_pinned() -> None:
