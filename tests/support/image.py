@@ -33,8 +33,8 @@ from trivium.values import LegState
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 """Those of this machine, which may reach the package index through a proxy only."""
 
-PACKAGES = "python3,python3-venv,ca-certificates"
-"""What the base image of Python has and Debian's smallest has not."""
+PACKAGES = "python3,python3-venv,python3-dev,ca-certificates"
+"""What the base image of Python has and Debian's smallest has not: its headers too."""
 
 START_TIMEOUT_S = 240.0
 ANSWER_TIMEOUT_S = 60.0
@@ -75,6 +75,22 @@ class Image:
         given = json.dumps({"config": self.config, "cache": str(cache), "command": command})
         entered = (*NAMESPACES, "sh", "-c", READ_ONLY, str(self.root))
         return json.loads(_output(*entered, *PYTHON, str(self.root), given))
+
+    def ran(self, *command: str) -> tuple[int, str]:
+        """Runs one command alone, under the account of the image, with neither network nor GPU.
+
+        Returns:
+            Its exit status, and what it printed.
+        """
+        container = Container(str(self.root), self.config, {}, Path(os.devnull))
+        done = subprocess.run(
+            [*NAMESPACES, "sh", "-c", READ_ONLY, container.root, *container.entered(command)],
+            env=container.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return done.returncode, done.stdout
 
 
 @contextlib.contextmanager
@@ -182,8 +198,8 @@ class Container:
         """Runs a command, or that of the image, with a block; then ends it as an engine does."""
         with self.log.open("wb") as log:
             process = subprocess.Popen(
-                self._entered(command or self.config["Cmd"]),
-                env=self._environment,
+                self.entered(command or self.config["Cmd"]),
+                env=self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
@@ -196,8 +212,8 @@ class Container:
     def is_healthy(self, process: subprocess.Popen[bytes]) -> bool:
         """Asks by the health command of the image; fails if the process has ended."""
         assert process.poll() is None, self.log.read_text()[-4000:]
-        command = self._entered(self.config["Healthcheck"]["Test"][1:])
-        return subprocess.run(command, env=self._environment, capture_output=True).returncode == 0
+        command = self.entered(self.config["Healthcheck"]["Test"][1:])
+        return subprocess.run(command, env=self.environment, capture_output=True).returncode == 0
 
     def accounts(self) -> list[int]:
         """Those of all processes in the root."""
@@ -210,13 +226,15 @@ class Container:
             return os.readlink(f"/proc/{process.pid}/root") == self.root
         return False
 
-    def _entered(self, command: Sequence[str]) -> list[str]:
+    def entered(self, command: Sequence[str]) -> list[str]:
+        """The command that runs another one in the root, under the account of the image."""
         user, _, group = self.config["User"].partition(":")
         at = ("--root", self.root, "--wd", self.config["WorkingDir"])
         return ["unshare", *at, "--setgid", group, "--setuid", user, *command]
 
     @property
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """What the image sets, and the settings."""
         return {**dict(each.split("=", 1) for each in self.config["Env"]), **self.settings}
 
 
