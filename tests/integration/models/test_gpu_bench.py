@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import numpy as np
@@ -17,10 +19,12 @@ from bench.gpu.__main__ import main
 from bench.gpu.checkpoints import save_bert_reranker, save_qwen3_embedder
 from bench.gpu.networks.cases import TINY_CASES, Case
 from bench.gpu.networks.contenders import random_windows
+from bench.harness.load import Call, Run
 from bench.harness.results import read_records
 from bench.harness.sample import multiplied_sample
 from serving.adapters.encoder.checkpoint import open_checkpoint
 from serving.gpu.encoders.qwen3_encoder import Qwen3Encoder
+from trivium.values import LegState
 
 CPU = torch.device("cpu")
 
@@ -74,6 +78,14 @@ def test_no_question_of_a_load_is_repeated() -> None:
     asked = [query.text for _ in range(2) for query in islice(end_to_end.distinct(queries), 500)]
 
     assert len(set(asked)) == len(asked) > len(queries)
+
+
+def test_legs_that_fail_at_first_are_named() -> None:
+    states = {"dense": LegState.FAILED, "facts": LegState.TIMED_OUT, "graph": LegState.FAILED}
+    reports = [SimpleNamespace(leg=leg, state=state) for leg, state in states.items()]
+    answer: Any = SimpleNamespace(leg_reports=reports)
+
+    assert end_to_end.failed_legs(Run([Call(0.01, answer)], 10.0)) == ["dense: failed"]
 
 
 @pytest.mark.release

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -60,13 +61,15 @@ def test_folder_that_was_set_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("made", [False, True])
-def test_read_only_cache_is_left_to_torch(tmp_path: Path, made: bool) -> None:
-    tmp_path.chmod(0o755)
-    if made:
-        (tmp_path / "torchinductor").mkdir()
-
-    with account_of_the_image():
-        keep_compiled_code(tmp_path)
+def test_read_only_cache_is_left_to_torch(made: bool) -> None:
+    # Not `tmp_path`, which is in a folder that other accounts cannot enter.
+    with TemporaryDirectory() as folder:
+        cache = Path(folder)
+        cache.chmod(0o755)
+        if made:
+            (cache / "torchinductor").mkdir()
+        with account_of_the_image():
+            keep_compiled_code(cache)
 
     assert kept_in() is None
 

@@ -167,6 +167,12 @@ def test_numpy_reads_it_as_float32() -> None:
     assert len(made()) == len(VALUES)
 
 
+def test_device_vector_is_copied_to_the_host_once() -> None:
+    vector = made()
+
+    assert np.asarray(vector) is np.asarray(vector)
+
+
 def test_a_copy_of_it_has_memory_of_its_own() -> None:
     vector = made()
 
