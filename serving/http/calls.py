@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Any
 
 import grpc
@@ -31,15 +32,11 @@ ARRIVED = "trivium.arrived"
 
 
 class HttpCall:
-    """The context of a call: what its headers say, and the status that it gets.
-
-    Raises:
-        RefusedRequestError: The header `Connect-Timeout-Ms` is not a number.
-    """
+    """The context of a call: what its headers say, and the status that it gets."""
 
     def __init__(self, request: Request) -> None:
         self._headers = request.headers
-        self._deadline = _deadline(self._headers.get(TIMEOUT), request.scope.get(ARRIVED))
+        self._arrived: float | None = request.scope.get(ARRIVED)
         self._status = status_pb2.Status(code=code_pb2.OK)
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
@@ -53,8 +50,16 @@ class HttpCall:
             *((REQUEST_ID, each) for each in request_id),
         ]
 
+    @cached_property
+    def _deadline(self) -> Deadline | None:
+        return _deadline(self._headers.get(TIMEOUT), self._arrived)
+
     def time_remaining(self) -> float | None:
-        """The seconds that the caller still waits; None if it does not say."""
+        """The seconds that the caller still waits; None if it does not say.
+
+        Raises:
+            RefusedRequestError: The header `Connect-Timeout-Ms` is not a number.
+        """
         return None if self._deadline is None else self._deadline.remaining()
 
     def set_code(self, code: grpc.StatusCode) -> None:

@@ -63,7 +63,7 @@ class Authenticator:
             raise UnauthenticatedError("authorization must be sent once, as text")
         if given[: len(_BEARER)].lower() != _BEARER:
             raise UnauthenticatedError("expected `authorization: Bearer <key or token>`")
-        text = given[len(_BEARER) :].strip()
+        text = given[len(_BEARER) :]
         verify = self.keys if text.startswith(_KEY_PREFIX) else self.tokens
         if verify is None:
             raise UnauthenticatedError("credentials of this kind are not accepted")

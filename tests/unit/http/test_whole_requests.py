@@ -374,6 +374,15 @@ async def test_no_route_awaits_a_body_without_credentials(verb: str, path: str) 
     assert head["status"] == 401
 
 
+TIMEOUT = {"connect-timeout-ms": "soon"}
+
+
+async def test_credentials_are_checked_before_the_timeout() -> None:
+    head = await refused(service_with(Role.ADMIN), "POST", "/v1/retrieve", **TIMEOUT)
+
+    assert head["status"] == 401
+
+
 @pytest.mark.parametrize(("verb", "path"), ROUTES)
 async def test_no_route_awaits_a_body_without_role(verb: str, path: str) -> None:
     needed = RULES[RPCS.get(path, "Retrieve")].role
