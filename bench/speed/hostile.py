@@ -57,6 +57,7 @@ class Other(StrEnum):
     HEALTH = "checks of health"
     WITHOUT_KEY = "hostile bodies without a key"
     WITH_KEY = "hostile bodies with a reader's key"
+    WRONG_KEYS = "hostile bodies with a hundred wrong keys in turn"
     COMPUTING = "nothing, but compute as much"
 
 
@@ -72,8 +73,13 @@ def requests(other: Other, key: str) -> list[bytes]:
     """The requests of others, whole."""
     if other is Other.HEALTH:
         return [_request("GET", "/-/healthz", b"", "")]
-    sent = key if other is Other.WITH_KEY else ""
-    return [_request("POST", path, body, sent) for path, body in HOSTILE_BODIES.items()]
+    keys = {
+        Other.WITH_KEY: [key],
+        Other.WRONG_KEYS: [f"trv_{n:016x}_{'A' * 43}" for n in range(100)],
+    }.get(other, [""])
+    return [
+        _request("POST", path, body, sent) for sent in keys for path, body in HOSTILE_BODIES.items()
+    ]
 
 
 def _request(verb: str, path: str, body: bytes, key: str) -> bytes:

@@ -4,8 +4,9 @@ Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
 whoever reaches it can send the calls of the service's port elsewhere. HAProxy answers NOT_FOUND
 while it knows no application, as if it would never know one, and UNKNOWN when the server of a call
-ends, waits for ever for the rest of a header, and hands calls to a proxy of Ray while no replica
-runs, where they wait for one until their deadline; on a cluster, `deploy/haproxy` mends these.
+ends, waits for ever for the rest of a header, hands calls to a proxy of Ray while no replica runs,
+where they wait for one until their deadline, and a replica each call of a caller whose calls are
+refused; on a cluster, `deploy/haproxy` mends these.
 Every Ray worker of the desk runs `bind_to_loopback` first (Ray's `worker_process_setup_hook`). A
 test compares the listening ports with the list in docs/operating.md, so it fails when a new version
 of Ray moves these calls.
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from serving.desk.ray_environment import LOOPBACK
-from serving.domain.errors import StartingError
+from serving.domain.errors import RateLimitedError, StartingError, TriviumError
 from serving.rpc.status import STATUS_DETAILS, to_status
 
 _ALL_INTERFACES = ("[::]:", "0.0.0.0:")
@@ -52,20 +53,46 @@ _BACKUP, _GRPC_BACKUP = "}} check backup\n", "}} proto h2 check backup\n"
 """The ends of the lines of Ray's proxy, one for each protocol. It stays in the configuration, which
 Ray compares with what it expects, and gets no calls."""
 
+_IN_FRONTENDS = (
+    "    # Routes endpoint\n",
+    "    # ListApplications must aggregate across all apps, so it goes to the\n",
+)
+"""What comes after the answers to checks of health: for HTTP, for gRPC."""
+MAX_REFUSED = 20
+"""Calls of one address and one credential, a second: beyond these HAProxy refuses by itself."""
+MAX_REJECTED = 100
+"""Calls of one address with any wrong credentials, a second. Beyond these HAProxy refuses calls
+with credentials with which none was answered in the last 10 minutes."""
+RETRY_REFUSED_S = 1.0
+_BY_HTTP = ("{ status 401 }", "{ status 400 403 413 }", "{ status 200 }")
+_BY_GRPC = (
+    "{ res.hdr(grpc-status) 16 }",
+    "{ res.hdr(grpc-status) 3 7 }",
+    "{ status 200 } !{ res.hdr(grpc-status) -m found }",
+)
+"""The responses to wrong credentials, to an invalid call, and to one that is answered. Without a
+message gRPC sends the status of a call as a header, and else after it."""
+
 
 def bind_to_loopback() -> None:
     """Makes the gRPC servers of this process and HAProxy's pages listen on loopback only.
 
     HAProxy's admin socket then belongs to the owner alone. HAProxy answers UNAVAILABLE while there
-    is no application or no replica, and closes a connection whose header is not complete within
-    10 s.
+    is no application or no replica, RESOURCE_EXHAUSTED to a caller whose calls were refused too
+    often, and closes a connection whose header is not complete within 10 s.
 
     Raises:
         RuntimeError: This version of Ray is not supported; the desk must not start.
     """
     _bind_grpc_servers()
     _replace_in_haproxy_template(
-        {**_OPEN_TO_OTHERS, **_WHOLE_HEADERS, **_OWN_STATUS, **starting_answers()}
+        {
+            **_OPEN_TO_OTHERS,
+            **_WHOLE_HEADERS,
+            **_OWN_STATUS,
+            **starting_answers(),
+            **bounds_of_refused(),
+        }
     )
     _keep_replicas()  # whose module reads the template
 
@@ -75,17 +102,7 @@ def starting_answers() -> dict[str, str]:
 
     The latter is what the service answers to a call for which it is not ready.
     """
-    status = to_status(StartingError())
-    details = [
-        {"type": each.type_url.rpartition("/")[2], "value": _base64(each.value)}
-        for each in status.details
-    ]
-    by_http = json.dumps({"code": "unavailable", "message": status.message, "details": details})
-    http = f"content-type application/json hdr retry-after 1 string '{by_http}'"
-    grpc = (
-        f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
-        f'hdr {STATUS_DETAILS} "{_base64(status.SerializeToString())}"'
-    )
+    http, grpc = _answers(StartingError(), "unavailable")
     return {
         _NO_APPLICATION: grpc,
         _NO_ROUTE: f"return status 503 {http}",
@@ -97,6 +114,54 @@ def starting_answers() -> dict[str, str]:
             "    http-after-response set-status 200 if { status 503 }\n"
         ),
     }
+
+
+def bounds_of_refused() -> dict[str, str]:
+    """The lines with which HAProxy answers callers by itself whose calls were refused too often.
+
+    A caller is an address with a credential, or without any. Of those without only the missing
+    credential counts: a service that asks for none has one caller for each address.
+    """
+    http, grpc = _answers(
+        RateLimitedError("the allowance of refused calls", RETRY_REFUSED_S), "resource_exhausted"
+    )
+    answers = (f"status 429 {http}", f"status 200 content-type application/grpc {grpc}")
+    responses = (_BY_HTTP, _BY_GRPC)
+    return {
+        before: "".join(f"    {line}\n" for line in _bound_of_refused(answer, *of)) + before
+        for before, answer, of in zip(_IN_FRONTENDS, answers, responses, strict=True)
+    }
+
+
+def _bound_of_refused(answer: str, rejected: str, invalid: str, answered: str) -> list[str]:
+    return [
+        "stick-table type binary len 20 size 100k expire 10m store gpc0_rate(1s),gpc1",
+        "http-request set-var(txn.credentials) req.fhdr(authorization),lower",
+        "http-request set-var-fmt(txn.caller) %[src]/%[var(txn.credentials)]",
+        "http-request track-sc0 var(txn.caller),sha1",
+        "http-request track-sc1 src,sha1",
+        f"http-request return {answer} if {{ sc0_gpc0_rate gt {MAX_REFUSED} }} "
+        f"or {{ sc1_gpc0_rate gt {MAX_REJECTED} }} {{ sc0_get_gpc1 eq 0 }}",
+        f"http-response sc-inc-gpc0(0) if {rejected} "
+        f"or {invalid} {{ var(txn.credentials) -m found }}",
+        f"http-response sc-inc-gpc0(1) if {rejected}",
+        f"http-response sc-inc-gpc1(0) if {answered}",
+    ]
+
+
+def _answers(error: TriviumError, code: str) -> tuple[str, str]:
+    """An error in the words of HAProxy: by HTTP, with its code there, and by gRPC."""
+    status = to_status(error)
+    details = [
+        {"type": each.type_url.rpartition("/")[2], "value": _base64(each.value)}
+        for each in status.details
+    ]
+    by_http = json.dumps({"code": code, "message": status.message, "details": details})
+    return (
+        f"content-type application/json hdr retry-after 1 string '{by_http}'",
+        f'hdr grpc-status {status.code} hdr grpc-message "{status.message}" '
+        f'hdr {STATUS_DETAILS} "{_base64(status.SerializeToString())}"',
+    )
 
 
 def _base64(data: bytes) -> str:

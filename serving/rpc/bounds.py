@@ -45,6 +45,8 @@ MAX_WATCHES = 1024
 WATCH = "Watch"
 RETRY_S = 1.0
 SHARE_OF_ONE = 3 / 4
+NO_ERROR = (0, grpc.StatusCode.OK)
+"""The code of a call for which none is set, or this one, as Ray Serve does."""
 
 
 class OpenStreams:
@@ -134,7 +136,7 @@ class BoundedHandlers(grpc.GenericRpcHandler):
     def _response(self, name: str, handler: Any) -> Any:
         within_s = BATCH_S if name in BATCHES else MESSAGE_S
 
-        async def response(requests: AsyncIterator[Any], context: Call) -> Any:
+        async def answered(requests: AsyncIterator[Any], context: Call) -> Any:
             with self._answered(name, context), call_deadline(context):
                 messages = _Messages(requests, name, handler.request_deserializer)
                 if not handler.request_streaming:
@@ -145,6 +147,13 @@ class BoundedHandlers(grpc.GenericRpcHandler):
                     answer = await handler.stream_unary(messages.read(), context)
                     messages.require_busy()
                     return answer
+
+        async def response(requests: AsyncIterator[Any], context: Any) -> Any:
+            answer = await answered(requests, context)
+            if context.code() not in NO_ERROR:
+                # Without an empty message, so that a proxy finds the status in the headers.
+                await context.abort(context.code(), context.details(), context.trailing_metadata())
+            return answer
 
         return response
 

@@ -235,7 +235,10 @@ async def test_attacker_counts_what_it_is_answered() -> None:
     assert statuses["401"] >= hostile.CONNECTIONS
 
 
-@pytest.mark.parametrize("other", [hostile.Other.WITHOUT_KEY, hostile.Other.WITH_KEY])
+HOSTILE = [hostile.Other.WITHOUT_KEY, hostile.Other.WITH_KEY, hostile.Other.WRONG_KEYS]
+
+
+@pytest.mark.parametrize("other", HOSTILE)
 def test_hostile_bodies_go_to_routes_that_exist(other: hostile.Other) -> None:
     paths = [re.split(" ", each.decode())[1] for each in hostile.requests(other, "key")]
 

@@ -31,6 +31,7 @@ from trivium.v1 import retrieval_service_pb2 as retrieval
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
 RETRIEVE_STREAM = "/trivium.v1.RetrievalService/RetrieveStream"
 INGEST_STREAM = "/trivium.v1.IngestService/IngestStream"
+CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
 QUESTION = retrieval.RetrieveRequest(query="Where is Zanzibar?").SerializeToString()
 MOST = 4
@@ -71,6 +72,10 @@ class Service:
         self, stream: AsyncIterator[Any]
     ) -> ingest.IngestStreamResponse:
         return ingest.IngestStreamResponse(created_count=len([each async for each in stream]))
+
+    async def Check(self, request: object, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
+        context.set_code(grpc.StatusCode.OK)  # as Ray Serve does
+        return health_pb2.HealthCheckResponse(status=1)
 
     async def Watch(  # noqa: N802
         self, request: object, context: object
@@ -179,6 +184,13 @@ async def test_a_call_ended_without_message_is_invalid() -> None:
         await call.done_writing()
 
         assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_call_with_the_code_of_success_is_answered() -> None:
+    async with serving() as channel:
+        ask: Any = channel.unary_unary(CHECK)
+
+        assert await ask(b"") == health_pb2.HealthCheckResponse(status=1).SerializeToString()
 
 
 async def test_a_call_within_bounds_is_answered() -> None:
