@@ -64,6 +64,7 @@ def judge(
     # What lacks the code in question outdates nothing that has it, however alike the two are.
     lacks = np.array([_lacks_code(own) for own in verdicts])
     probabilities[~lacks[:, None] & lacks] = 0.0
+    probabilities[pairs.other_corrections()] = 0.0
     probabilities[pairs.retractions(rules.asked) | pairs.firsthand()] = 1.0
     for place, statement in enumerate(head):
         if statement.closed_by:

@@ -134,6 +134,22 @@ class Pairs:
         most: Vector = (common > 0) & (common == common.max(0))
         return most
 
+    def other_corrections(self) -> Vector:
+        """Where somebody corrects something else: "No, there are two more bags behind the rice".
+
+        The newer one shares no word with the older one or the question, and lacks the kinds of
+        values in question that the older one has, or all of its kinds if it has none of these:
+        what corrects something without its name gives another value of it.
+        """
+        corrects = self.number("corrects") > 0
+        other: Vector = self.later & self.same_speaker & (self.common == 0)
+        other &= (corrects & (self.share == 0))[None, :]
+        for older, newer in np.argwhere(other).tolist():
+            kinds = self.traits[older].kinds_of_values
+            wanted = kinds.intersection(self.asked.values) or kinds
+            other[older, newer] = wanted.isdisjoint(self.traits[newer].kinds_of_values)
+        return other
+
     def firsthand(self) -> Vector:
         """Where the person in question says what somebody else has reported of that person.
 

@@ -260,6 +260,33 @@ def test_correction_after_noted_is_first(question: str, wrong: str, right: str) 
     assert order_of(head, judge(question, head))[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        (
+            "when is the bored meeting",
+            "The board meeting is on the ninth.",
+            "No, there are two more bags behind the rice.",
+        ),
+        (
+            "Where is the setlist?",
+            "The set-list is on the piano.",
+            "No need, I can see the sky from the attic.",
+        ),
+        (
+            "Who is the roofer?",
+            "The roofer is called Amsel, he has a red crane.",
+            "Sorry, that came out wrong.",
+        ),
+    ],
+)
+def test_correction_of_something_else_takes_no_place(question: str, older: str, newer: str) -> None:
+    head = said(("Marit", older, 0.8), ("Marit", newer, 0.4), session="call")
+    sure = Model(ALWAYS, ALWAYS)
+
+    assert order_of(head, judge(question, head, model=sure)) == [0, 1]
+
+
 def test_correction_of_one_call_is_first_and_marks() -> None:
     turns = (
         ("Marit", "The alarm code is 7315.", 0.9),
