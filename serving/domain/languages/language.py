@@ -67,7 +67,7 @@ class Language:
         signs: Finds, by their names, words that tell how a statement stands to an older one, in a
             text without case: that it adds, supposes, corrects.
         about_asker: Finds a question for what is known of who asks, which has no other subject.
-        asker: The questions that it is asked as, since it has no word of an answer.
+        about_self: Finds what somebody tells of themselves that lasts: "I am", "my name is".
         questions: Finds a question at the start of a text, even without a question mark.
         digits: The digit of each word that dictated numbers have; each digit is its own.
         repeats: Words before a dictated digit, and how often it is meant ("double seven").
@@ -110,7 +110,7 @@ class Language:
     values: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...] = ()
     signs: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     about_asker: re.Pattern[str] = NEVER
-    asker: str = ""
+    about_self: re.Pattern[str] = NEVER
     questions: re.Pattern[str] = NEVER
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
@@ -181,8 +181,8 @@ def read_language(
             sign: _pattern(ANY_OF, words, re.NOFLAG)
             for sign, words in (given["signs"] or {}).items()
         },
-        about_asker=_pattern(r"(?:\w+,? )?(?:{})\W*", given["about_asker"]),
-        asker=" ".join(given["asker"].split()),
+        about_asker=_pattern(r"\W*(?:\w+,? )?(?:{})\W*", given["about_asker"]),
+        about_self=_pattern(ANY_OF, given["about_self"]),
         questions=_pattern(r"(?:{})\b[^.!]*[.!]?", given["questions"]),
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},

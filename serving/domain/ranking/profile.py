@@ -59,6 +59,8 @@ class LegSpec:
         late_interaction: Whether the dense leg orders the nearest turns by their words too.
         expansion: The seeds of a leg that expands the candidates of other legs.
         named_times: Searches only the times that the question names, and nothing if it names none.
+        about_asker: Finds what speakers told of themselves, for a question for what is known of who
+            asks, and nothing for another.
     """
 
     name: str
@@ -78,6 +80,7 @@ class LegSpec:
     walk: Walk = Walk()
     expansion: Expansion | None = None
     named_times: bool = False
+    about_asker: bool = False
 
     def __post_init__(self) -> None:
         require_range("weight", self.weight, 0, MAX_WEIGHT)

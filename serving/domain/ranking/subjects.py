@@ -1,14 +1,16 @@
-"""The newest statement of each subject, by the words that statements share."""
+"""The newest statement of each subject, and what speakers have told of themselves."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 
 from serving.domain.items.records import Fact, Segment, told_at
 from serving.domain.items.text import name_key
-from serving.domain.languages import ENGLISH
+from serving.domain.languages import ENGLISH, language_of_words
+from serving.domain.ranking.diversity import words_of
 from serving.domain.ranking.holds.statement import Traits, traits_of
 
 SAME_SUBJECT = 0.5
@@ -36,6 +38,37 @@ def newest_by_subject(segments: Iterable[Segment], facts: Sequence[Fact] = ()) -
         of_speaker.append(traits.stems)
         kept.append(segment)
     return kept
+
+
+@lru_cache(64)
+def is_about_asker(question: str) -> bool:
+    """Whether a question is for what is known of who asks: "What do you know about me?"."""
+    words = words_of(question)
+    return language_of_words(words).about_asker.fullmatch(question.strip()) is not None
+
+
+def told_of_oneself(segments: Sequence[Segment]) -> list[Segment]:
+    """Returns what speakers have told of themselves, as these are ordered.
+
+    What lasts ("I am a nurse", "my name is Oda") comes before other statements in the first person.
+    Speakers of whom none lasts, and what speaks to "you", are left out: bots say "I" too.
+    """
+    own = [each for each in segments if _is_of_oneself(_traits(each.text))]
+    lasting = [each for each in own if _lasts(_traits(each.text))]
+    speakers = {name_key(each.speaker) for each in lasting}
+    others = [each for each in own if each not in lasting and name_key(each.speaker) in speakers]
+    return lasting + others
+
+
+def _is_of_oneself(traits: Traits) -> bool:
+    return (traits.signs["mine"] or _lasts(traits)) and traits.words.isdisjoint(_YOU)
+
+
+def _lasts(traits: Traits) -> bool:
+    return language_of_words(traits.words).about_self.search(traits.text) is not None
+
+
+_YOU = frozenset({"you", "your", "yours", "yourself", "du", "dich", "dir", "dein", "usted"})
 
 
 def _traits(text: str) -> Traits:

@@ -124,7 +124,11 @@ def _freed(leg: LegSpec) -> tuple[LegSpec, str]:
         words = replace(words, mode=WordsMode.ANY)
     if leg.named_times:
         whys.append("the item is not of a time that the question names")
-    freed = replace(leg, lookback=None, pool=None, named_times=False, words=words)
+    if leg.about_asker:
+        whys.append("the item is not what a speaker told of themselves")
+    freed = replace(
+        leg, lookback=None, pool=None, named_times=False, about_asker=False, words=words
+    )
     return freed, ", or ".join(whys)
 
 

@@ -1,4 +1,4 @@
-"""Reads a question as it is meant: misspelt names, joined words, and "me" where it is all."""
+"""Reads a question as it is meant: misspelt names, and joined words."""
 
 from __future__ import annotations
 
@@ -36,11 +36,8 @@ async def correct_names(
 
     A name is added only to a word that occurs in none of the tenant's segments; and only to one
     that is written as a name, if the question has capitals. If the names cannot be read the
-    question stays as it is. "What do you know about me?" is read as the questions that it means,
-    unless it has a vector.
+    question stays as it is.
     """
-    if query.vector is None and ENGLISH.about_asker.fullmatch(query.text.strip()):
-        return replace(query, text=ENGLISH.asker), ()
     possible = _possible_names(query.text)
     compounds = _possible_compounds(query.text) - set(possible.values())
     possible |= {word: word for word in compounds}

@@ -162,7 +162,7 @@ class RetrievalSteps:
         loading = Loading(self._store, calls, query, deadline, self._view_of(profile))
 
         async def ordering_of(newest: Mapping[ItemId, ItemId]) -> Ordering:
-            found = by_time_alone(profile, _lists(profile, results, newest), times)
+            found = by_one_leg(profile, _lists(profile, results, newest), times)
             items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
             index, scope = self._space.candidates, query.scope
             traits = {} if index is None else index.traits(scope.tenant, items)
@@ -365,16 +365,20 @@ class RetrievalSteps:
 Read = TypeVar("Read")
 
 
-def by_time_alone(
-    profile: Profile, found: Sequence[RankedList], times: Times
-) -> Sequence[RankedList]:
-    """The list of the leg of named times, if a question names nothing but these; else all lists.
+def by_one_leg(profile: Profile, found: Sequence[RankedList], times: Times) -> Sequence[RankedList]:
+    """The list of the leg for what a question asks, if it asks for nothing else; else all lists.
 
-    "What happened yesterday?" has no words and no meaning that a turn of that day would share.
+    "What happened yesterday?" has no words and no meaning that a turn of that day would share, and
+    "What do you know about me?" has those of what a bot says about remembering.
     """
+    of_asker = {spec.name for spec in profile.legs if spec.about_asker}
     timed = {spec.name for spec in profile.legs if spec.named_times}
-    of_time = [ranked for ranked in found if ranked.leg in timed and ranked.candidates]
-    return of_time if of_time and times().alone else found
+    for ranked in found:
+        if ranked.candidates and (
+            ranked.leg in of_asker or (ranked.leg in timed and times().alone)
+        ):
+            return [ranked]
+    return found
 
 
 class Loading:

@@ -1,11 +1,11 @@
-"""Which statements are about one subject, so that the newest of them stands."""
+"""Which statements are about one subject, and which are about the speaker."""
 
 from __future__ import annotations
 
 import pytest
 
 from serving.domain.items.records import Segment
-from serving.domain.ranking.subjects import newest_by_subject
+from serving.domain.ranking.subjects import is_about_asker, newest_by_subject, told_of_oneself
 from tests.support.builders import NOON, days, fact, segment
 
 
@@ -74,3 +74,72 @@ def test_evidence_that_repeats_its_fact_is_left_out() -> None:
 
     assert newest_by_subject([short, long], [lives]) == [long]
     assert newest_by_subject([other], [lives]) == [other]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What do you know about me?",
+        "so what do you actually know about me",
+        "Tell me everything you've got on me.",
+        "What have I told you about myself?",
+        "what information do you have about me",
+        "Who am I, as far as you know?",
+        "What do you know about me so far?",
+        "Do you remember me?",
+        "was weißt du über mich",
+        "Was habe ich dir über mich erzählt?",
+        "¿Qué sabes de mí?",
+    ],
+)
+def test_question_for_the_asker_is_known(text: str) -> None:
+    assert is_about_asker(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What do you know about Mel?",
+        "What does Mel know about me?",
+        "What do you know about me and Mel?",
+        "What did you say to Mel about me?",
+        "What did you ask me about the bus?",
+        "Who am I meeting?",
+        "Tell me about the trip.",
+        "Was weißt du über Mel?",
+    ],
+)
+def test_question_for_another_asks_for_no_asker(text: str) -> None:
+    assert not is_about_asker(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I run a dairy farm with sixty cows.",
+        "i've got two boys and i bring them up on my own",
+        "I was a ward sister for forty years.",
+        "I am a widow, and I am afraid of stairs.",
+        "My name is Oda.",
+        "Ich wohne in Leipzig.",
+        "Soy alérgica a las nueces.",
+    ],
+)
+def test_statement_that_lasts_is_before_the_rest(text: str) -> None:
+    own = said("I found an old glove.", "I have to call the school.", text, "The stew was salty.")
+
+    told = [each.text for each in told_of_oneself(own)]
+
+    assert told == [text, "I found an old glove.", "I have to call the school."]
+
+
+def test_bot_tells_nothing_of_itself() -> None:
+    bot = said(
+        "I will remember that for you.",
+        "I have noted what you told me about yourself.",
+        "I know that now, I will remember it.",
+        "I'm sorry, I cannot do that for you.",
+        speaker="Bot",
+    )
+
+    assert told_of_oneself([*bot, *said("I am a nurse.")]) == said("I am a nurse.")

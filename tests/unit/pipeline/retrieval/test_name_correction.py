@@ -8,7 +8,6 @@ import pytest
 
 from serving.domain.errors import StoreUnavailableError, TriviumError
 from serving.domain.items.records import segment_id
-from serving.domain.items.text import questions_of
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
 from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
@@ -83,28 +82,6 @@ async def test_capitals_of_all_words_make_no_names(text: str) -> None:
 
     assert (read.text, corrections) == (text, ())
     assert known.asked == [["where", "chilly"]]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_about_asker"),
-    [
-        ("What do you know about me?", True),
-        ("so what do you remember about me", True),
-        ("Tell me everything you know about me.", True),
-        ("What have I told you about myself?", True),
-        ("Who am I?", True),
-        ("Do you remember me?", True),
-        ("What do you know about Mel?", False),
-        ("What does Mel know about me?", False),
-        ("What do you know about me and Mel?", False),
-        ("Who am I meeting?", False),
-    ],
-)
-async def test_question_for_the_asker_is_read_as_several(text: str, is_about_asker: bool) -> None:
-    read, _ = await correct_names(query(text), names(), soon())
-
-    assert (read.text != text) is is_about_asker
-    assert len(questions_of(read.text)) == (4 if is_about_asker else 1)
 
 
 @pytest.mark.parametrize(
