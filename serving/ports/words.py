@@ -31,9 +31,10 @@ class NameResolver(Protocol):
     async def meant(
         self, tenant: TenantName, words: Sequence[str], deadline: Deadline
     ) -> Mapping[str, str]:
-        """Returns the names that the words stand for, by word; others are omitted.
+        """Returns the names or words that the words stand for, by word; others are omitted.
 
         The words are single, as written in the question, of `MIN_LETTERS` and more. One stands for
         a name only if no segment of the tenant has it, in any of its forms; then `NameIndex` of the
-        tenant's names decides.
+        tenant's names decides. One that resembles no name stands for a homophone that is stored, or
+        for its two parts, if these are stored next to each other.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
@@ -10,7 +10,7 @@ from serving.domain.items.text import name_words, text_of
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.name_index import NameIndex
 from serving.domain.questions.query import NO_FILTER
-from serving.domain.words.compounds import parts_of
+from serving.domain.words.compounds import homophones_of, parts_of
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import ALL
 
@@ -30,10 +30,19 @@ class InMemoryNameResolver:
         segments = await self._store.list_segments(tenant, NO_FILTER, "", ALL)
         stored = {word for each in segments for word in name_words(text_of(each))}
         index = NameIndex(names.values())
-        unknown = [word for word in words if word.casefold() not in stored]
-        alike = {
-            word: index.meant_by(word) or " ".join(parts_of(word, ENGLISH.name))
-            for word in unknown
-            if word not in ENGLISH.known_words
-        }
-        return {word: name for word, name in alike.items() if name}
+        texts = [f" {' '.join(name_words(text_of(each)))} " for each in segments]
+        meant = {}
+        for word in words:
+            ordinary = word in ENGLISH.known_words
+            name = None if ordinary else index.meant_by(word)
+            others = [*homophones_of(word, ENGLISH.name), " ".join(parts_of(word, ENGLISH.name))]
+            others = [each for each in others if each and _is_in(each, texts)]
+            if word.casefold() not in stored and (readings := [name] if name else others):
+                meant[word] = readings[0]
+        return meant
+
+
+def _is_in(words: str, texts: Iterable[str]) -> bool:
+    """Whether a text has the words next to each other, but for function words."""
+    content = [word for word in words.split() if word not in ENGLISH.function_words]
+    return any(f" {' '.join(content)} " in text for text in texts)

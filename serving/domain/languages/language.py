@@ -81,6 +81,7 @@ class Language:
         clock_ends: One to three words behind an hour, and the hours that they add.
         lower: The lower case of letters that have another one in this language.
         compounds: Whether words are written as one, as in "Waschmaschine".
+        homophones: The words that sound like a word.
         plurals: Rewrites forms of a word that its stemmer leaves apart.
         times: Words of times in English, by those of this language without case.
         time_rules: Puts English words of times in their order.
@@ -122,6 +123,7 @@ class Language:
     clock_ends: Mapping[str, int] = field(default_factory=dict)
     lower: Mapping[str, str] = field(default_factory=dict)
     compounds: bool = False
+    homophones: Mapping[str, Sequence[str]] = field(default_factory=dict)
     plurals: Sequence[Rewriting] = ()
     times: Mapping[str, str] = field(default_factory=dict)
     time_rules: Sequence[Rewriting] = ()
@@ -194,6 +196,7 @@ def read_language(
         clock_ends=given["clock_ends"] or {},
         lower=given["lower"] or {},
         compounds=bool(given["compounds"]),
+        homophones=_homophones(given["homophones"]),
         plurals=_rewritings(given["plurals"]),
         times=_times(given["times"]),
         time_rules=_rewritings(given["time_rules"]),
@@ -216,6 +219,14 @@ def _times(lines: str) -> dict[str, str]:
                 for each in words.split("|")
             }
     return found
+
+
+def _homophones(lines: str) -> dict[str, tuple[str, ...]]:
+    """Of lines such as "rain reign rein", the others of each word."""
+    groups = [line.split() for line in filter(None, lines.splitlines())]
+    return {
+        word: tuple(other for other in group if other != word) for group in groups for word in group
+    }
 
 
 def _rewritings(lines: str) -> tuple[Rewriting, ...]:

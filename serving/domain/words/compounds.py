@@ -1,4 +1,4 @@
-"""Compounds that are one word for some writers and two for others: "icecream", "dog sitter"."""
+"""Words that are written in another way: compounds ("icecream", "dog sitter"), and homophones."""
 
 from __future__ import annotations
 
@@ -38,23 +38,39 @@ def _may_be_part(word: str, language: Language) -> bool:
 
 @lru_cache(MAX_REMEMBERED)
 def parts_of(word: str, name: str) -> tuple[str, ...]:
-    """The two words that a compound is made of; none if it is a word of its own, or a name.
+    """The two words that a compound may be made of; none of a name.
+
+    Of a word that the language knows too ("saucepan"), neither is a function word.
 
     Args:
         word: As it is written.
         name: The language, which must know its less usual words too.
     """
     language = language_of(name)
-    known = language.known_words
-    if word in known or not word.islower():
+    known, function_words = language.known_words, language.function_words
+    if not word.islower():
         return ()
-    splits = [
-        (word[:at], word[at:])
-        for at in range(MIN_PART, len(word) - 1)
-        if word[:at] in known
-        and (
-            (len(word) - at >= MIN_PART and word[at:] in known)
-            or word[at:] in language.function_words
-        )
-    ]
-    return max(splits, key=lambda parts: min(map(len, parts)), default=())
+    splits = [(word[:at], word[at:]) for at in range(MIN_PART, len(word) - 1)]
+    if word in known:
+        likely = [
+            (head, end)
+            for head, end in splits
+            if len(end) >= MIN_PART
+            and known.issuperset((head, end))
+            and function_words.isdisjoint((head, end))
+        ]
+    else:
+        likely = [
+            (head, end)
+            for head, end in splits
+            if head in known and (end in function_words or (len(end) >= MIN_PART and end in known))
+        ]
+    return max(likely, key=lambda parts: min(map(len, parts)), default=())
+
+
+def homophones_of(word: str, name: str) -> Sequence[str]:
+    """The words that sound like a word in small letters: "flour" for "flower"."""
+    language = language_of(name)
+    if word in language.function_words:
+        return ()
+    return language.homophones.get(word) or language.homophones.get(word.removesuffix("s"), ())

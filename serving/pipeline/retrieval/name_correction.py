@@ -1,4 +1,4 @@
-"""Reads a question as it is meant: misspelt names, and joined words."""
+"""Reads a question as it is meant: misspelt names, joined words, and words that sound alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving.domain.errors import TriviumError
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.name_index import words_of
 from serving.domain.questions.query import Query
-from serving.domain.words.compounds import parts_of
+from serving.domain.words.compounds import homophones_of, parts_of
 from serving.ports.words import NameResolver
 
 MAX_WORDS = 128
@@ -23,7 +23,7 @@ MIN_TITLED = 4
 
 
 class NameCorrection(NamedTuple):
-    """A word of the question, and the name or the two words that it is also read as."""
+    """A word of the question, and the name or the words that it is also read as."""
 
     given: str
     used: str
@@ -39,8 +39,8 @@ async def correct_names(
     question stays as it is.
     """
     possible = _possible_names(query.text)
-    compounds = _possible_compounds(query.text) - set(possible.values())
-    possible |= {word: word for word in compounds}
+    ordinary = _possible_spellings(query.text) - set(possible.values())
+    possible |= {word: word for word in ordinary}
     if not possible:
         return query, ()
     try:
@@ -51,7 +51,7 @@ async def correct_names(
     meant = {
         word: found[read]
         for word, read in possible.items()
-        if read in found and (" " in found[read] or read not in compounds)
+        if read in found and (found[read].islower() or read not in ordinary)
     }
     if not meant:
         return query, ()
@@ -64,9 +64,11 @@ async def correct_names(
     return replace(query, text=text), tuple(NameCorrection(*each) for each in meant.items())
 
 
-def _possible_compounds(text: str) -> set[str]:
-    """The words in small letters that may be two, of a question of not too many words."""
-    return {word for word in islice(words_of(text), MAX_WORDS) if parts_of(word, ENGLISH.name)}
+def _possible_spellings(text: str) -> set[str]:
+    """The words in small letters that may be two, or another, in a question of not too many."""
+    name = ENGLISH.name
+    words = islice(words_of(text), MAX_WORDS)
+    return {word for word in words if parts_of(word, name) or homophones_of(word, name)}
 
 
 def _possible_names(text: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import Connection
@@ -12,9 +13,16 @@ from serving.adapters.postgres.words.word_statistics import WordStatisticsCache
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName
 from serving.domain.languages import ENGLISH, Language
-from serving.domain.words.compounds import parts_of
+from serving.domain.words.compounds import homophones_of, parts_of
 from serving.domain.words.lexemes import asked_lexemes, is_function_word, languages_of
 from serving.domain.words.query_plan import WordStatistics, quoted
+
+
+class _Reading(NamedTuple):
+    """What a word may stand for, and the tsquery of what must be stored for it; None for a name."""
+
+    text: str
+    stored: str | None = None
 
 
 class PostgresNameResolver:
@@ -44,24 +52,30 @@ class PostgresNameResolver:
             known = await self._names.updated(connection, tenant)
             if known is None:
                 return {}
-            alike = _alike(words, known)
-            if not alike:
+            readings = _readings(words, known)
+            if not readings:
                 return {}
             statistics = await self._statistics.of_tenant(connection, known.tenant_id)
-            rare = _rare(alike, known.language, statistics)
-            stored = await _stored(connection, known.tenant_id, rare.values())
-            return {word: alike[word] for word, lexeme in rare.items() if lexeme not in stored}
+            rare = _rare(readings, known.language, statistics)
+            wanted = [each.stored for word in rare for each in readings[word] if each.stored]
+            stored = await _stored(connection, known.tenant_id, [*rare.values(), *wanted])
+        return {
+            word: text
+            for word, query in rare.items()
+            if query not in stored
+            for text in _first_of(readings[word], stored)
+        }
 
     def _doubtful(self, tenant: TenantName, words: Sequence[str]) -> Sequence[str]:
         """The words that, by what is cached, may resolve to a name; all if that may be stale."""
         known = self._names.current(tenant)
         if known is None:
             return words
-        alike = list(_alike(words, known))
+        readings = _readings(words, known)
         statistics = self._statistics.cached(known.tenant_id)
         if statistics is None:
-            return alike
-        return list(_rare(alike, known.language, statistics))
+            return list(readings)
+        return list(_rare(readings, known.language, statistics))
 
 
 def _without_function_words(words: Sequence[str]) -> Sequence[str]:
@@ -70,25 +84,46 @@ def _without_function_words(words: Sequence[str]) -> Sequence[str]:
     return [word for word in words if language.folded(word) not in language.function_words]
 
 
-def _alike(words: Sequence[str], known: TenantNames) -> dict[str, str]:
-    """The names that words resemble, by word; ordinary words in small letters resemble none.
+def _readings(words: Sequence[str], known: TenantNames) -> dict[str, Sequence[_Reading]]:
+    """What words may stand for, by word.
 
-    A word in small letters that resembles none may be two words: "icecream".
+    A name that it resembles, unless it is an ordinary word in small letters. Else what sounds like
+    it ("flour" for "flower"), and its two parts next to each other ("sauce pan").
     """
-    ordinary, language = known.language.known_words, known.language.name
-    names = {
-        word: known.index.meant_by(word) or " ".join(parts_of(word, language))
-        for word in words
-        if word not in ordinary
-    }
-    return {word: name for word, name in names.items() if name}
+    language = known.language
+    found: dict[str, Sequence[_Reading]] = {}
+    for word in words:
+        name = None if word in language.known_words else known.index.meant_by(word)
+        if name:
+            found[word] = [_Reading(name)]
+            continue
+        if others := _others(word, language.name):
+            found[word] = [_Reading(" ".join(each), _next_to(each, language)) for each in others]
+    return found
+
+
+def _others(word: str, name: str) -> list[tuple[str, ...]]:
+    """The words that sound like a word, and its two parts."""
+    alike = [(each,) for each in homophones_of(word, name)]
+    return [*alike, *filter(None, [parts_of(word, name)])]
+
+
+def _first_of(readings: Sequence[_Reading], stored: Collection[str]) -> list[str]:
+    """The first reading that is a name or stored; none if no one is."""
+    return [each.text for each in readings if each.stored is None or each.stored in stored][:1]
+
+
+def _next_to(words: Sequence[str], language: Language) -> str:
+    """A tsquery for rows with words next to each other, without function words."""
+    lexemes = [next(iter(asked_lexemes(word, language))) for word in words]
+    return " <-> ".join(quoted(each) for each in lexemes if not is_function_word(each))
 
 
 def _rare(words: Iterable[str], language: Language, statistics: WordStatistics) -> dict[str, str]:
-    """The lexemes of words that are no function words, and not known to occur in several texts."""
+    """The tsqueries of words, but for function words and those known to occur in several texts."""
     lexemes = {word: next(iter(asked_lexemes(word, language)), None) for word in words}
     return {
-        word: lexeme
+        word: quoted(lexeme)
         for word, lexeme in lexemes.items()
         if lexeme is not None
         and not is_function_word(lexeme)
@@ -96,20 +131,17 @@ def _rare(words: Iterable[str], language: Language, statistics: WordStatistics) 
     }
 
 
-async def _stored(connection: Connection, tenant_id: int, lexemes: Collection[str]) -> set[str]:
-    if not lexemes:
+async def _stored(connection: Connection, tenant_id: int, queries: Collection[str]) -> set[str]:
+    """The tsqueries of which a segment of the tenant is one."""
+    if not queries:
         return set()
-    given = {
-        "tenant_id": tenant_id,
-        "lexemes": list(lexemes),
-        "queries": list(map(quoted, lexemes)),
-    }
-    return {lexeme for (lexeme,) in await connection.fetch_all(_STORED, given, prepare=True)}
+    given = {"tenant_id": tenant_id, "queries": list(queries)}
+    return {query for (query,) in await connection.fetch_all(_STORED, given, prepare=True)}
 
 
 _STORED = """
-SELECT given.lexeme
-  FROM unnest(%(lexemes)s::text[], %(queries)s::text[]) AS given (lexeme, query)
+SELECT given.query
+  FROM unnest(%(queries)s::text[]) AS given (query)
  WHERE EXISTS (SELECT FROM segment
                 WHERE tenant_id = %(tenant_id)s::int4 -- tenant filter
                   AND tsv @@ given.query::tsquery)

@@ -414,8 +414,8 @@ async def test_slow_name_load_is_cached_for_the_next_query(
     assert corrected == {"Melony": "Melanie"}
 
 
-PLAIN = ["When", "did", "Melanie", "sail"]
-"""Words that are names or stop words: none may stand for another name."""
+PLAIN = ["When", "did", "Melanie", "swim"]
+"""Words that are names or stop words, or have no homophone: none may stand for another."""
 
 
 async def meant(adapters: Postgres, *words: str) -> dict[str, str]:
@@ -426,7 +426,7 @@ async def test_a_question_without_an_unknown_word_needs_no_connection(
     postgres: Postgres, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.adapters.postgres.words.known_names.UNCHECKED_S", math.inf)
-    await write(postgres, segment("a", "We sail", entities=("Melanie", "Deborah")))
+    await write(postgres, segment("a", "We swim", entities=("Melanie", "Deborah")))
     async with Postgres(postgres_dsn, search_connections=1) as other:
         for _ in range(2):  # the first reads the names, the second the words that resemble one
             assert await meant(other, *PLAIN, "Deb") == {"Deb": "Deborah"}

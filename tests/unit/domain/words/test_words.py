@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.domain.languages import ENGLISH, LANGUAGE_NAMES, language_of, stemmer_of
-from serving.domain.words.compounds import parts_of
+from serving.domain.words.compounds import homophones_of, parts_of
 from serving.domain.words.lexemes import (
     MAX_BRIEF,
     alternatives,
@@ -32,13 +32,23 @@ from serving.domain.words.tokens import tokens
         ("bikeshed", ("bike", "shed")),
         ("together", ()),
         ("forget", ()),
+        ("saucepan", ("sauce", "pan")),
+        ("playground", ("play", "ground")),
         ("novotny", ()),
         ("Icecream", ()),
         ("cream", ()),
     ],
 )
-def test_unknown_word_of_two_known_ones_is_both(word: str, parts: tuple[str, ...]) -> None:
+def test_word_of_two_known_ones_is_both(word: str, parts: tuple[str, ...]) -> None:
     assert parts_of(word, "english") == parts
+
+
+@pytest.mark.parametrize(
+    ("word", "others"),
+    [("flower", "flour"), ("flours", "flower"), ("rein", "rain reign"), ("does", ""), ("jam", "")],
+)
+def test_homophones_are_the_others_of_the_list(word: str, others: str) -> None:
+    assert " ".join(homophones_of(word, "english")) == others
 
 
 @pytest.mark.parametrize("language", ["german", "simple"])

@@ -90,10 +90,12 @@ async def test_capitals_of_all_words_make_no_names(text: str) -> None:
         ("Where is the icecream?", "Where is the icecream ice cream?"),
         ("where is the icecream", "where is the icecream ice cream"),
         ("Where is the dogsitter, Ann?", "Where is the dogsitter, Ann?"),
+        ("Where is the saucepan, Ann?", "Where is the saucepan sauce pan, Ann?"),
+        ("Where is the flower, Ann?", "Where is the flower flour, Ann?"),
     ],
 )
-async def test_word_in_small_letters_is_read_as_two(text: str, read: str) -> None:
-    known = FixedNames(icecream="ice cream", dogsitter="Doug")
+async def test_word_in_small_letters_is_read_as_others(text: str, read: str) -> None:
+    known = FixedNames(icecream="ice cream", dogsitter="Doug", saucepan="sauce pan", flower="flour")
 
     corrected, _ = await correct_names(query(text), known, soon())
 
