@@ -13,15 +13,11 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from serving.domain.english.dates import EnglishDates
 from serving.domain.items.records import Segment
 from serving.domain.items.text import name_key
 from serving.domain.questions.period import Period
-from serving.ports.text_analysis import (
-    Conversation,
-    DateReader,
-    Proposal,
-    ProposedFact,
-)
+from serving.ports.text_analysis import Conversation, Proposal, ProposedFact
 
 MAX_WORDS = 16
 """The longest object, in words; the rest is cut."""
@@ -90,11 +86,11 @@ _PLACE_END = re.compile(
 _CLAUSE_END = re.compile(r"\s(?:and|but|so|because|since|which|who|when|while)\s(?=I\b|we\b|it\b)")
 
 
+_DATES = EnglishDates()
+
+
 class EnglishFacts:
     """`Extractor` by rules, for English. It keeps nothing, sends nothing and costs no tokens."""
-
-    def __init__(self, dates: DateReader) -> None:
-        self._dates = dates
 
     async def extract(self, conversation: Conversation) -> Proposal:
         """Proposes what the sentences of the turns state."""
@@ -132,7 +128,7 @@ class EnglishFacts:
 
     def _past(self, sentence: str, said: datetime) -> Period | None:
         """The time that the sentence names, unless it is after the turn: plans may change."""
-        periods = self._dates.mentioned(sentence, said)
+        periods = _DATES.mentioned(sentence, said)
         return periods[0] if periods and periods[0].begins <= said else None
 
 

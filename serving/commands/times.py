@@ -13,7 +13,6 @@ from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, set_ti
 from serving.adapters.postgres.writes.mentions import Mention, read_mentions_again
 from serving.commands.database import in_database
 from serving.config.settings import Settings
-from serving.domain.english.dates import EnglishDates
 from serving.domain.items.records import TenantName
 from serving.domain.questions.time_zones import parse_time_zone
 from serving.pipeline.writes.ingest import mention_of
@@ -42,10 +41,9 @@ def set_zone(settings: Settings, *, tenant: str, time_zone: str) -> None:
 
 def read_mentions(settings: Settings, *, tenant: str) -> None:
     """Reads the segments of a tenant, or of all, and says how many speak of another time now."""
-    dates = EnglishDates()
 
     def read_in(zone: tzinfo, text: str, said_at: datetime) -> Mention | None:
-        return mention_of(text, said_at.astimezone(zone), dates)
+        return mention_of(text, said_at.astimezone(zone))
 
     async def work(database: Database) -> None:
         tenants = [tenant] if tenant else await PostgresTruth(database).tenants()

@@ -28,7 +28,6 @@ from serving.config.settings import RayEnvironment, Settings, TracesEnvironment
 from serving.domain.breaker import Breaker, all_breakers
 from serving.domain.budget import Deadline
 from serving.domain.english.dates import EnglishDates
-from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.errors import TriviumError
 from serving.domain.items.records import TenantName
 from serving.domain.questions.query import Query, Scope
@@ -195,7 +194,7 @@ def _steps(
         space=space,
         store=postgres.store,
         access=postgres.access,
-        dates=EnglishDates(),
+        read_times=EnglishDates().times,
         names=postgres.names,
         reranker=reranker,
         breakers=breakers,
@@ -221,9 +220,7 @@ def _use_cases(
     retriever = Retriever(steps, postgres.access, admission_of(settings))
     ingestor = Ingestor(
         postgres.store,
-        CapitalisedEntities(),
         write_slots_of(settings),
-        EnglishDates(),
         Backpressure(postgres.change_log),
         Lifetimes(settings.retention.lifetimes),
     )

@@ -1,37 +1,12 @@
-"""Text analysis: entities in segments, dates in questions, facts in conversations."""
+"""Text analysis: facts in conversations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from serving.domain.items.records import Fact, Segment
-from serving.domain.questions.period import NamedTimes, Period
-
-
-class EntityExtractor(Protocol):
-    """Extracts the entities of segments that have none."""
-
-    def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the names found, in the order of the text; the known ones are by `name_key`."""
-
-
-class DateReader(Protocol):
-    """Finds the times in questions and in what was said."""
-
-    def times(self, question: str, as_of: datetime) -> NamedTimes:
-        """Returns the times that a question names, in order; "last week" is relative to `as_of`.
-
-        `as_of` has the zone of the question.
-        """
-
-    def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
-        """Returns the times that a turn speaks of, in order, such as "tomorrow"; no long ones.
-
-        `said_at` has the zone in which it was said.
-        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,9 +108,6 @@ class FixedDates:
         self.asked.append((question, as_of))
         return self._times
 
-    def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
-        return self._times.periods
-
 
 class RecordingAccess:
     """An access log that records calls, and returns given values."""

@@ -81,27 +81,21 @@ class _Run(NamedTuple):
     key: str
 
 
-class CapitalisedEntities:
-    """`EntityExtractor` by capitalisation and known names.
+def entities_in(segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
+    """The speaker, then the distinct names in title and text, in their order.
 
-    The words that it knows are English, for all tenants: without words the first one of a sentence
-    would be taken for a name.
+    A known name is found by its key: written like that, but for case and white space. The known
+    ones are by `name_key`, and are looked up, never scanned. The words that tell names apart are
+    English, for all tenants: without words the first one of a sentence would be taken for a name.
     """
-
-    def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
-        """The speaker, then the distinct names in title and text, in their order.
-
-        A known name is found by its key: written like that, but for case and white space.
-        `known_names` is looked up, never scanned.
-        """
-        names: dict[str, str] = {}
-        if speaker := name_key(segment.speaker):
-            names[speaker] = segment.speaker
-        for text in (segment.title, segment.text):
-            for found in _names_in(text, known_names) if text else ():
-                if len(found.name.encode()) <= MAX_NAME_BYTES:
-                    names.setdefault(name_key(found.name), found.name)
-        return tuple(names.values())[:MAX_NAMES]
+    names: dict[str, str] = {}
+    if speaker := name_key(segment.speaker):
+        names[speaker] = segment.speaker
+    for text in (segment.title, segment.text):
+        for found in _names_in(text, known_names) if text else ():
+            if len(found.name.encode()) <= MAX_NAME_BYTES:
+                names.setdefault(name_key(found.name), found.name)
+    return tuple(names.values())[:MAX_NAMES]
 
 
 def _names_in(text: str, known_names: Mapping[str, str]) -> list[_Found]:

@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from functools import cache, partial
 from itertools import chain
 from typing import TypeVar
@@ -32,6 +32,7 @@ from serving.domain.errors import (
 )
 from serving.domain.items.records import Item, ItemId, Segment, is_expired, segment_id
 from serving.domain.items.text import questions_of
+from serving.domain.questions.period import NamedTimes
 from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import Fused, fuse
 from serving.domain.ranking.profile import Profile
@@ -52,9 +53,11 @@ from serving.ports.access_log import AccessLog
 from serving.ports.memory_store import MemoryStore
 from serving.ports.reranking import Reranker
 from serving.ports.resident_view import ResidentView
-from serving.ports.text_analysis import DateReader
 from serving.ports.vector_index import Adjacency
 from serving.ports.words import NameResolver
+
+ReadTimes = Callable[[str, datetime], NamedTimes]
+"""Reads the times that a question names, by its local time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +123,7 @@ class RetrievalSteps:
         space: VectorSpace,
         store: MemoryStore,
         access: AccessLog,
-        dates: DateReader,
+        read_times: ReadTimes,
         names: NameResolver | None = None,
         reranker: Reranker | None = None,
         breakers: Mapping[str, Breaker] | None = None,
@@ -130,7 +133,7 @@ class RetrievalSteps:
         self._space = space
         self._store = store
         self._access = access
-        self._dates = dates
+        self._read_times = read_times
         self._names = names
         self._reranking = RerankStage(reranker)
         self._breakers = all_breakers() if breakers is None else breakers
@@ -258,7 +261,7 @@ class RetrievalSteps:
 
     def _times_of(self, query: Query) -> Times:
         """Reads the times of a question when first asked for, once."""
-        return cache(partial(self._dates.times, query.text, query.local_time))
+        return cache(partial(self._read_times, query.text, query.local_time))
 
     async def _run_legs(
         self,

@@ -9,16 +9,19 @@ from datetime import UTC, datetime
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
+from serving.domain.english.dates import EnglishDates
+from serving.domain.english.entities import entities_in
 from serving.domain.items.records import Item, ItemId, Segment
 from serving.domain.questions.period import MAX_MENTION
 from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.expiry import Lifetimes
 from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.memory_store import Batch, MemoryStore, Outcome, WriteReceipt
-from serving.ports.text_analysis import DateReader, EntityExtractor
 
 TIME_ZONE_S = 5.0
 """How long a write waits for its tenant's time zone."""
+
+_DATES = EnglishDates()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +35,19 @@ class Ingested:
 class Ingestor:
     """Stores batches of valid items.
 
-    The `extractor` finds the entities of segments that come without, and `dates` reads the times
-    that segments speak of. Segments that come without an expiry live as `lifetimes` say.
+    Segments are read for the times that they speak of, and for entities if they come without.
+    Those that come without an expiry live as `lifetimes` say.
     """
 
     def __init__(
         self,
         store: MemoryStore,
-        extractor: EntityExtractor,
         slots: WriteSlots | None = None,
-        dates: DateReader | None = None,
         backpressure: Backpressure | None = None,
         lifetimes: Lifetimes | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
-        self._extractor = extractor
-        self._dates = dates
         self._slots = slots or WriteSlots()
         self._backpressure = backpressure
         self._lifetimes = lifetimes or Lifetimes()
@@ -83,12 +82,12 @@ class Ingestor:
         """
         if self._backpressure is not None:
             await self._backpressure.admit(patient=patient)
-        if retold and self._dates is not None:
-            batch = replace(batch, items=await self._with_mentions(batch, self._dates))
+        if retold:
+            batch = replace(batch, items=await self._with_mentions(batch))
         async with self._slots.slot(batch.tenant, patient=patient):
             return await self._store.write(await self._with_entities(batch) if retold else batch)
 
-    async def _with_mentions(self, batch: Batch, dates: DateReader) -> list[Item]:
+    async def _with_mentions(self, batch: Batch) -> list[Item]:
         zone = batch.time_zone or self._store.known_time_zone(batch.tenant)
         if zone is None:
             zone = await self._store.read_time_zone(batch.tenant, Deadline.after(TIME_ZONE_S))
@@ -96,7 +95,7 @@ class Ingestor:
         for item in batch.items:
             if isinstance(item, Segment):
                 said_at = item.event_time.astimezone(zone)
-                begins, ends = mention_of(item.text, said_at, dates) or (None, None)
+                begins, ends = mention_of(item.text, said_at) or (None, None)
                 item = replace(item, mentions_from=begins, mentions_to=ends)
                 # As below: others wait for their answers.
                 await asyncio.sleep(0)
@@ -110,19 +109,19 @@ class Ingestor:
         known_names = await self._store.known_names(batch.tenant)
         named: dict[ItemId, Item] = {item.item: item for item in batch.items}
         for segment in bare:
-            entities = self._extractor.extract(segment, known_names)
+            entities = entities_in(segment, known_names)
             named[segment.item] = replace(segment, entities=entities, extracted=True)
             # Takes a quarter of a millisecond, and others wait for their answers.
             await asyncio.sleep(0)
         return replace(batch, items=list(named.values()))
 
 
-def mention_of(text: str, said_at: datetime, dates: DateReader) -> tuple[datetime, datetime] | None:
+def mention_of(text: str, said_at: datetime) -> tuple[datetime, datetime] | None:
     """The stretch of the times that a text speaks of; of times far apart the first.
 
     It was `said_at` a time in the zone of the speaker.
     """
-    periods = dates.mentioned(text, said_at)
+    periods = _DATES.mentioned(text, said_at)
     if not periods:
         return None
     begins = min(period.begins for period in periods)

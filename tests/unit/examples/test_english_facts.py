@@ -8,18 +8,17 @@ from datetime import UTC, datetime
 import pytest
 
 from examples.english_facts import EnglishFacts
-from serving.domain.english.dates import EnglishDates
-from serving.domain.english.entities import CapitalisedEntities
+from serving.domain.english.entities import entities_in
 from serving.ports.text_analysis import Conversation, ProposedFact
 from tests.support.builders import segment
 
-FACTS = EnglishFacts(EnglishDates())
+FACTS = EnglishFacts()
 SAID = datetime(2024, 6, 8, 15, tzinfo=UTC)
 
 
 async def facts_in(text: str, speaker: str = "Ann") -> tuple[ProposedFact, ...]:
     said = segment("t", text, speaker=speaker, event_time=SAID)
-    said = replace(said, entities=CapitalisedEntities().extract(said, {}))
+    said = replace(said, entities=entities_in(said, {}))
     return (await FACTS.extract(Conversation(turns=(said,)))).facts
 
 

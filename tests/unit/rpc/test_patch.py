@@ -9,7 +9,6 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo
 
-from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.items.records import MAX_LABELS
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.patch import Patch, Patcher
@@ -87,7 +86,7 @@ def test_fields_that_are_set_change(request_: PatchRequest, patch: Patch) -> Non
 async def patched(call: Call, request: PatchRequest) -> Any:
     store = InMemoryStore()
     await store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
-    patcher = Patcher(store, Ingestor(store, CapitalisedEntities()), lambda: NOON)
+    patcher = Patcher(store, Ingestor(store), lambda: NOON)
     return await service_over({"patcher": patcher}, now=lambda: NOON).Patch(request, call)
 
 

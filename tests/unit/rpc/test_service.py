@@ -22,7 +22,6 @@ from starlette.requests import Request
 from serving.adapters.open_telemetry import OpenTelemetryTracer
 from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
-from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import TenantName, segment_id
 from serving.domain.ranking.profile import LegSpec, Profile
@@ -173,7 +172,7 @@ class LostEmbedder(FakeEmbedder):
 
 def ingesting(embedder: FakeEmbedder) -> TriviumService:
     """A service that stores in memory."""
-    ingestor = Ingestor(InMemoryStore(), CapitalisedEntities())
+    ingestor = Ingestor(InMemoryStore())
     return service_over({"ingestor": ingestor, "embedder": embedder})
 
 

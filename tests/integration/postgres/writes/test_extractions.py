@@ -11,8 +11,6 @@ import pytest
 
 from examples.english_facts import EnglishFacts
 from serving.adapters.postgres.assembly import Postgres
-from serving.domain.english.dates import EnglishDates
-from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.items.records import Fact, Segment, TenantName, segment_id
 from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, ExtractionWork
 from serving.pipeline.writes.ingest import Ingestor
@@ -37,7 +35,6 @@ class WatchedRules(EnglishFacts):
     """
 
     def __init__(self, unusable: str = "") -> None:
-        super().__init__(EnglishDates())
         self.read: list[str] = []
         self.shown: list[Conversation] = []
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
@@ -92,7 +89,7 @@ def turn(id_: str, text: str, **fields: object) -> Segment:
 
 
 async def ingest(postgres: Postgres, *turns: Segment, tenant: TenantName = TENANT) -> None:
-    await Ingestor(postgres.store, CapitalisedEntities()).ingest(Batch(tenant, turns))
+    await Ingestor(postgres.store).ingest(Batch(tenant, turns))
 
 
 async def facts(postgres: Postgres, tenant: TenantName = TENANT) -> list[Fact]:

@@ -10,7 +10,6 @@ import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.budget import Deadline
-from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.errors import ItemNotFoundError, VersionConflictError
 from serving.domain.items.records import Item, Segment, fact_id, segment_id
 from serving.pipeline.writes.ingest import Ingestor
@@ -25,7 +24,7 @@ A = segment_id("a")
 
 
 def patcher(postgres: Postgres) -> Patcher:
-    ingestor = Ingestor(postgres.store, CapitalisedEntities())
+    ingestor = Ingestor(postgres.store)
     return Patcher(postgres.store, ingestor, lambda: NOON)
 
 

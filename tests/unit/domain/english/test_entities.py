@@ -4,18 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.english.entities import (
-    MAX_NAME_BYTES,
-    MAX_NAMES,
-    CapitalisedEntities,
-)
+from serving.domain.english.entities import MAX_NAME_BYTES, MAX_NAMES, entities_in
 from serving.domain.items.text import name_key
 from tests.support.builders import segment
 
 
 def extract(text: str, *known: str, **fields: str) -> list[str]:
     names = {name_key(name): name for name in known}
-    return list(CapitalisedEntities().extract(segment("s", text, **fields), names))
+    return list(entities_in(segment("s", text, **fields), names))
 
 
 @pytest.mark.parametrize(
@@ -119,9 +115,9 @@ def test_names_of_any_text_are_distinct_and_bounded(
     names = {name_key(name): name for name in known if name_key(name)}
     of = segment("s", text, speaker=speaker)
 
-    found = CapitalisedEntities().extract(of, names)
+    found = entities_in(of, names)
 
-    assert found == CapitalisedEntities().extract(of, names)
+    assert found == entities_in(of, names)
     keys = [name_key(name) for name in found]
     assert all(keys)
     assert len(set(keys)) == len(keys) <= MAX_NAMES

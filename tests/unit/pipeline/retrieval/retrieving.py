@@ -19,7 +19,6 @@ from serving.pipeline.retrieval.steps import Retrieval, RetrievalSteps
 from serving.ports.memory_store import Batch
 from serving.ports.reranking import Reranker
 from serving.ports.resident_view import ResidentView
-from serving.ports.text_analysis import DateReader
 from serving.ports.words import NameResolver
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import FixedConsistency, FixedDates, FixedIndex, RecordingAccess
@@ -57,7 +56,7 @@ def steps(
     *,
     consistency: FixedConsistency | None = None,
     access: RecordingAccess | None = None,
-    dates: DateReader | None = None,
+    dates: FixedDates | None = None,
     names: NameResolver | None = None,
     reranker: Reranker | None = None,
     breakers: Mapping[str, Breaker] | None = None,
@@ -69,7 +68,7 @@ def steps(
         space=space or some_space(),
         store=store,
         access=access or RecordingAccess(),
-        dates=dates or FixedDates(),
+        read_times=(dates or FixedDates()).times,
         names=names,
         reranker=reranker,
         breakers=breakers,

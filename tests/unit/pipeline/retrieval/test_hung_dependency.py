@@ -182,7 +182,7 @@ async def steps(hung: str) -> RetrievalSteps:
         space=space(hung),
         store=store,
         access=access,
-        dates=FixedDates(YESTERDAY),
+        read_times=FixedDates(YESTERDAY).times,
         names=resolver,
         reranker=reranker,
         breakers=all_breakers(clock=asyncio.get_running_loop().time),

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.english.entities import CapitalisedEntities
 from serving.domain.errors import StoreUnavailableError
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.pipeline.index.vector_space import VectorSpace
@@ -68,7 +67,7 @@ def test_lifetime_of_a_tenant_comes_before_the_general() -> None:
 
 async def test_repeated_segment_keeps_its_first_default_expiry() -> None:
     store, times = InMemoryStore(), iter([NOON, NOON + days(1)])
-    ingestor = Ingestor(store, CapitalisedEntities(), lifetimes=LIFETIMES, now=lambda: next(times))
+    ingestor = Ingestor(store, lifetimes=LIFETIMES, now=lambda: next(times))
     await ingestor.ingest(batch_of(chitchat()))
 
     again = await ingestor.ingest(batch_of(chitchat()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from serving.domain.budget import Deadline
-from serving.domain.english.dates import EnglishDates
 from serving.domain.errors import InvalidRequestError, ItemNotFoundError, VersionConflictError
 from serving.domain.items.records import (
     MAX_LABELS,
@@ -35,20 +34,12 @@ A = segment_id("a")
 MOOD = {"mood": "calm"}
 
 
-class EveryWord:
-    """Names each capitalised word."""
-
-    def extract(self, segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
-        return tuple(word for word in segment.text.split() if word[0].isupper())
-
-
 class Memory:
     """A store with what writes it and what changes it."""
 
     def __init__(self, store: InMemoryStore | None = None, lifetimes: Any = None) -> None:
         self.store = store or InMemoryStore()
-        given = {"dates": EnglishDates(), "lifetimes": lifetimes, "now": lambda: NOON}
-        self.ingestor = Ingestor(self.store, EveryWord(), **given)
+        self.ingestor = Ingestor(self.store, lifetimes=lifetimes, now=lambda: NOON)
         self.patcher = Patcher(self.store, self.ingestor, lambda: NOON)
 
     async def patch(self, item: ItemId = A, if_version: int | None = None, **to: Any) -> Patched:
