@@ -96,7 +96,7 @@ _HESITATION = re.compile(r"(?:\W+(?:ah|at|er+|for|in|on|the|uh|um)\b)*\W*", re.I
 
 
 class EnglishDates:
-    """`DateReader` for English, and for the languages that `time_translation` knows.
+    """Reads times in English, and in the languages that `time_translation` knows.
 
     Days are those of the zone of `as_of`, and so is the hemisphere of a season; an offset without a
     place counts as northern. In a question, a date without a year, or a day of the week, is the
