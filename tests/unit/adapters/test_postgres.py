@@ -101,12 +101,6 @@ def test_content_hash_ignores_fields_of_the_server() -> None:
     assert hashed(stored) == hashed(SEGMENT)
 
 
-def test_fact_without_closings_keeps_its_former_hash() -> None:
-    stored = "7a7dbe2da3730bb6d697dc19fd08f65a1ffc0fb74ba7a06c68ce6709e21c4e3f"
-
-    assert hashed(FACT).hex() == stored
-
-
 def test_content_hash_ignores_the_end_of_facts() -> None:
     closed = replace(FACT, closings=(Closing("g", NOON, NOON),))
 

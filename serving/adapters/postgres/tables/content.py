@@ -19,11 +19,6 @@ _SET_BY_SERVER = {
     *("evidence_expires_at", "extracted", "version"),
 }
 
-_OMITTED_DEFAULTS = {"closes": (), "single_valued": False, "keywords": (), "expires_at": None}
-"""Fields of a later version. Omitted at these values, so that older rows keep their hash."""
-
-_NO_DEFAULT = object()
-
 _TIME = {ItemKind.SEGMENT: "event_time", ItemKind.FACT: "recorded_at"}
 
 
@@ -45,7 +40,7 @@ def content_hash(
     if undated:
         content[_TIME[item.item.kind]] = None
     if expiring:
-        content.pop("expires_at", None)
+        content["expires_at"] = None
     written = json.dumps(
         [_FORMAT, item.item.kind, text_search_config, content], sort_keys=True, ensure_ascii=True
     )
@@ -76,7 +71,6 @@ def _content(item: Item) -> dict[str, object]:
         field.name: _to_json(getattr(item, field.name))
         for field in fields(item)
         if field.name not in _SET_BY_SERVER
-        and _OMITTED_DEFAULTS.get(field.name, _NO_DEFAULT) != getattr(item, field.name)
     }
 
 
