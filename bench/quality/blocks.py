@@ -20,7 +20,6 @@ from bench.harness.service import running
 from bench.quality import session
 from bench.quality.command import ended_by_message
 from serving.domain.briefing import briefing
-from serving.domain.english.dates import EnglishDates
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Query, Scope
 from serving.pipeline.writes.ingest import mention_of
@@ -105,11 +104,10 @@ def _rows(diary: Collection) -> dict[str, Segment]:
 
 
 def _read(turns: list[values.Segment]) -> Iterator[Segment]:
-    dates = EnglishDates()
     for turn in turns:
         assert turn.event_time is not None, "a turn of the diary has a time; this is a bug"
         said = turn.event_time.astimezone(UTC)
-        begins, ends = mention_of(turn.text, said, dates) or (None, None)
+        begins, ends = mention_of(turn.text, said) or (None, None)
         yield Segment(
             id=turn.id,
             text=turn.text,
