@@ -45,8 +45,8 @@ MAX_WATCHES = 1024
 WATCH = "Watch"
 RETRY_S = 1.0
 SHARE_OF_ONE = 3 / 4
-NO_ERROR = (0, grpc.StatusCode.OK)
-"""The code of a call for which none is set, or this one, as Ray Serve does."""
+NO_ERROR = (None, grpc.StatusCode.OK)
+"""The code of a call for which none is set, or the one of success, as by Ray Serve."""
 
 
 class OpenStreams:
