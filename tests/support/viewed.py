@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.adapters.resident import TenantsInMemory
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Item, ItemId, TenantName
+from serving.domain.items.records import TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.ranking.ranked_list import Candidate
@@ -48,12 +47,3 @@ class ViewedWords:
         if found is not None:
             return found
         return await self.store.search(query, words, depth, enough, deadline)
-
-
-async def rows_in_view(
-    view: TenantsInMemory, tenant: TenantName, items: Sequence[ItemId]
-) -> Mapping[ItemId, Item]:
-    """The rows of items that the view has."""
-    await brought_up(view, tenant)
-    known = view.rows(tenant, items, None)
-    return {} if known is None else known.rows

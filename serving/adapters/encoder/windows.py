@@ -44,7 +44,6 @@ class WindowEncoder:
     """The part of a `TextEncoder` that does not depend on the runtime."""
 
     def __init__(self, checkpoint: EncoderCheckpoint, model: EmbeddingModel | None = None) -> None:
-        self._checkpoint = checkpoint
         self._model = model or checkpoint.model
         self._tokenizer = WindowTokenizer(checkpoint)
 

@@ -36,7 +36,6 @@ class Adjacent(Step):
     are candidates: what no leg found would hardly get a place by a share alone.
     """
 
-    term = "adjacent"
     loss = Loss.DISPLACED
     left_out = "without shares for adjacent turns"
     rows = GIVERS

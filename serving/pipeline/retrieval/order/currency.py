@@ -30,7 +30,6 @@ class Currency(Step):
     not depend on its limit.
     """
 
-    term = "currency"
     loss = Loss.OUTDATED
     left_out = "without a preference for what holds now"
     rows = HEAD + 1

@@ -22,7 +22,6 @@ FACT_KIND = "relationship"
 class Decay(Step):
     """Multiplies scores by a factor that falls with age."""
 
-    term = "decay"
     loss = Loss.DECAYED
     left_out = "without decay by age"
 

@@ -17,7 +17,6 @@ from serving.pipeline.retrieval.order.step import Step, StepInput
 class Diversify(Step):
     """Orders the best hits by relevance less their likeness to hits before them."""
 
-    term = "diversity"
     loss = Loss.DISPLACED
     left_out = "before diversification"
 

@@ -15,7 +15,6 @@ from serving.pipeline.retrieval.order.step import Step, StepInput, importance_of
 class Importance(Step):
     """Multiplies scores by importance, or lifts what is important."""
 
-    term = "importance"
     loss = Loss.LESS_IMPORTANT
     left_out = "without weighing by importance"
 

@@ -15,7 +15,6 @@ from serving.pipeline.retrieval.order.step import Step, StepInput
 class Rerank(Step):
     """Mixes the scores of the head with a reranker's; the other hits follow in coarse order."""
 
-    term = "rerank"
     loss = Loss.RERANKED_DOWN
     left_out = "before reranking"
 

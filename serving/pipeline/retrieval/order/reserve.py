@@ -15,7 +15,6 @@ from serving.pipeline.retrieval.order.step import Step, StepInput
 class Reserve(Step):
     """Lets the last hits of the answer make room for those with a reserved place."""
 
-    term = "reserved_by"
     loss = Loss.DISPLACED
     left_out = "without reserved places"
 

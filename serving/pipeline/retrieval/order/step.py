@@ -59,13 +59,11 @@ class Step(ABC):
     """One step between fusion and the answer.
 
     Attributes:
-        term: The field of the ledger that it sets; empty for a step that changes no ledger.
         loss: How an item is lost that would be in the answer without the step.
         left_out: The order without the step, in words: "without decay by age".
         rows: How many of the best hits it needs, whatever the limit; None for all candidates.
     """
 
-    term: ClassVar[str] = ""
     loss: ClassVar[Loss]
     left_out: ClassVar[str]
     rows: ClassVar[int | None] = None

@@ -180,7 +180,13 @@ def test_step_sets_its_own_term_of_the_ledger() -> None:
             }
 
     assert {name: terms for name, terms in changed.items() if terms} == {
-        type(step).__name__: {step.term} for step in STEPS if step.term
+        "Adjacent": {"adjacent"},
+        "Currency": {"currency"},
+        "Decay": {"decay"},
+        "Diversify": {"diversity"},
+        "Importance": {"importance"},
+        "Rerank": {"rerank"},
+        "Reserve": {"reserved_by"},
     }
 
 
