@@ -6,11 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
 
-from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index import ExactIndex, TieredIndex, arrays
 from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.lists.inverted_lists import ListsError
 from serving.composition.gpu import LibraryOfGpu
@@ -19,6 +20,8 @@ from serving.config.settings import IndexSettings, load_settings
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemKind
 from serving.ports.vector_index import IndexTier
+from tests.fakes.meaning import segment_row
+from tests.support.builders import TENANT, segment
 
 DIMENSION = 8
 
@@ -75,6 +78,16 @@ def test_without_cuvs_every_vector_is_scanned(caplog: pytest.LogCaptureFixture) 
     assert on_gpu(TwoGpus(NOT_INSTALLED)).func is ExactIndex
     [record] = caplog.records
     assert record.__dict__["reason"] == str(NOT_INSTALLED)
+
+
+@pytest.mark.parametrize("failing", [None, NOT_INSTALLED])
+def test_small_partition_beside_a_gpu_stays_on_the_host(failing: Exception | None) -> None:
+    engine = on_gpu(TwoGpus(failing))()
+
+    engine.apply([segment_row(segment("book"), np.ones(DIMENSION, np.float32))], [])
+
+    partition = engine.partition(TENANT, ItemKind.SEGMENT)
+    assert arrays.is_on_host(partition.view.vectors)
 
 
 def test_required_lists_without_cuvs_fail_the_start() -> None:
