@@ -57,6 +57,17 @@ def test_shipped_serve_config_equals_built_one_without_replicas(name: str) -> No
 
 
 @pytest.mark.parametrize("name", SHIPPED)
+def test_answers_a_second_are_on_one_page(name: str) -> None:
+    text = (DEPLOY / name).read_text()
+
+    assert not re.search(r"\d+ answers a second", text)
+    assert (
+        ("answers a second" in text) == ("docs/gpu.md#planning" in text) == ("replicas: " in text)
+    )
+    assert "planning" in sections(DEPLOY.parent / "docs/gpu.md")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
 def test_serve_accepts_a_shipped_serve_config(name: str) -> None:
     ServeDeploySchema.model_validate(shipped(name))
 
