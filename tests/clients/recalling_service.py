@@ -25,6 +25,8 @@ from trivium.v1.retrieval_service_pb2 import (
 PATIENCE_S = 30.0
 WEDDING = "<memory>\n- Nora said: 'The wedding is on the eighth.'\n</memory>"
 GOA = "<memory>\n- Nora flies to Goa.\n</memory>"
+BOTH = GOA.removesuffix("</memory>") + WEDDING.removeprefix("<memory>\n")
+"""One block of both."""
 DOWN = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 LATE = Failure(grpc.StatusCode.DEADLINE_EXCEEDED, "late")
 SYSTEM = ("system", "You are brief.")

@@ -10,6 +10,7 @@ import pytest
 
 from tests.clients.recalling_service import (
     ANSWER,
+    BOTH,
     DOWN,
     EXCHANGES,
     GOA,
@@ -248,7 +249,7 @@ async def test_memory_at_start_is_in_the_first_turn(
         (first,) = await call.turn("Hello!")
         (second,) = await call.turn("When is the wedding?")
 
-    assert first == [SYSTEM, ("developer", f"{GOA}\n{WEDDING}"), ("user", "Hello!")]
+    assert first == [SYSTEM, ("developer", BOTH), ("user", "Hello!")]
     assert "developer" not in dict(second)
 
 
