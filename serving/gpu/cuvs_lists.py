@@ -86,7 +86,7 @@ class _Device:
                 raise OutOfMemoryError(what) from error
             # Fails, and so reports the loss, if the error was one that no later call survives.
             torch.cuda.synchronize(self.device)
-            raise ListsError(f"cuVS failed: {text.splitlines()[0]}") from error
+            raise ListsError(f"cuVS failed: {text}".splitlines()[0]) from error
 
 
 class CuvsLists:
@@ -193,7 +193,8 @@ class CuvsLibrary:
                 self._device = _Device(device, Resources())
         except RuntimeError as error:
             # Such as a driver without pools of memory.
-            raise ListsError(f"RMM failed: {str(error).splitlines()[0]}") from error
+            why = f"cuVS cannot use {device}: {error}"
+            raise ListsError(why.splitlines()[0]) from error
 
     def train(self, sample: torch.Tensor, n_lists: int) -> CuvsLists:
         count = len(sample)
