@@ -112,7 +112,7 @@ def test_a_download_of_beir_is_read_unchanged(beir: Path) -> None:
 
 def test_unreadable_lines_are_named_by_file_and_number(beir: Path) -> None:
     with (beir / "corpus.jsonl").open("a") as corpus:
-        corpus.write('{"_id": "d3", "id": "d3", "text": "Twice named."}\n{"text": "Unnamed."}\n')
+        corpus.write('{"_id": "d3", "id": "d3", "text": "Twice named."}\n{"id": "d4"}\n')
     with (beir / "queries.jsonl").open("a") as queries:
         queries.write('{"_id": "1", "text": "Again?"}\n{"_id": "4"}\n')
     with (beir / "qrels/test.tsv").open("a") as judgments:
@@ -124,7 +124,7 @@ def test_unreadable_lines_are_named_by_file_and_number(beir: Path) -> None:
 
     assert problems == [
         ("corpus.jsonl", 3, "has both 'id' and '_id'"),
-        ("corpus.jsonl", 4, "'id' is missing or blank"),
+        ("corpus.jsonl", 4, "'text' is missing or blank"),
         ("test.tsv", 4, "judges 'd9', which is not in corpus.jsonl"),
         ("test.tsv", 5, "is not a question, a segment and a grade with tabs between: '1 d1 1'"),
         ("test.tsv", 6, "the grade is not a number: 'good'"),
