@@ -64,6 +64,8 @@ MAX_REJECTED = 100
 """Calls of one address with any wrong credentials, a second. Beyond these HAProxy refuses calls
 with credentials with which none was answered in the last 10 minutes."""
 RETRY_REFUSED_S = 1.0
+_OF_HEALTH = "{ path_beg /grpc.health.v1.Health/ }"
+"""Clients of gRPC watch the health without credentials, and fail all calls if that is refused."""
 _BY_HTTP = ("{ status 401 }", "{ status 400 403 413 }", "{ status 200 }")
 _BY_GRPC = (
     "{ res.hdr(grpc-status) 16 }",
@@ -138,8 +140,8 @@ def _bound_of_refused(answer: str, rejected: str, invalid: str, answered: str) -
         "stick-table type binary len 20 size 100k expire 10m store gpc0_rate(1s),gpc1",
         "http-request set-var(txn.credentials) req.fhdr(authorization),lower",
         "http-request set-var-fmt(txn.caller) %[src]/%[var(txn.credentials)]",
-        "http-request track-sc0 var(txn.caller),sha1",
-        "http-request track-sc1 src,sha1",
+        f"http-request track-sc0 var(txn.caller),sha1 unless {_OF_HEALTH}",
+        f"http-request track-sc1 src,sha1 unless {_OF_HEALTH}",
         f"http-request return {answer} if {{ sc0_gpc0_rate gt {MAX_REFUSED} }} "
         f"or {{ sc1_gpc0_rate gt {MAX_REJECTED} }} {{ sc0_get_gpc1 eq 0 }}",
         f"http-response sc-inc-gpc0(0) if {rejected} "

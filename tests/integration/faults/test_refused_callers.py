@@ -25,7 +25,7 @@ from serving.rpc.identity.key_ring import KeyRing
 from tests.support.haproxy import PORTS, running, write_config
 from tests.support.waiting import POLL_S
 from tests.unit.rpc.identity.callers import NOW, FakeApiKeys
-from tests.unit.rpc.server.test_bounds import QUESTION, RETRIEVE, Service, listening
+from tests.unit.rpc.server.test_bounds import CHECK, QUESTION, RETRIEVE, Service, listening
 
 INVALID = b"\xff"
 WRONG = "Bearer trv_wrong"
@@ -45,10 +45,14 @@ async def by_grpc(config: Path, authenticator: Authenticator) -> AsyncIterator[C
 
                 async def call(credentials: str, request: bytes) -> str:
                     metadata = [("authorization", credentials)] if credentials else []
-                    code: grpc.StatusCode = await method(request, metadata=metadata).code()
-                    return code.name
+                    return await code_of(method(request, metadata=metadata))
 
                 yield call
+
+
+async def code_of(call: Any) -> str:
+    code: grpc.StatusCode = await call.code()
+    return code.name
 
 
 @asynccontextmanager
@@ -143,6 +147,21 @@ async def test_address_with_changing_credentials_keeps_answered_callers(calling:
         assert statuses == ["UNAUTHENTICATED"] * (MAX_REJECTED + 1) + [REFUSED]
         assert await call(new, QUESTION) == REFUSED
         assert await call(key, QUESTION) == "OK"
+
+
+async def test_health_of_refused_callers_is_answered(tmp_path: Path) -> None:
+    authenticator, _, _ = await with_keys()
+
+    async with listening(authenticator) as replica:
+        with proxied(tmp_path / "haproxy.cfg", replica) as port:
+            async with grpc.aio.insecure_channel(f"{LOOPBACK}:{port}") as channel:
+                ask: Any = channel.unary_unary(RETRIEVE)
+                check: Any = channel.unary_unary(CHECK)
+                for _ in range(MAX_REFUSED + 1):
+                    await code_of(ask(QUESTION))
+
+                assert await code_of(ask(QUESTION)) == REFUSED
+                assert await code_of(check(b"")) == "OK"
 
 
 async def test_service_without_authentication_refuses_no_address(calling: Calling) -> None:
