@@ -47,7 +47,8 @@ def judge(
     older one first by the same model. One that may ask for either moves only what somebody
     corrected, which never held.
 
-    What rests on closed facts alone is outdated by what closed them, without the model.
+    What rests on closed facts alone is outdated by what closed them, without the model. A brief
+    answer to a stored question is before that question.
 
     Args:
         question: What was asked.
@@ -83,6 +84,11 @@ def judge(
         final[place] = scores[other] * (1 + APART * rank)
         factor = float(final[place] / scores[place])
         verdicts[place].append(Verdict(factor, CurrencyReason.TAKES_PLACE, other))
+    for place, other in pairs.brief_answers():
+        if 0 < final[place] <= final[other]:
+            factor = float(final[other] * (1 + APART) / final[place])
+            final[place] *= factor
+            verdicts[place].append(Verdict(factor, CurrencyReason.TAKES_PLACE, other))
     if asked.asks_for_past or asked.may_be_any:
         return Judgement(verdicts)
     return Judgement(verdicts, outdated(asked, pairs, probabilities, final, rules))

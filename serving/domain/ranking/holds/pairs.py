@@ -150,6 +150,22 @@ class Pairs:
             other[older, newer] = wanted.isdisjoint(self.traits[newer].kinds_of_values)
         return other
 
+    def brief_answers(self) -> list[tuple[int, int]]:
+        """What somebody answers a stored question of another in a few words, and the question.
+
+        "In the evening" has no word of what was asked, but what asks it has all.
+        """
+        brief = self.number("length") <= SHORT
+        return [
+            (place, each.after)
+            for place, each in enumerate(self.head)
+            if each.after is not None
+            and brief[place]
+            and self.asks[each.after]
+            and not self.asks[place]
+            and not self.same_speaker[place, each.after]
+        ]
+
     def firsthand(self) -> Vector:
         """Where the person in question says what somebody else has reported of that person.
 

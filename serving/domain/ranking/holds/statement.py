@@ -62,6 +62,8 @@ class Statement:
         speaker: Who said it.
         session: The conversation in which it was said; empty if it is not known.
         vector: That of the turn, times the scale of its memory; None if it is not known.
+        after: The place of the candidate right after which it was said, in its session; None if
+            that is no candidate or not known.
         closed_by: Where all facts whose evidence it is are closed, the places of the candidates
             that are evidence of those that closed them; else None.
     """
@@ -74,6 +76,7 @@ class Statement:
     speaker: str = ""
     session: str = ""
     vector: NDArray[np.floating[Any]] | None = None
+    after: int | None = None
     closed_by: tuple[int, ...] | None = None
     stored: datetime | None = None
 

@@ -85,13 +85,20 @@ def _statements(head: Sequence[Hit], given: StepInput) -> list[Statement]:
         newer = given.closed.get(item)
         return None if newer is None else tuple(place[each] for each in newer if each in place)
 
+    follows = {
+        turn.after.item: place[item]
+        for item, turn in given.adjacent.items()
+        if turn.after is not None and item in place
+    }
     return [
-        _statement(hit, given.traits.get(item), closed_by(item))
+        _statement(hit, given.traits.get(item), follows.get(item), closed_by(item))
         for item, hit in zip(place, head, strict=True)
     ]
 
 
-def _statement(hit: Hit, traits: Traits | None, closed_by: tuple[int, ...] | None) -> Statement:
+def _statement(
+    hit: Hit, traits: Traits | None, after: int | None, closed_by: tuple[int, ...] | None
+) -> Statement:
     turn = hit.item if isinstance(hit.item, Segment) and hit.item.speaker else None
     return Statement(
         text=hit.text,
@@ -102,6 +109,7 @@ def _statement(hit: Hit, traits: Traits | None, closed_by: tuple[int, ...] | Non
         speaker=turn.speaker if turn else "",
         session=turn.session if turn else "",
         vector=None if traits is None else traits.vector,
+        after=after,
         closed_by=closed_by,
         stored=hit.item.created_at,
     )

@@ -375,6 +375,34 @@ def test_statement_as_a_question_keeps_its_score(question: str, other: str, told
     assert judged.verdicts[1] == []
 
 
+def answered(text: str, speaker: str = "Marit") -> list[int]:
+    """The order of a stored question, another turn, and what follows the question."""
+    question, other, answer = said(
+        ("Helper", "Should the dog food be delivered in the morning or in the evening?", 0.9),
+        ("Marit", "The dog food is heavy.", 0.4),
+        (speaker, text, 0.1),
+        session="call",
+    )
+    head = [question, other, replace(answer, after=0)]
+    return order_of(head, judge("When do I want the dog food delivered?", head))
+
+
+def test_brief_answer_is_before_its_question() -> None:
+    assert answered("In the evening.") == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "speaker"),
+    [
+        ("In the evening?", "Marit"),
+        ("In the evening.", "Helper"),
+        ("I was out all day, so I have no idea what the neighbours said about it.", "Marit"),
+    ],
+)
+def test_turn_that_answers_nothing_stays_behind(text: str, speaker: str) -> None:
+    assert answered(text, speaker) == [0, 1, 2]
+
+
 def test_stored_question_counts_half() -> None:
     head = said(
         ("Marit", "Where is the ladder?", 0.9), ("Marit", "The ladder is in the shed.", 0.6)

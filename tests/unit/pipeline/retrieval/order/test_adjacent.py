@@ -70,6 +70,16 @@ async def test_first_five_hits_take_no_share() -> None:
     assert [hit.ledger.adjacent for hit in answer.hits] == [()] * 6
 
 
+async def test_brief_answer_is_before_the_question_it_follows() -> None:
+    question, answer = call({"q": "Tea or coffee?", "a": "Tea."})
+    turns = [replace(question, speaker="Bot"), replace(answer, speaker="Mia"), *OTHERS]
+    profile = replace(PROFILE, adjacent=0.01, current_first=True)
+
+    answers = await ask(turns, "q x0 x1 x2 x3 x4 a", profile)
+
+    assert hit_ids(answers)[:3] == ["x0", "x1", "a"]
+
+
 async def test_questions_adjacent_to_a_hit_get_nothing() -> None:
     turns = call({"a": "Where did you go?", "b": "To Goa.", "c": "Really? I see."})
 
