@@ -35,6 +35,9 @@ DAY_S = 86400.0
 SHORT = 0.4
 """The `length` of a text of eight words, which says little besides."""
 
+SAME = 0.999
+"""From which cosine two vectors are the same; they are stored in float16."""
+
 LEAST, MOST = 1e-9, 3.0
 """Bounds of scores and sums that others are divided by, and of the ratio of two scores."""
 
@@ -287,11 +290,17 @@ class Pairs:
         ]
 
     def _by_vector(self) -> dict[str, Vector]:
-        """The cosine of both: alone, less that of others, where the newer tells of change."""
+        """The cosine of both: alone, less that of others, where the newer tells of change.
+
+        None of them if two texts without a common word have one vector: the encoder cannot read
+        them.
+        """
         vectors = [each.vector for each in self.head if each.vector is not None]
         if len(vectors) < len(self.head):
             return {}
         cosines = likeness(np.array(vectors))
+        if (cosines[np.triu(self.common == 0, k=1)] > SAME).any():
+            return {}
         usual = (cosines.sum(1) - 1) / max(len(vectors) - 1, 1)
         return {
             "cosine": cosines,

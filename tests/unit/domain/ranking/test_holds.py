@@ -593,14 +593,29 @@ def test_probability_is_zero_unless_one_is_newer() -> None:
 
 
 def test_vectors_change_the_probability() -> None:
-    head = said(("Ana", "We open at eight.", 0.9), ("Ana", "From May on it is nine.", 0.8))
-    asked, along = Question("When do we open?"), np.eye(2, dtype=np.float32)
-    near = [replace(each, vector=along[0]) for each in head]
-    far = [replace(each, vector=row) for each, row in zip(head, along, strict=True)]
+    assert probability_with_cosine(0.9) > probability_with_cosine(0.0)
 
-    found = [shipped_model().probabilities(Pairs(asked, each))[0, 1] for each in (near, far)]
 
-    assert found[0] > found[1]
+def test_encoder_that_cannot_read_is_not_heard() -> None:
+    unread = Pairs(OPENING, with_cosine(1.0)).features().of_both
+
+    assert "cosine" not in unread
+    assert "cosine" in Pairs(OPENING, with_cosine(0.9)).features().of_both
+
+
+OPENING = Question("When do we open?")
+
+
+def probability_with_cosine(cosine: float) -> float:
+    """How probably the newer of two statements with vectors of this cosine outdates the older."""
+    return float(shipped_model().probabilities(Pairs(OPENING, with_cosine(cosine)))[0, 1])
+
+
+def with_cosine(cosine: float) -> list[Statement]:
+    """Two statements without a common word, whose vectors have this cosine."""
+    older, newer = said(("Ana", "We open at eight.", 0.9), ("Ana", "From May on it is nine.", 0.8))
+    along = np.array([cosine, np.sqrt(1 - cosine**2)])
+    return [replace(older, vector=np.array([1.0, 0.0])), replace(newer, vector=along)]
 
 
 def test_judgement_of_no_candidates_is_empty() -> None:
