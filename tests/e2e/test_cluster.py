@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+from serving.config.profiles import ProfileBook
 from serving.desk.ray_environment import LOOPBACK as LOCAL
 from tests.e2e.test_operations import until_shown
 from tests.e2e.test_reranking import when_loaded
@@ -242,5 +243,5 @@ def whole(memory: Client, token: str = "") -> Retrieval:
 
 def all_legs_answered(answer: Retrieval) -> bool:
     states = {report.leg: report.state for report in answer.leg_reports}
-    legs = ("lexical", "dense", "context", "facts", "graph", "related", "replies", "temporal")
+    legs = [leg.name for leg in ProfileBook.load()["default"].legs]
     return answer.hits[0].id == "hired" and states == dict.fromkeys(legs, LegState.OK)

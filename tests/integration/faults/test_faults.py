@@ -45,7 +45,9 @@ KNOWN = Fact(id="f1", subject="Tom", relation="works at", object="Lotus Books", 
 EARLIER = Fact(id="f0", subject="Mara", relation="owns", object="Lotus Books", evidence=("t1",))
 
 
-OTHER_LEGS = dict.fromkeys(("lexical", "graph", "related", "replies", "temporal"), LegState.OK)
+OTHER_LEGS = dict.fromkeys(
+    ("lexical", "graph", "related", "replies", "temporal", "holding"), LegState.OK
+)
 
 
 NO_REPLIES = {"replies": LegState.SKIPPED}

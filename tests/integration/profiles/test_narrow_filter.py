@@ -31,7 +31,7 @@ LEGS = {
     "opening": ["important", "holding"],
     "object_graph": ["temporal"],
 }
-NOT_ASKED = {"default": ["replies", "temporal"], "object_graph": ["dense", "graph"]}
+NOT_ASKED = {"default": ["replies", "temporal", "holding"], "object_graph": ["dense", "graph"]}
 
 
 def items() -> list[Item]:
