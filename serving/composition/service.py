@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from functools import partial
@@ -25,7 +25,7 @@ from serving.composition.projection import projecting as projections
 from serving.composition.stores import open_graph, open_postgres
 from serving.config.profiles import DEFAULT_PROFILE, ProfileBook
 from serving.config.settings import RayEnvironment, Settings, TracesEnvironment
-from serving.domain.breaker import Breaker, all_breakers
+from serving.domain.breaker import FIRST_PAUSE_S, Breaker, all_breakers
 from serving.domain.budget import Deadline
 from serving.domain.english.dates import EnglishDates
 from serving.domain.errors import TriviumError
@@ -124,6 +124,9 @@ async def running_service(
         await stack.enter_async_context(
             repeated(sweep, AUDIT_SWEEP_S, "audit log not swept", logging.INFO)
         )
+        await stack.enter_async_context(
+            repeated(partial(_probe, breakers.values()), FIRST_PAUSE_S, "breakers not probed")
+        )
         tracer = stack.enter_context(_open_tracer(TracesEnvironment()))
         yield TriviumService(
             use_cases,
@@ -158,6 +161,11 @@ def _open_tracer(environment: TracesEnvironment) -> Iterator[Tracer | None]:
         yield tracer
     finally:
         tracer.close()
+
+
+async def _probe(breakers: Iterable[Breaker]) -> None:
+    for breaker in breakers:
+        breaker.probe_if_due()
 
 
 async def _warm_up(steps: RetrievalSteps, profile: Profile, give_up: Deadline) -> None:

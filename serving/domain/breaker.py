@@ -1,8 +1,9 @@
 """Stops asking a dependency that does not answer, so that it costs a few questions and no more.
 
 Closed, it lets every call pass. After `FAILURES` questions in a row it opens, and calls fail at
-once. When it has been open for a while, it is half-open: the next call is made once more as a
-probe, in the background, and its outcome closes it or opens it for longer. No caller waits for it.
+once. When it has been open for a while, it is half-open: the next call, or without one the last
+that failed, is made as a probe, in the background, and its outcome closes it or opens it for
+longer. No caller waits for it.
 
 Written here because libraries (purgatory, aiobreaker) count failed calls, of which a question makes
 several, and know no deadlines: a caller with little time would open the breaker for all.
@@ -66,6 +67,7 @@ class BreakerState(Enum):
 
 
 Answer = TypeVar("Answer")
+Call = Callable[[Deadline], Awaitable[object]]
 OnChange = Callable[[str, BreakerState], None]
 
 
@@ -93,6 +95,9 @@ class Breaker:
         self._pause_s = FIRST_PAUSE_S
         self._open_until = 0.0
         self._usual_s = 0.0
+        self._call: Call | None = None
+        """What a probe does: the call that failed or was refused last."""
+
         self._probe: asyncio.Task[None] | None = None
         """The event loop has only weak references to tasks."""
 
@@ -115,22 +120,26 @@ class Breaker:
             BreakerOpenError: The dependency is not asked.
             TimeoutError: It did not answer in time.
         """
-        if self._state is BreakerState.OPEN and self._clock() >= self._open_until:
-            self._enter(BreakerState.HALF_OPEN)
-            self._probe = asyncio.create_task(self._probed(question, call))
+        if self._state is BreakerState.OPEN:
+            self._call = call
+        self.probe_if_due()
         self.require_closed()
         return await self._within(question, deadline, call)
+
+    def probe_if_due(self) -> None:
+        """Probes after a pause though no question asks, as of a graph that memory answers for."""
+        if self._state is BreakerState.OPEN and self._clock() >= self._open_until and self._call:
+            self._enter(BreakerState.HALF_OPEN)
+            self._probe = asyncio.create_task(self._probed(self._call))
 
     def require_closed(self) -> None:
         """Raises `BreakerOpenError` if the dependency is not asked, or by a probe alone."""
         if self._state is not BreakerState.CLOSED:
             raise BreakerOpenError(self.name, self.trouble)
 
-    async def _probed(
-        self, question: object, call: Callable[[Deadline], Awaitable[object]]
-    ) -> None:
+    async def _probed(self, call: Call) -> None:
         try:
-            await self._within(question, Deadline.after(PROBE_S, self._clock), call)
+            await self._within(object(), Deadline.after(PROBE_S, self._clock), call)
         except (TriviumError, TimeoutError):
             pass  # noted, if it says something of the dependency
         except Exception:
@@ -156,10 +165,10 @@ class Breaker:
             is_over = isinstance(error, TimeoutError) or deadline.remaining() <= EARLY_S
             least_s = min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
             if is_over and self._clock() - started >= least_s:
-                self._take_failure(question, "no answer in time")
+                self._take_failure(question, call, "no answer in time")
             raise
         except UnavailableError as error:
-            self._take_failure(question, str(error))
+            self._take_failure(question, call, str(error))
             raise
         self._take_answer(self._clock() - started)
         return answer
@@ -167,13 +176,14 @@ class Breaker:
     def _take_answer(self, seconds: float) -> None:
         self._usual_s = MEMORY * self._usual_s + (1 - MEMORY) * min(seconds, AMPLE_S)
         self._failed.clear()
+        self._call = None
         self._pause_s = FIRST_PAUSE_S
         self._enter(BreakerState.CLOSED)
 
-    def _take_failure(self, question: object, why: str) -> None:
+    def _take_failure(self, question: object, call: Call, why: str) -> None:
         if len(self._failed) < FAILURES and not any(each is question for each in self._failed):
             self._failed.append(question)
-        self._why = why
+        self._why, self._call = why, call
         if self._state is BreakerState.HALF_OPEN:
             self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
         if len(self._failed) == FAILURES and self._state is not BreakerState.OPEN:

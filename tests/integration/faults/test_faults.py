@@ -20,6 +20,7 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.vector_index import ExactIndex
 from serving.desk.embedded_neo4j import EmbeddedNeo4j
 from serving.desk.embedded_postgres import EmbeddedPostgres
+from serving.domain.breaker import FAILURES
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
@@ -362,6 +363,36 @@ async def test_changed_model_skips_dense_until_rows_are_embedded(
     assert during.hits[0].id == "t1"
     assert states(after)["dense"] is LegState.OK
     assert after.hits
+
+
+class RefusingEmbedder(FakeEmbedder):
+    """Refuses questions, until it does not."""
+
+    refuses = True
+
+    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        if self.refuses:
+            raise DependencyError("embedder", "refused")
+        return await super().embed_query(text, deadline)
+
+
+async def test_dependency_is_found_again_without_questions(
+    postgres_dsn: str, neo4j_uri: str
+) -> None:
+    embedder = RefusingEmbedder()
+    async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
+        token = (await memory.ingest([SAID])).consistency_token
+        for number in range(FAILURES):
+            await memory.retrieve(f"Who hired Tom in {number}?", consistency_token=token)
+        before = (await memory.stats()).service.degraded
+        embedder.refuses = False
+        await until_async(lambda: _is_whole(memory))
+
+    assert [each for each in before if each.startswith("embedder: breaker open")]
+
+
+async def _is_whole(memory: AsyncClient) -> bool:
+    return not (await memory.stats()).service.degraded
 
 
 async def _all_are_ok(memory: AsyncClient, token: str) -> bool:

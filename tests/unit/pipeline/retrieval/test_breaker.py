@@ -233,6 +233,29 @@ async def test_probe_that_tells_nothing_admits_the_next() -> None:
     assert asked.states[-1] is BreakerState.CLOSED
 
 
+async def test_probe_needs_no_further_question() -> None:
+    asked, hangs = Dependency(), True
+
+    async def call(_: Deadline) -> None:
+        if hangs:
+            asked.clock.now += PATIENCE_S
+            raise TimeoutError
+
+    for _ in range(FAILURES):
+        with suppress(TimeoutError):
+            await asked.breaker.ask(object(), Deadline.after(PATIENCE_S, asked.clock), call)
+    hangs = False
+    asked.breaker.probe_if_due()
+    assert asked.states == [BreakerState.OPEN]
+    asked.clock.now += FIRST_PAUSE_S
+
+    asked.breaker.probe_if_due()
+    await until_async(asked.is_closed)
+
+    assert asked.states == [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
+    asked.breaker.probe_if_due()
+
+
 async def test_no_caller_waits_for_a_probe() -> None:
     asked, answered = Dependency(), asyncio.Event()
     await asked.open()
