@@ -596,7 +596,7 @@ def test_vectors_change_the_probability() -> None:
     assert probability_with_cosine(0.9) > probability_with_cosine(0.0)
 
 
-def test_encoder_that_cannot_read_is_not_heard() -> None:
+def test_equal_vectors_of_unlike_texts_are_left_out() -> None:
     unread = Pairs(OPENING, with_cosine(1.0)).features().of_both
 
     assert "cosine" not in unread
