@@ -48,6 +48,9 @@ SHARE_OF_ONE = 3 / 4
 NO_ERROR = (None, grpc.StatusCode.OK)
 """The code of a call for which none is set, or the one of success, as by Ray Serve."""
 
+NO_RETRY = ("grpc-retry-pushback-ms", "-1")
+"""Clients do not retry what the service itself answers, though no message was sent (gRFC A6)."""
+
 
 class OpenStreams:
     """Allows `limit` open streams, at most 75 % of them per caller."""
@@ -152,7 +155,8 @@ class BoundedHandlers(grpc.GenericRpcHandler):
             answer = await answered(requests, context)
             if context.code() not in NO_ERROR:
                 # Without an empty message, so that a proxy finds the status in the headers.
-                await context.abort(context.code(), context.details(), context.trailing_metadata())
+                trailers = (*(context.trailing_metadata() or ()), NO_RETRY)
+                await context.abort(context.code(), context.details(), trailers)
             return answer
 
         return response

@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from serving.domain.errors import OverloadedError
+from serving.domain.errors import OverloadedError, StoreUnavailableError
 from serving.domain.identity import Role
 from serving.rpc import bounds, registration
 from serving.rpc.boundary import rpc, streaming_rpc
@@ -25,6 +25,8 @@ from serving.rpc.pending import PENDING_CALLS
 from serving.telemetry import NoRecorder
 from tests.support.waiting import until_async
 from tests.unit.rpc.identity.callers import NOW, FakeApiKeys
+from trivium.aio import AsyncClient
+from trivium.errors import UnavailableError
 from trivium.v1 import ingest_service_pb2 as ingest
 from trivium.v1 import retrieval_service_pb2 as retrieval
 
@@ -34,6 +36,7 @@ INGEST_STREAM = "/trivium.v1.IngestService/IngestStream"
 CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
 QUESTION = retrieval.RetrieveRequest(query="Where is Zanzibar?").SerializeToString()
+UNAVAILABLE = "What is unavailable?"
 MOST = 4
 
 Metadata = Sequence[tuple[str, str]]
@@ -48,6 +51,7 @@ class Service:
     def __init__(self, authenticator: Authenticator) -> None:
         self.authenticator = authenticator
         self.streams = OpenStreams(MOST)
+        self.asked = 0
 
     def __getattr__(self, name: str) -> Any:
         return SimpleNamespace(name=name)
@@ -56,6 +60,9 @@ class Service:
     async def Retrieve(  # noqa: N802
         self, request: retrieval.RetrieveRequest
     ) -> retrieval.RetrieveResponse:
+        self.asked += 1
+        if request.query == UNAVAILABLE:
+            raise StoreUnavailableError("refused")
         return retrieval.RetrieveResponse(profile=request.query)
 
     @streaming_rpc
@@ -102,8 +109,10 @@ class WithinBounds:
 
 
 @asynccontextmanager
-async def listening(authenticator: Authenticator = OPEN) -> AsyncIterator[str]:
-    server, service = grpc.aio.server(), Service(authenticator)
+async def listening(
+    authenticator: Authenticator = OPEN, service: Service | None = None
+) -> AsyncIterator[str]:
+    server, service = grpc.aio.server(), service or Service(authenticator)
     bounded = WithinBounds(server, service)
     registration.add_retrieval_service(service, bounded)
     registration.add_ingest_service(service, bounded)
@@ -191,6 +200,18 @@ async def test_call_with_the_code_of_success_is_answered() -> None:
         ask: Any = channel.unary_unary(CHECK)
 
         assert await ask(b"") == health_pb2.HealthCheckResponse(status=1).SerializeToString()
+
+
+async def test_client_retries_no_answer_of_the_service() -> None:
+    service = Service(OPEN)
+    async with (
+        listening(service=service) as address,
+        AsyncClient(address, tenant="acme") as client,
+    ):
+        with pytest.raises(UnavailableError):
+            await client.retrieve(UNAVAILABLE)
+
+    assert service.asked == 1
 
 
 async def test_a_call_within_bounds_is_answered() -> None:
