@@ -297,4 +297,6 @@ def _legs(postgres: Postgres, graph: Neo4jGraph, holding: Holding) -> LegRunner:
         legs.ImportantLeg(postgres.timeline),
         legs.HoldingLeg(holding),
     )
-    return LegRunner({leg.name: leg for leg in all_legs}, postgres.consistency)
+    named = {leg.name: leg for leg in all_legs}
+    assert named.keys() == legs.LEGS.keys(), "each of `LEGS` is made here; this is a bug"
+    return LegRunner(named, postgres.consistency)

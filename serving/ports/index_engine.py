@@ -1,4 +1,8 @@
-"""The parts of a vector index: the engine, its rows, and the feed of changes."""
+"""The parts of a vector index: the engine, its rows, and the feed of changes.
+
+An engine is the whole index of a process. Another library of nearest neighbours than FAISS is
+five methods in `adapters/vector_index/lists`.
+"""
 
 from __future__ import annotations
 

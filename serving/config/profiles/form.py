@@ -137,7 +137,7 @@ class ProfileForm(_ProfileForm):  # type: ignore[misc]  # a class that is made a
     def _sorted(self, leg: str) -> Any:
         """A leg with the floor that the order of the profile requires."""
         form = self.legs[leg]
-        is_by_meaning = leg in LEGS and LEGS[leg].dependency == "index"
+        is_by_meaning = leg in LEGS and LEGS[leg].by_meaning
         if self.sort is Sort.RECENCY and is_by_meaning and form.floor is None:
             return form.model_copy(update={"floor": RECENCY_FLOOR})
         return form

@@ -43,18 +43,19 @@ class Traits(NamedTuple):
     """What the index knows of an item: when it was said or became true, who said it, its vector.
 
     The vector, float32 (dimension,), is that of its first window, times the `scale_of` its memory;
-    None where it is on a device.
+    None where it is on a device. Made by `of`, and by `traits_of` of the index.
     """
 
     item: ItemId
     since: datetime
-    speaker: str = ""
-    vector: NDArray[np.float32] | None = None
+    speaker: str
+    vector: NDArray[np.float32] | None
 
     @classmethod
     def of(cls, item: Item) -> Traits:
         """The traits of a row."""
-        return cls(item.item, time_of(item), item.speaker if isinstance(item, Segment) else "")
+        speaker = item.speaker if isinstance(item, Segment) else ""
+        return cls(item.item, time_of(item), speaker, None)
 
 
 class Known(NamedTuple):

@@ -1,4 +1,4 @@
-"""Inverted lists: one interface, and the library that implements it on the CPU.
+"""Approximate search: one interface, and the library that implements it on the CPU.
 
 That of a GPU is in `serving.gpu`.
 """

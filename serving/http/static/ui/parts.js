@@ -6,7 +6,9 @@ import { count } from "/ui/texts.js";
 
 export * from "/ui/texts.js";
 
-const LEGS = ["lexical", "dense", "context", "facts", "graph", "related", "replies", "temporal"];
+const LEGS = [
+  "lexical", "dense", "context", "facts", "graph", "related", "replies", "temporal", "holding", "important",
+];
 
 /** The class that gives a leg its colour, the same in all views. */
 export function colour(leg) {
