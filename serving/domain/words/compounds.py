@@ -51,20 +51,13 @@ def parts_of(word: str, name: str) -> tuple[str, ...]:
     if not word.islower():
         return ()
     splits = [(word[:at], word[at:]) for at in range(MIN_PART, len(word) - 1)]
-    if word in known:
-        likely = [
-            (head, end)
-            for head, end in splits
-            if len(end) >= MIN_PART
-            and known.issuperset((head, end))
-            and function_words.isdisjoint((head, end))
-        ]
-    else:
-        likely = [
-            (head, end)
-            for head, end in splits
-            if head in known and (end in function_words or (len(end) >= MIN_PART and end in known))
-        ]
+    likely = [
+        (head, end)
+        for head, end in splits
+        if head in known
+        and (end in function_words or (len(end) >= MIN_PART and end in known))
+        and (word not in known or function_words.isdisjoint((head, end)))
+    ]
     return max(likely, key=lambda parts: min(map(len, parts)), default=())
 
 
