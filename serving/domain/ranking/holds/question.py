@@ -27,8 +27,6 @@ MAX_REPEATED_LENGTH = 2
 """How many times as long as the question a text that repeats it is at most."""
 
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
-_HYPHENATED = re.compile(r"\w+(?:-\w+)*")
-_WORD = re.compile(r"\w+")
 
 
 class Question:
