@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.harness.collection import JUDGMENTS, read_collection
-from serving.domain.ranking.holds.likeness import SAMPLED, scale_of
+from serving.domain.ranking.holds.likeness import sampled, scale_of
 from serving.domain.ranking.holds.statement import Statement
 from trivium.values import Segment
 
@@ -82,8 +82,8 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
     for memory in collection.memories.values():
         ids = [each.id for each in memory.segments if each.id in made]
         if ids:
-            sampled = [made[id_] for id_ in ids[:: len(ids) // SAMPLED + 1]]
-            vectors |= {id_: made[id_] * scale_of(np.array(sampled)) for id_ in ids}
+            some = [made[id_] for id_ in ids[sampled(len(ids))]]
+            vectors |= {id_: made[id_] * scale_of(np.array(some)) for id_ in ids}
     cases = []
     for query in sorted(collection.judged, key=lambda each: each.id):
         found = stored[query.id]

@@ -17,7 +17,7 @@ from serving.domain.items.instants import ClockTimes, Span, microseconds
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.questions import filters
 from serving.domain.questions.query import Filter, Scope, TimeRange
-from serving.domain.ranking.holds.likeness import SAMPLED, scale_of
+from serving.domain.ranking.holds.likeness import sampled, scale_of
 from serving.ports.vector_index import CONTEXT, VectorKind, WantedNeighbours
 
 Closed = Mapping[str, AbstractSet[str]]
@@ -66,8 +66,8 @@ class TenantView:
         """The scale of the vectors on the host, by those of some segments."""
         if not is_on_host(self.segments.columns.vectors):
             return 1.0
-        rows = np.arange(0, self.segments.count, self.segments.count // SAMPLED + 1)
-        return scale_of(self.segments.vectors[rows[self.segments.alive[rows]]])
+        rows = sampled(self.segments.count)
+        return scale_of(self.segments.vectors[rows][self.segments.alive[rows]])
 
     def mentioning(self, key: str) -> list[int]:
         """The first row of each segment that mentions an entity; none if many do. Cached."""

@@ -20,7 +20,12 @@ PRIOR = 56
 """How many cosines `USUAL` counts as: as many as eight turns have to each other."""
 
 SAMPLED = 64
-"""How many turns of a memory are looked at."""
+"""How many turns of a memory are looked at, at most."""
+
+
+def sampled(turns: int) -> slice:
+    """Which of the turns of a memory are looked at: some from all its time."""
+    return slice(0, turns, turns // SAMPLED + 1)
 
 
 def scale_of(vectors: NDArray[Any]) -> float:
