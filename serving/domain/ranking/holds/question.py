@@ -23,6 +23,9 @@ MIN_CODE = 3
 REPEATED = 0.8
 """The share of common words from which a text repeats the question."""
 
+ASKED = 0.5
+"""The share of the words of the question beyond which a text that asks with them asks it too."""
+
 MAX_REPEATED_LENGTH = 2
 """How many times as long as the question a text that repeats it is at most."""
 
@@ -80,11 +83,20 @@ class Question:
 
     def repeats_question(self, stored: Traits) -> bool:
         """Whether a stored text only asks something, or repeats this question."""
-        return stored.asks or (
-            # Longer texts have other words; to split them takes time.
-            len(stored.text) <= MAX_REPEATED_LENGTH * self._length
-            and jaccard(stored.words, self.words) >= REPEATED
+        return (
+            stored.asks
+            or self._is_asked_in(stored)
+            or (
+                # Longer texts have other words; to split them takes time.
+                len(stored.text) <= MAX_REPEATED_LENGTH * self._length
+                and jaccard(stored.words, self.words) >= REPEATED
+            )
         )
+
+    def _is_asked_in(self, stored: Traits) -> bool:
+        """Whether a text asks this too, and what else it says has none of the question's words."""
+        common = self.stems & stored.asked_stems
+        return len(common) > ASKED * len(self.stems) and common == self.stems & stored.stems
 
     def values_of(self, stored: Traits) -> frozenset[str]:
         """The values of the kind that is asked for, in lower case; none of the question's own."""

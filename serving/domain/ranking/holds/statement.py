@@ -35,7 +35,7 @@ WORD = re.compile(r"\w+")
 _NAME = re.compile(r"(?<=[\w,;:’'] )([^\W\d_a-z]\w*[a-z]\w*)")
 """A word within a sentence that is written as a name."""
 _QUESTION_MARK = re.compile(r"[?\uff1f\u061f]")
-_ONLY_QUESTIONS = re.compile(r"(?:[^.!?\uff1f\u061f]*[?\uff1f\u061f]+\s*)+")
+_QUESTIONS = re.compile(r"(?:[^.!?\uff1f\u061f]*[?\uff1f\u061f]+\s*)+")
 _POSSESSIVE = re.compile(r"\b([^\W\d_]\w+)['’]s\b")
 
 SIGNS = tuple(ENGLISH.signs)
@@ -129,9 +129,8 @@ class Traits:
         """Whether it only asks something: a statement in the form of a question tells."""
         if self.signs["tells"]:
             return False
-        return (
-            self.has_question and _ONLY_QUESTIONS.fullmatch(self.text) is not None
-        ) or ENGLISH.questions.fullmatch(self.text) is not None
+        questions = _QUESTIONS if self.has_question else ENGLISH.questions
+        return questions.fullmatch(self.text) is not None
 
     def values(self, kind: int) -> frozenset[str]:
         """Its values of one of the kinds of the question's language, in lower case."""
@@ -147,6 +146,17 @@ class Traits:
         """The kinds of values that it has: a time, a number, a name, a place."""
         kinds = range(len(self._usual.values))
         return frozenset(kind for kind in kinds if self.values(kind) - self._usual.calendar)
+
+    @cached_property
+    def asked_stems(self) -> frozenset[str]:
+        """The stems of what it asks that are in nothing it tells: "Where is the key? It is late".
+
+        None of a statement in the form of a question.
+        """
+        if not self.has_question or self.signs["tells"]:
+            return frozenset()
+        told = words_of(_QUESTIONS.sub(" ", self.text))
+        return self.stems - stems_of(told, self.language)
 
     @cached_property
     def codes(self) -> frozenset[str]:

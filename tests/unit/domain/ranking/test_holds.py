@@ -463,6 +463,28 @@ def test_question_that_tells_is_no_question(text: str, asks: bool) -> None:
     assert Traits(text, ENGLISH).asks is asks
 
 
+@pytest.mark.parametrize(
+    ("question", "text", "counts_half"),
+    [
+        ("What is the guest password?", "What's the guest password? I am with Jette.", True),
+        ("Wie ist das Gästekennwort?", "Sagt mir wer das Gästekennwort? Ich steh hier.", True),
+        ("What is the guest wifi password?", "Guest wifi? The password is Seal.", False),
+        ("What is the guest password?", "Where is the guest? Seal 914, the password.", False),
+        ("Where is the spare key?", "Where is Otis? He has gone.", False),
+        ("Where is the spare key now?", "Have you the key? I am at the shed.", False),
+        (
+            "When is the recital?",
+            "Why did nobody tell me that the recital is off? I am cross.",
+            False,
+        ),
+    ],
+)
+def test_question_with_a_remark_counts_half(question: str, text: str, counts_half: bool) -> None:
+    judged = judge(question, said(("Marit", text, 0.9)), model=Model(NEVER, NEVER))
+
+    assert [term.reason for term in judged.verdicts[0]] == [CurrencyReason.ASKS] * counts_half
+
+
 def test_statement_without_the_asked_code_counts_half() -> None:
     head = said(
         ("Ana", "The part is on order.", 0.9), ("Ana", "Part 400-2142 is for the gate.", 0.8)
