@@ -50,6 +50,10 @@ dependency. Nor is one that lost interest, as a voice bot does with each newer t
 EARLY_S = 0.010
 """What a timer may go off before its time: those of uvloop count whole milliseconds."""
 
+EARLY = 0.05
+"""The share of its time by which a caller may stop waiting early: to a busy service a call comes
+later than its caller began to count."""
+
 AMPLE_S = 0.25
 """After that time it failed, whatever is usual: the first calls of a store are slow, and so are
 those that wait for a write."""
@@ -162,9 +166,11 @@ class Breaker:
             raise
         except (TimeoutError, asyncio.CancelledError) as error:
             # The timer of a caller with the same deadline may go off first.
-            is_over = isinstance(error, TimeoutError) or deadline.remaining() <= EARLY_S
+            took_s = self._clock() - started
+            early_s = max(EARLY_S, EARLY * took_s)
+            is_over = isinstance(error, TimeoutError) or deadline.remaining() <= early_s
             least_s = min(AMPLE_S, max(MIN_PATIENCE_S, PATIENCE_FACTOR * self._usual_s))
-            if is_over and self._clock() - started >= least_s:
+            if is_over and took_s >= least_s:
                 self._take_failure(question, call, "no answer in time")
             raise
         except UnavailableError as error:

@@ -182,16 +182,24 @@ async def test_errors_of_others_do_not_count(end: BaseException) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before_the_deadline_s", "counts"), [(0.0, True), (EARLY_S / 2, True), (PATIENCE_S / 2, False)]
+    ("within_s", "before_the_deadline_s", "counts"),
+    [
+        (PATIENCE_S, 0.0, True),
+        (PATIENCE_S, EARLY_S / 2, True),
+        (PATIENCE_S, PATIENCE_S / 2, False),
+        (1.0, 0.04, True),
+        (1.0, 0.08, False),
+    ],
 )
 async def test_cancellation_at_the_deadline_alone_is_a_failure(
-    before_the_deadline_s: float, *, counts: bool
+    within_s: float, before_the_deadline_s: float, *, counts: bool
 ) -> None:
     asked = Dependency()
     await asked.call(takes_s=0.005)
+    takes_s = within_s - before_the_deadline_s
     for _ in range(FAILURES):
         with suppress(asyncio.CancelledError):
-            await asked.call(asyncio.CancelledError(), takes_s=PATIENCE_S - before_the_deadline_s)
+            await asked.call(asyncio.CancelledError(), takes_s=takes_s, within_s=within_s)
 
     assert await asked.is_asked() is not counts
 
