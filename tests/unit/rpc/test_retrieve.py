@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from serving.config.profiles import ProfileBook
 from serving.domain.briefing import BlockForm, BriefingLimits
 from serving.domain.errors import InvalidRequestError
-from serving.domain.items.records import Item, ItemId, Segment, segment_id
+from serving.domain.items.records import Item, ItemId, Segment, fact_id, segment_id
 from serving.domain.ranking.diversity import jaccard, words_of
 from serving.domain.ranking.fusion import fuse
 from serving.domain.ranking.ledger import FusionMethod, Ledger, LegTerm
@@ -26,11 +26,18 @@ from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, Sort
 from serving.domain.ranking.ranked_list import RankStyle
+from serving.pipeline.retrieval.explain_absence import Absence
+from serving.pipeline.retrieval.explain_leg_absence import LegAbsence
+from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.name_correction import NameCorrection
-from serving.pipeline.retrieval.order.hit import Hit
+from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.order.loss import Loss
 from serving.pipeline.retrieval.order.ordering import Ordering
 from serving.pipeline.retrieval.steps import Retrieval, Timings
 from serving.rpc.check import Checker
+from serving.rpc.compare import from_comparison, to_compare_call
+from serving.rpc.explain_absence import from_absence, to_explain_absence_call
+from serving.rpc.items import from_reference
 from serving.rpc.retrieve import (
     MAX_SENT_QUERY_BYTES,
     Coercion,
@@ -39,15 +46,22 @@ from serving.rpc.retrieve import (
     to_retrieve_call,
     to_vector,
 )
-from tests.support.builders import NOON, days, fact, query, ranked, segment
+from tests.support.builders import NOON, days, fact, ids, query, ranked, segment
 from tests.support.refusals import refused_for
+from trivium import Absence as AbsenceRead
 from trivium import DiversityTerm, ItemKind, ItemRef
 from trivium import Hit as RetrievedHit
 from trivium import Retrieval as RetrievalRead
+from trivium.v1 import item_pb2
 from trivium.v1.filter_pb2 import Exclusion, Filter, LabelFilter, TimeRange
 from trivium.v1.retrieval_service_pb2 import (
     BriefingOptions,
+    CompareRequest,
+    CompareResponse,
+    ExplainAbsenceRequest,
+    ExplainAbsenceResponse,
     LegOverride,
+    RankChange,
     RetrieveRequest,
     RetrieveResponse,
     TenantWeight,
@@ -552,3 +566,162 @@ def ordered(
             {hit.item.item: of for hit, of in zip(ordering.head(), logits, strict=False)}
         )
     return ordering
+
+
+# ---------------------------------------------------------------- two rankings
+
+
+def compare(**fields: object) -> CompareRequest:
+    return CompareRequest(**fields)  # type: ignore[arg-type]
+
+
+def test_a_comparison_asks_the_same_under_another_profile() -> None:
+    changed = override(leg="lexical", weight=2)
+    changed.limit = 3
+
+    one, other = to_compare_call(compare(retrieve=changed, against="alone"), PROFILES, NOON)
+
+    assert one.query == other.query
+    assert (one.profile.name, other.profile.name) == ("default", "alone")
+    assert one.profile.leg("lexical").weight == 2
+    assert other.profile.limit == 3
+
+
+def test_a_profile_can_be_compared_with_a_change_of_itself() -> None:
+    one, other = to_compare_call(
+        compare(retrieve=retrieve(), against_overrides=changes(limit=4)), PROFILES, NOON
+    )
+
+    assert (one.profile.limit, other.profile.limit) == (10, 4)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (compare(retrieve=retrieve(query="")), "retrieve.query"),
+        (compare(retrieve=retrieve(), against="nobody"), "against"),
+        (
+            compare(retrieve=retrieve(), against_overrides=changes(limit=-1)),
+            "against_overrides.limit",
+        ),
+    ],
+)
+def test_a_malformed_comparison_names_its_field(request_: CompareRequest, field: str) -> None:
+    with refused_for(field):
+        to_compare_call(request_, PROFILES, NOON)
+
+
+def compared(left: str, right: str) -> CompareResponse:
+    """The comparison of two answers with these segments."""
+    call = call_of(DENSE)
+    first, second = (
+        replace(NOTHING_FOUND, hits=tuple(Hit(item=segment(each), ledger=A_LEDGER) for each in of))
+        for of in (left, right)
+    )
+    return from_comparison((call, first), (call, second))
+
+
+def test_item_has_its_rank_in_both_rankings() -> None:
+    changes = compared("ab", "ca").rank_changes
+
+    assert list(changes) == [
+        RankChange(item=from_reference(item), rank=rank, against_rank=against)
+        for item, rank, against in zip(ids("a", "b", "c"), [1, 2, None], [2, None, 1], strict=True)
+    ]
+
+
+def test_overlap_is_the_shared_part_of_all_items() -> None:
+    assert compared("ab", "bc").overlap == 1 / 3
+    assert compared("ab", "ba").overlap == 1.0
+    assert compared("", "").overlap == 1.0
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+FOUND = LegAbsence(
+    leg="dense", state=LegState.OK, rank=3, score=0.25, depth=20, reason="", loss=Loss.NONE
+)
+LOST = Absence(
+    loss=Loss.DISPLACED,
+    reason="the item is at rank 3",
+    by=segment_id("other"),
+    rank=3,
+    hit=Hit(item=segment("a"), ledger=A_LEDGER, stage=Stage.COARSE),
+    legs=(
+        FOUND,
+        replace(
+            FOUND,
+            leg="graph",
+            state=LegState.TIMED_OUT,
+            rank=None,
+            score=None,
+            depth=9,
+            reason="late",
+            loss=Loss.UNANSWERED,
+        ),
+    ),
+)
+
+
+def explain(**fields: object) -> ExplainAbsenceRequest:
+    return ExplainAbsenceRequest(**fields)  # type: ignore[arg-type]
+
+
+def read_absence(absence: Absence) -> AbsenceRead:
+    """The explanation as the client has it."""
+    sent = from_absence(absence).SerializeToString()
+    return responses.to_absence(ExplainAbsenceResponse.FromString(sent))
+
+
+def test_the_item_that_is_missed_is_a_segment_or_a_fact() -> None:
+    _, item = to_explain_absence_call(
+        explain(retrieve=retrieve(), item=item_pb2.ItemRef(fact_id="f")), PROFILES, NOON
+    )
+
+    assert item == fact_id("f")
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (explain(retrieve=retrieve()), "item"),
+        (explain(retrieve=retrieve(), item=item_pb2.ItemRef(segment_id=" ")), "item.segment_id"),
+        (
+            explain(retrieve=retrieve(limit=-1), item=item_pb2.ItemRef(segment_id="a")),
+            "retrieve.limit",
+        ),
+    ],
+)
+def test_a_malformed_miss_names_its_field(request_: ExplainAbsenceRequest, field: str) -> None:
+    with refused_for(field):
+        to_explain_absence_call(request_, PROFILES, NOON)
+
+
+def test_an_absence_crosses_the_wire_whole() -> None:
+    found = read_absence(LOST)
+
+    assert (found.loss.name, found.reason, found.rank) == ("DISPLACED", "the item is at rank 3", 3)
+    assert found.by == ItemRef(ItemKind.SEGMENT, "other")
+    assert found.hit is not None
+    assert (found.hit.id, found.hit.rank, found.hit.score) == ("a", 3, 0.5 / 63)
+    assert found.hit.ledger is not None
+    (term,) = found.hit.ledger.leg_terms
+    assert (term.path, term.fact_ids, term.leg_score) == ("a way", ("f1",), 0.25)
+    assert [
+        (each.leg, each.state.name, each.rank, each.score, each.depth, each.reason)
+        for each in found.legs
+    ] == [("dense", "OK", 3, 0.25, 20, ""), ("graph", "TIMED_OUT", None, None, 9, "late")]
+
+
+@pytest.mark.parametrize("loss", Loss)
+def test_every_loss_has_a_name_that_the_client_knows(loss: Loss) -> None:
+    assert read_absence(Absence(loss=loss, reason="")).loss.name == loss.name
+
+
+def test_item_without_rank_or_rival_is_reported_so() -> None:
+    found = read_absence(Absence(loss=Loss.NOT_MATCHED, reason="no leg finds it"))
+    folded = read_absence(Absence(loss=Loss.FOLDED, reason="", by=fact_id("f2")))
+
+    assert (found.by, found.rank, found.hit, found.legs) == (None, None, None, ())
+    assert folded.by == ItemRef(ItemKind.FACT, "f2")

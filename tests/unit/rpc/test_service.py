@@ -7,12 +7,10 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any, cast
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -24,9 +22,9 @@ from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import TenantName, segment_id
-from serving.domain.ranking.profile import LegSpec, Profile
+from serving.domain.ranking.profile import Profile
 from serving.http.calls import HttpCall
-from serving.pipeline.retrieval.admission import MIN_CONCURRENCY, NOTHING, SHED_REASON, Admission
+from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON, Admission
 from serving.pipeline.retrieval.legs.leg import Leg
 from serving.pipeline.writes.ingest import Ingestor
 from serving.ports.embedding import EmbeddingModel
@@ -40,8 +38,7 @@ from tests.fakes.pipeline import BrokenLeg, FixedLeg, RecordingAccess
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import A_DAY_LATER, NOON, TENANT, fact, segment
 from tests.support.refusals import refused_for
-from tests.support.stepped_clock import SteppedClock
-from tests.unit.pipeline.retrieval.retrieving import retriever, soon, store_of
+from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
 from tests.unit.rpc.calling import Call, service_over
 from trivium.v1 import (
     catalog_service_pb2,
@@ -424,31 +421,6 @@ async def test_shed_leg_is_counted_and_reported_skipped() -> None:
     reports = {report.leg: report for report in answer.leg_reports}
     assert reports["graph"].state == retrieval_service_pb2.LEG_STATE_SKIPPED
     assert reports["graph"].reason == SHED_REASON
-
-
-async def test_a_refusal_is_a_status_with_the_time_to_try_again() -> None:
-    context = Call()
-
-    await counted({}, {}, admission=Full(), context=context)
-
-    assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert context.detail(ErrorInfo).reason == "OVERLOADED"
-    assert context.detail(RetryInfo).retry_delay.ToTimedelta() > timedelta()
-
-
-class Full(Admission):
-    """Is busy with as many questions as are always admitted; each of those before took a minute."""
-
-    def __init__(self) -> None:
-        clock = SteppedClock()
-        super().__init__(clock=clock)
-        profile, deadline = Profile(name="any", legs=(LegSpec(name="lexical"),)), soon()
-        for _ in range(100):
-            with self.admitted(TENANT, profile, deadline):
-                clock.now += 60
-        self._held = [self.admitted(TENANT, profile, deadline) for _ in range(MIN_CONCURRENCY)]
-        for each in self._held:
-            each.__enter__()
 
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
