@@ -1,16 +1,43 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.domain.items.records import segment_id
+from serving.domain.questions.period import Period
 from serving.domain.ranking.fusion import Fused, fuse
-from serving.domain.ranking.ledger import FusionMethod, Ledger
-from serving.domain.ranking.ranked_list import Candidate, RankedList
-from tests.support.builders import ranked
+from serving.domain.ranking.ledger import (
+    DecayTerm,
+    FusionMethod,
+    ImportanceTerm,
+    Ledger,
+    LegTerm,
+    RerankTerm,
+    normalised,
+    sigmoid,
+    worth,
+)
+from serving.domain.ranking.priors import (
+    Decay,
+    Importance,
+    ImportanceStyle,
+    decay_term,
+    importance_term,
+)
+from serving.domain.ranking.ranked_list import (
+    Candidate,
+    RankedList,
+    RankStyle,
+    best_first,
+    depth_to_read,
+    within_depth,
+)
+from serving.domain.ranking.signals import SIGNALS, Known, Named, Traits, ranked_by
+from tests.support.builders import NOON, days, fact, ids, ranked, segment
 
 LEGS = ("lexical", "dense", "facts", "graph")
 
@@ -119,3 +146,228 @@ def test_a_list_with_an_item_twice_is_rejected() -> None:
 def test_list_not_ordered_by_score_is_rejected() -> None:
     with pytest.raises(ValueError, match="descending"):
         scored("dense", a=0.1, b=0.2)
+
+
+# ---------------------------------------------------------------- ranked lists
+
+
+SCORES = st.lists(st.integers(0, 4).map(float), max_size=40)
+DEPTHS = st.integers(1, 20)
+
+
+def candidates(scores: list[float], names: list[int] | None = None) -> list[Candidate]:
+    """Best first; the names decide the order of equal scores."""
+    return best_first(
+        Candidate(segment_id(f"{name:03}"), score, path=str(place))
+        for place, (score, name) in enumerate(zip(scores, names or range(len(scores)), strict=True))
+    )
+
+
+def cut(read: list[Candidate], depth: int) -> set[str]:
+    """What a leg gives when its store returns only as many as are to be read."""
+    read = read[: depth_to_read(depth, RankStyle.MEAN)]
+    return {each.path for each in within_depth(read, depth, RankStyle.MEAN)}
+
+
+@given(SCORES, DEPTHS, st.data())
+def test_items_within_depth_do_not_depend_on_ids(
+    scores: list[float], depth: int, data: st.DataObject
+) -> None:
+    names = data.draw(st.permutations(range(len(scores))))
+
+    assert cut(candidates(scores), depth) == cut(candidates(scores, names), depth)
+
+
+@given(SCORES, DEPTHS)
+def test_reading_more_than_that_changes_nothing(scores: list[float], depth: int) -> None:
+    everything = candidates(scores)
+
+    kept = {each.path for each in within_depth(everything, depth, RankStyle.MEAN)}
+    assert cut(everything, depth) == kept
+
+
+@given(SCORES)
+def test_mean_ranks_share_what_ordinal_ranks_give(scores: list[float]) -> None:
+    ranked = RankedList("lexical", tuple(candidates(scores)))
+    shared = ranked.ranks(RankStyle.MEAN)
+
+    assert sum(shared) == sum(ranked.ranks(RankStyle.ORDINAL))
+    by_score = dict(zip([each.score for each in ranked.candidates], shared, strict=True))
+    assert shared == [by_score[each.score] for each in ranked.candidates]
+
+
+def test_ranking_style_decides_the_ranks_of_ties() -> None:
+    ranked = RankedList("lexical", tuple(candidates([9.0, 5.0, 5.0, 1.0])))
+
+    assert ranked.ranks(RankStyle.ORDINAL) == [1, 2, 3, 4]
+    assert ranked.ranks(RankStyle.DENSE) == [1, 2, 2, 3]
+    assert ranked.ranks(RankStyle.MEAN) == [1, 2.5, 2.5, 4]
+    assert len(within_depth(ranked.candidates, 2, RankStyle.MEAN)) == 1
+    assert len(within_depth(ranked.candidates, 2, RankStyle.ORDINAL)) == 2
+
+
+# ---------------------------------------------------------------- signals
+
+
+def test_the_latest_segment_is_the_most_recent() -> None:
+    known = [
+        Known(Traits.of(segment("old", event_time=NOON - days(3)))),
+        Known(Traits.of(segment("new"))),
+        Known(Traits.of(fact("since", "Mel", "lives in", "Rome", valid_from=NOON - days(1)))),
+    ]
+
+    found = ranked_by("recency", known)
+
+    assert [candidate.item.id for candidate in found.candidates] == ["new", "since", "old"]
+
+
+def test_items_shown_equally_often_share_a_rank() -> None:
+    known = [
+        Known(Traits.of(segment(name)), shown=shown)
+        for name, shown in (("a", 1), ("b", 7), ("c", 1))
+    ]
+
+    found = ranked_by("access", known)
+
+    assert [candidate.item for candidate in found.candidates] == ids("b", "a", "c")
+    assert found.ranks(RankStyle.MEAN) == [1, 2.5, 2.5]
+
+
+def test_every_signal_ranks_all_candidates() -> None:
+    named = Named(frozenset("abc"), (Period(NOON - days(9), NOON + days(9)),))
+    known = [Known(Traits.of(segment(name, speaker=name)), named) for name in "abc"]
+
+    for signal in SIGNALS:
+        assert len(ranked_by(signal, known).candidates) == 3
+
+
+def test_only_speakers_that_the_question_names_are_ranked() -> None:
+    named = Named.of("What did Maria's sister tell JÓN?")
+    speakers = {"a": "Maria Lopez", "b": "Jón", "c": "Otto", "d": ""}
+    known = [
+        Known(Traits.of(segment(name, speaker=speaker)), named)
+        for name, speaker in speakers.items()
+    ]
+
+    found = ranked_by(
+        "speaker", [*known, Known(Traits.of(fact("f", "Maria", "likes", "tea")), named)]
+    )
+
+    assert [candidate.item for candidate in found.candidates] == ids("a", "b")
+    assert found.ranks(RankStyle.MEAN) == [1.5, 1.5]
+
+
+def test_only_items_near_a_named_time_are_ranked() -> None:
+    named = Named(periods=(Period(NOON, NOON + days(1)), Period(NOON + days(60), NOON + days(90))))
+    since = {"within": 0.5, "after": 4, "before": -3, "late": 4.1, "early": -3.1, "second": 92}
+    known = [
+        Known(Traits.of(segment(name, event_time=NOON + days(at))), named)
+        for name, at in since.items()
+    ]
+    became_true = fact("true", "Mel", "lives in", "Rome", valid_from=NOON)
+
+    found = ranked_by("time", [*known, Known(Traits.of(became_true), named)])
+
+    assert {candidate.item.id for candidate in found.candidates} == {
+        *("within", "after", "before", "second", "true")
+    }
+    assert set(found.ranks(RankStyle.MEAN)) == {3}
+
+
+# ---------------------------------------------------------------- priors
+
+
+def decayed(age_days: float, kind: str = "turn", **fields: Any) -> float:
+    return decay_term(
+        Decay(**fields), kind=kind, since=NOON - days(age_days), as_of=NOON
+    ).multiplier
+
+
+@pytest.mark.parametrize(("age_days", "factor"), [(0, 1.0), (30, 0.5), (60, 0.25), (3, 0.933)])
+def test_a_score_halves_every_thirty_days(age_days: float, factor: float) -> None:
+    assert decayed(age_days) == pytest.approx(factor, abs=5e-4)
+
+
+@pytest.mark.parametrize("kind", ["person", "place", "relationship"])
+def test_evergreen_kinds_decay_to_their_floor(kind: str) -> None:
+    assert decayed(3650, kind) == 0.3
+    assert decayed(3650) < 1e-9
+
+
+def test_floor_of_a_kind_leaves_other_kinds_alone() -> None:
+    assert decayed(3650, floor=0.8) == 0.8
+    assert decayed(3650, "person", floor=0.8) == 0.3
+
+
+def test_items_in_the_future_do_not_decay() -> None:
+    assert decayed(-9) == 1.0
+
+
+def test_importance_multiplies_by_seven_to_ten_tenths() -> None:
+    term = importance_term(Importance(style=ImportanceStyle.MULTIPLY), 0.5, 60)
+
+    assert term == ImportanceTerm(0.5, multiplier=0.85)
+
+
+def test_importance_boosts_only_items_above_the_threshold() -> None:
+    boost = Importance(style=ImportanceStyle.BOOST, boost_from=0.8)
+
+    assert importance_term(boost, 0.79, 60) == ImportanceTerm(0.79, boost=0)
+    assert importance_term(boost, 0.8, 60) == ImportanceTerm(0.8, boost=1 / 61 - 1 / 71)
+
+
+def test_importance_is_off_unless_a_profile_sets_it() -> None:
+    assert importance_term(Importance(), 0.9, 60) is None
+
+
+def test_every_term_of_the_ledger_counts() -> None:
+    leg = LegTerm(leg="dense", rank=1, weight=2.0, leg_score=0.7)
+    ledger = Ledger(
+        rank_constant=60,
+        leg_terms=(leg,),
+        importance=ImportanceTerm(0.9, multiplier=0.97, boost=0.01),
+        decay=DecayTerm(3 * 86400, 30 * 86400, 0.0, 0.933),
+    )
+
+    assert math.isclose(ledger.score, 2 / 61 * 0.97 * 0.933 + 0.01, abs_tol=1e-9)
+
+
+# ---------------------------------------------------------------- the ledger
+
+
+def term(**fields: float) -> LegTerm:
+    return LegTerm(**{"leg": "dense", "rank": 3, "weight": 2.0, "leg_score": 0.5, **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (FusionMethod.RECIPROCAL_RANK, 2 / 63),
+        (FusionMethod.CONVEX, 2 * (0.5 + 1) / (0.9 + 1)),
+        (FusionMethod.SCORE, 1.0),
+    ],
+)
+def test_fusion_method_computes_its_own_term(method: FusionMethod, expected: float) -> None:
+    assert worth(term(least=-1.0, most=0.9), method, 60) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_scale_of_one_point_counts_in_full() -> None:
+    assert normalised(0.3, 0.3, 0.3) == 1.0
+
+
+def test_reranking_mixes_the_coarse_score_with_a_probability() -> None:
+    ledger = Ledger(
+        rank_constant=60,
+        leg_terms=(term(rank=1, weight=1.0),),
+        importance=ImportanceTerm(0.5, multiplier=0.85),
+        rerank=RerankTerm(logit=1.2, weight=0.7, scale=0.02),
+    )
+
+    assert ledger.coarse_score == pytest.approx(0.85 / 61)
+    assert ledger.score == pytest.approx(0.3 * (0.85 / 61) / 0.02 + 0.7 / (1 + math.exp(-1.2)))
+
+
+@given(st.floats(-1e4, 1e4))
+def test_probability_is_bounded_and_grows_with_its_logit(logit: float) -> None:
+    assert 0 <= sigmoid(logit) <= sigmoid(logit + 1) <= 1
+    assert math.isclose(sigmoid(logit) + sigmoid(-logit), 1, abs_tol=1e-12)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from serving.domain.items.records import ItemId, Segment
+from serving.domain.ranking.diversity import jaccard, maximal_marginal_relevance, words_of
+from serving.domain.ranking.holds.likeness import USUAL, likeness, scale_of
 from serving.domain.ranking.ranked_list import Candidate, RankStyle, within_depth
 from serving.domain.ranking.repeats import (
     folded,
@@ -152,3 +156,86 @@ def test_repeats_have_one_newest_item(texts: list[str]) -> None:
     for item, into in newest.items():
         assert newest[into] == into
         assert said_in(by_id[item]) == said_in(by_id[into])
+
+
+# ---------------------------------------------------------------- likeness
+
+
+def turns(count: int, usual: float) -> NDArray[np.float64]:
+    """Vectors whose cosines are about `usual`; the last two are nearer to each other."""
+    own = np.random.default_rng(0).standard_normal((count, 200))
+    own[-1] = own[-2] + own[0]
+    own *= np.sqrt(1 - usual) / np.linalg.norm(own, axis=1, keepdims=True)
+    vectors: NDArray[np.float64] = np.c_[own, np.full(count, np.sqrt(usual))]
+    return vectors
+
+
+@pytest.mark.parametrize("usual", [0.0, 0.6, 0.85])
+def test_likeness_of_turns_depends_on_no_encoder(usual: float) -> None:
+    ours, theirs = turns(60, USUAL), turns(60, usual)
+
+    found = likeness(theirs * scale_of(theirs))
+
+    assert found == pytest.approx(likeness(ours * scale_of(ours)), abs=0.05)
+
+
+def test_likeness_of_unit_vectors_is_their_cosine() -> None:
+    vectors = turns(10, 0.5)
+
+    assert likeness(vectors) == pytest.approx(vectors @ vectors.T)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_vectors_of_few_turns_keep_their_length(count: int) -> None:
+    assert scale_of(np.ones((count, 1))) == pytest.approx(1, abs=0.05)
+
+
+def test_vectors_of_equal_turns_have_a_scale() -> None:
+    assert np.isfinite(scale_of(np.ones((64, 1))))
+
+
+# ---------------------------------------------------------------- diversity
+
+
+def test_new_content_is_preferred_to_repeated_content() -> None:
+    texts = ["we fly to goa in march", "we fly to goa in may", "the cat is ill"]
+
+    chosen = maximal_marginal_relevance(texts, [1.0, 0.95, 0.8])
+
+    assert [one.place for one in chosen] == [0, 2, 1]
+
+
+def test_mmr_with_no_weight_on_novelty_keeps_the_order() -> None:
+    chosen = maximal_marginal_relevance(["a b", "a b", "c"], [0.9, 0.8, 0.7], trade_off=1.0)
+
+    assert [one.place for one in chosen] == [0, 1, 2]
+
+
+def test_choice_names_its_most_similar_predecessor() -> None:
+    texts = ["we fly to goa in march", "the cat is ill", "we fly to goa in may", "the cat is well"]
+
+    chosen = maximal_marginal_relevance(texts, [1.0, 0.9, 0.8, 0.7])
+
+    closest = {one.place: one.closest for one in chosen}
+    assert closest == {0: None, 1: None, 2: 0, 3: 1}
+    of_the_third = next(one for one in chosen if one.place == 2)
+    assert of_the_third.value == 0.7 * 0.8 - (1 - 0.7) * of_the_third.max_similarity
+
+
+def test_mmr_considers_only_its_pool() -> None:
+    assert len(maximal_marginal_relevance(["a", "b", "c"], [3, 2, 1], pool=2)) == 2
+
+
+@given(st.lists(st.text(alphabet="ab c", max_size=8), max_size=8))
+def test_every_text_is_chosen_once(texts: list[str]) -> None:
+    chosen = maximal_marginal_relevance(texts, [1.0] * len(texts))
+
+    assert sorted(one.place for one in chosen) == list(range(len(texts)))
+
+
+@given(st.text(), st.text())
+def test_overlap_is_symmetric_and_between_zero_and_one(left: str, right: str) -> None:
+    overlap = jaccard(words_of(left), words_of(right))
+
+    assert overlap == jaccard(words_of(right), words_of(left))
+    assert 0 <= overlap <= 1
