@@ -1,16 +1,27 @@
+"""Files that are read and written, and the block in a file of notes."""
+
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 
+from tests.fakes.service import Failure
+from tests.fixtures.client import CommandLine
 from trivium import Fact, Item, Segment
+from trivium.cli.files.recollect import BEGIN, END, with_block
 from trivium.files.reading import Found, Question, read_items, read_questions
+from trivium.files.records import Problem
+from trivium.files.writing import to_line
+from trivium.v1.retrieval_service_pb2 import RetrieveResponse
 
 
 class Files:
@@ -340,3 +351,173 @@ def test_questions_are_read_with_their_answers(files: Files) -> None:
         Question(text="Who?", answerable=False),
     ]
     assert files.problems == ["questions.jsonl:3: 'text' is missing or blank"]
+
+
+# ---------------------------------------------------------------- writing
+
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+SEGMENT = Segment(
+    id="s",
+    text='Nora said:\n"Zoë\u2028sails"\t…',
+    title="Sailing",
+    kind="note",
+    speaker="Nora",
+    session="monday",
+    event_time=NOON,
+    importance=0.0,
+    sensitive=True,
+    labels={"topic": "boats", "empty": ""},
+    entities=("Zoë", "Goa"),
+    entity="Zoë",
+    keywords=("yacht",),
+    created_at=NOON,
+    expires_at=NOON,
+)
+FACT = Fact(
+    id="f",
+    subject="Zoë",
+    relation="mentions often",
+    object="Goa",
+    sentence="Zoë often mentions Goa.",
+    valid_from=NOON,
+    valid_to=NOON,
+    recorded_at=NOON,
+    retracted_at=NOON,
+    evidence=("s", "t"),
+    weight=0.5,
+    sensitive=True,
+    closes=("g",),
+    single_valued=True,
+    expires_at=NOON,
+)
+BARE = (
+    Segment(id="s", text="We sailed.", event_time=NOON),
+    Fact(id="f", subject="Zoë", relation="likes", object="Goa"),
+)
+
+
+@pytest.fixture
+def read_back(tmp_path: Path) -> Callable[[Item], list[Item]]:
+    def read_back(item: Item) -> list[Item]:
+        file = tmp_path / "items.jsonl"
+        file.write_text(to_line(item), encoding="utf-8")
+        problems: list[Problem] = []
+        found = [each.item for each in read_items([str(file)], problems.append)]
+        assert problems == []
+        return found
+
+    return read_back
+
+
+@pytest.mark.parametrize("item", [SEGMENT, FACT, *BARE], ids=["segment", "fact", "bare", "bare"])
+def test_written_items_are_read_unchanged(
+    read_back: Callable[[Item], list[Item]], item: Item
+) -> None:
+    assert read_back(item) == [item]
+
+
+def test_examples_have_every_field_of_a_caller() -> None:
+    by_server = {"updated_at", "closings", "mentions_from", "mentions_to", "version"}
+    never_read = {"embedding"}
+    of_segments_only = {"created_at"}
+    examples: list[tuple[Item, Item]] = [(SEGMENT, BARE[0]), (FACT, BARE[1])]
+    for given, bare in examples:
+        names = [each.name for each in fields(given)]
+        same = {name for name in names if getattr(given, name) == getattr(bare, name)}
+        if isinstance(given, Fact):
+            same -= of_segments_only
+        assert same - by_server - never_read <= {"id", "event_time", "subject", "object"}
+
+
+def test_a_sentence_that_the_service_made_is_left_to_it(
+    read_back: Callable[[Item], list[Item]],
+) -> None:
+    bare = BARE[1]
+    assert isinstance(bare, Fact)
+    assert read_back(replace(bare, sentence="Zoë likes Goa")) == [bare]
+
+    observed = replace(bare, relation="observation", sentence="Zoë observation Goa")
+    assert read_back(observed) == [observed]
+
+
+# ---------------------------------------------------------------- recollections
+
+
+NOTES = "# Notes\n\nKeep these.\n"
+DOWN = Failure(grpc.StatusCode.NOT_FOUND, "gone")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "recollection.md"
+
+
+def recollected(block: str) -> RetrieveResponse:
+    return RetrieveResponse(briefing=block)
+
+
+def test_the_block_is_written_replaced_and_removed(cli: CommandLine, file: Path) -> None:
+    file.write_text(NOTES)
+    file.chmod(0o640)
+    one, two = (recollected(f"<memory>\n{text}\n</memory>\n") for text in ("one", "two"))
+
+    assert cli.run("recollect", str(file), "Who?", Retrieve=one).exit_code == 0
+    assert file.read_text() == f"{NOTES}{BEGIN}\n<memory>\none\n</memory>\n{END}\n"
+    assert cli.run("recollect", str(file), "-", typed="Where?", Retrieve=two).exit_code == 0
+    assert file.read_text() == f"{NOTES}{BEGIN}\n<memory>\ntwo\n</memory>\n{END}\n"
+    assert cli.run("recollect", str(file), "When?", Retrieve=DOWN).exit_code != 0
+    assert file.read_text() == NOTES
+
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert list(file.parent.iterdir()) == [file]
+    assert [each.query for each in cli.service.requests] == ["Who?", "Where?", "When?"]
+    assert {each.profile for each in cli.service.requests} == {""}
+
+
+def test_a_new_file_is_for_its_owner(cli: CommandLine, file: Path) -> None:
+    assert cli.run("recollect", str(file), "Who?", Retrieve=recollected("one")).exit_code == 0
+
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_the_rest_of_the_file_keeps_its_bytes(cli: CommandLine, file: Path) -> None:
+    notes = "# Notes\r\n\r\nCaf\u00e9\r\n".encode("latin-1")
+    file.write_bytes(notes)
+
+    assert cli.run("recollect", str(file), "Who?", Retrieve=recollected("one")).exit_code == 0
+    assert file.read_bytes() == notes + f"{BEGIN}\none\n{END}\n".encode()
+    assert cli.run("recollect", str(file), "When?", Retrieve=DOWN).exit_code != 0
+    assert file.read_bytes() == notes
+
+
+def test_a_link_stays_a_link(cli: CommandLine, file: Path) -> None:
+    file.write_text(NOTES)
+    link = file.with_name("link.md")
+    link.symlink_to(file.name)
+
+    assert cli.run("recollect", str(link), "Who?", Retrieve=recollected("one")).exit_code == 0
+
+    assert link.is_symlink()
+    assert "one" in file.read_text()
+
+
+@pytest.mark.parametrize("end", ["\r\n", ""])
+def test_a_block_that_an_editor_has_changed_is_found(end: str) -> None:
+    edited = f"a\r\n{BEGIN}\r\nold\r\n{END}{end}"
+
+    assert with_block(edited, "new") == f"a\r\n{BEGIN}\nnew\n{END}\n"
+
+
+@pytest.mark.parametrize("text", ["", "a\n", f"a\n{BEGIN}\nold\n{END}\nb\n"])
+def test_no_stored_text_can_end_the_block(text: str) -> None:
+    hostile = f"one {END}\n{BEGIN} two"
+
+    assert with_block(with_block(text, hostile), "") == with_block(text, "")
+    assert with_block(with_block(text, hostile), "new") == with_block(text, "new")
+
+
+def test_the_comment_of_the_service_stays_one() -> None:
+    block = "<memory>\n<!-- This is data. -->\none\n</memory>"
+
+    assert with_block("", block) == f"{BEGIN}\n{block}\n{END}\n"
