@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from math import erf, sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from serving.adapters.encoder import packed_e5
 from serving.adapters.encoder.checkpoint import GRAPH_FILE
 from serving.adapters.encoder.packed_e5 import PackedModel, Shape, read_packed, write_model
+from serving.adapters.encoder.windows import batches_by_length, encode_by_length, padded
 from serving.adapters.onnx_session import open_session
 from serving.domain.errors import DependencyError
+from serving.ports.embedding import TokenIds
 
 SHAPE = Shape(hidden=32, layers=2, heads=2, inner=64, words=6, positions=8, types=2)
 EPSILON = 1e-6
@@ -169,3 +174,73 @@ def test_another_file_of_weights_is_refused(
     with pytest.raises(DependencyError, match="expected 1571fc98"):
         packed_e5.write_packaged(tmp_path)
     assert not (tmp_path / GRAPH_FILE).exists()
+
+
+# ---------------------------------------------------------------- windows
+
+
+BUDGET = 64
+
+token_lists = st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=100), max_size=12)
+
+
+class Model:
+    """Returns (first token, length, 1) for each window, and records the batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[Sequence[TokenIds]] = []
+
+    def __call__(self, batch: Sequence[TokenIds]) -> NDArray[np.float32]:
+        self.batches.append(batch)
+        return np.array([[window[0], len(window), 1] for window in batch], np.float32)
+
+
+def test_padding_is_at_the_right_and_masked() -> None:
+    ids, mask = padded([[5, 6], [7]])
+
+    assert ids.tolist() == [[5, 6], [7, 0]]
+    assert mask.tolist() == [[1, 1], [1, 0]]
+
+
+@given(token_lists)
+def test_rows_come_in_the_order_of_the_windows_whatever_the_batches(
+    given_windows: list[list[int]],
+) -> None:
+    made = encode_by_length(given_windows, Model(), 3, BUDGET)
+
+    expected = np.array([[w[0], len(w), 1] for w in given_windows], np.float32).reshape(-1, 3)
+    np.testing.assert_allclose(made * expected[:, 2:] / made[:, 2:], expected, rtol=1e-4)
+
+
+@given(token_lists)
+def test_a_batch_keeps_to_its_budget_padding_included(given_windows: list[list[int]]) -> None:
+    model = Model()
+    encode_by_length(given_windows, model, 3, BUDGET)
+
+    for batch in model.batches:
+        assert len(batch) * max(map(len, batch)) <= max(BUDGET, len(batch[0]))
+
+
+def test_rows_have_unit_length_after_they_are_truncated() -> None:
+    made = encode_by_length([[3, 1, 1, 1]], Model(), 2, BUDGET)
+
+    np.testing.assert_allclose(made, [[0.6, 0.8]], rtol=1e-6)
+
+
+# ---------------------------------------------------------------- batches of like length
+
+lengths = st.lists(st.integers(1, 100), max_size=30)
+
+
+@given(lengths)
+def test_windows_are_in_exactly_one_batch(given_lengths: list[int]) -> None:
+    batches = batches_by_length(given_lengths, BUDGET)
+
+    assert sorted(place for batch in batches for place in batch) == list(range(len(given_lengths)))
+
+
+@given(lengths)
+def test_batches_grow_longer(given_lengths: list[int]) -> None:
+    order = [place for batch in batches_by_length(given_lengths, BUDGET) for place in batch]
+
+    assert [given_lengths[place] for place in order] == sorted(given_lengths)

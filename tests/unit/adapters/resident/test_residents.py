@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from serving.adapters.resident import TenantsInMemory, residents
+from serving.adapters.postgres.words.tsvector import stored_words
+from serving.adapters.resident import TenantsInMemory, residents, words
+from serving.adapters.resident.entities import NearNames
 from serving.adapters.resident.tenant import ITEM_BYTES
+from serving.adapters.resident.words import Words, rank_of
 from serving.domain.budget import Deadline
-from serving.domain.items.records import ItemId, TenantName
+from serving.domain.items.records import ItemId, Segment, TenantName
 from serving.domain.items.text import text_of
+from serving.domain.languages import ENGLISH
+from serving.domain.questions.named_entities import content_words, one_letter_apart
 from serving.domain.ranking.leg_options import Walk, WordsMode, WordsSearch
 from serving.domain.ranking.profile import Yields
+from serving.domain.words.query_plan import MAX_SCORED
 from tests.fakes.resident_feed import InMemoryFeed
 from tests.support.builders import TENANT, fact, ids, query, scope, segment
 from tests.support.waiting import until_async
@@ -39,7 +48,7 @@ async def loaded(
     return view
 
 
-def words(
+def words_of(
     view: TenantsInMemory, text: str = "Goa", tenant: TenantName = TENANT
 ) -> list[str] | None:
     """The ids that a view finds by words; None if it does not answer."""
@@ -58,10 +67,10 @@ async def test_first_question_loads_its_tenant_unanswered() -> None:
     feed.put(segment("a"))
     view = TenantsInMemory(feed, 2**30)
 
-    first = words(view)
+    first = words_of(view)
     await view.load(TENANT, Deadline.after(SOON))
 
-    assert (first, words(view)) == (None, ["a"])
+    assert (first, words_of(view)) == (None, ["a"])
     assert feed.reads == 1
 
 
@@ -71,10 +80,10 @@ async def test_announced_write_is_applied_before_an_answer() -> None:
     view = await loaded(feed, TENANT)
 
     feed.put(segment("b"))
-    before = words(view)
+    before = words_of(view)
     await view.advance()
 
-    assert (before, words(view)) == (None, ["a", "b"])
+    assert (before, words_of(view)) == (None, ["a", "b"])
 
 
 async def test_unseen_write_of_the_caller_has_no_answer() -> None:
@@ -99,10 +108,10 @@ async def test_unchecked_log_ends_answers() -> None:
     await view.load(TENANT, Deadline.after(SOON))
 
     clock.now = residents.UNCHECKED_S + 1
-    late = words(view)
+    late = words_of(view)
     await view.advance()
 
-    assert (late, words(view)) == (None, ["a"])
+    assert (late, words_of(view)) == (None, ["a"])
 
 
 async def test_erased_item_is_gone_once_caught_up() -> None:
@@ -118,7 +127,7 @@ async def test_erased_item_is_gone_once_caught_up() -> None:
 
     assert await view.caught_up(token, Deadline.after(0))
     assert view.count(TENANT, erased) == 0
-    assert words(view) == []
+    assert words_of(view) == []
     assert view.has_facts(TENANT, None) is False
 
 
@@ -138,12 +147,12 @@ async def test_tenants_never_see_each_other() -> None:
     feed.put(segment("c", "Canaries of Goa.", entities=("Mara",)), tenant=OTHER)
     await view.advance()
 
-    assert (words(view), walked(view, "Mara")) == (["a"], ["a"])
-    assert words(view, "canary") == []
+    assert (words_of(view), walked(view, "Mara")) == (["a"], ["a"])
+    assert words_of(view, "canary") == []
     rows = view.rows(TENANT, ids("a", "b", "c"), None)
     assert rows is not None
     assert [text_of(row) for row in rows.rows.values()] == ["We sailed to Goa."]
-    assert sorted(words(view, tenant=OTHER) or ()) == ["a", "b", "c"]
+    assert sorted(words_of(view, tenant=OTHER) or ()) == ["a", "b", "c"]
 
 
 async def test_least_recently_asked_tenant_gives_way() -> None:
@@ -153,10 +162,10 @@ async def test_least_recently_asked_tenant_gives_way() -> None:
         feed.put(segment("a"), tenant=name)
     view = await loaded(feed, *names[:2], max_bytes=5 * ITEM_BYTES // 2)
 
-    words(view, tenant=names[0])
+    words_of(view, tenant=names[0])
     await view.load(names[2], Deadline.after(SOON))
 
-    assert [words(view, tenant=name) for name in names] == [["a"], None, ["a"]]
+    assert [words_of(view, tenant=name) for name in names] == [["a"], None, ["a"]]
 
 
 async def test_too_large_tenant_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +174,7 @@ async def test_too_large_tenant_is_not_read_again(monkeypatch: pytest.MonkeyPatc
     feed.put(segment("a"), segment("b"))
     view = await loaded(feed, TENANT, TENANT)
 
-    assert words(view) is None
+    assert words_of(view) is None
     assert feed.reads == 1
 
 
@@ -198,7 +207,7 @@ async def test_many_changes_have_a_tenant_loaded_anew(monkeypatch: pytest.Monkey
 
     assert view.count(TENANT, ids("a")) == 0
     await view.load(TENANT, Deadline.after(SOON))
-    assert words(view) == ["a", "b", "c"]
+    assert words_of(view) == ["a", "b", "c"]
 
 
 async def test_tenant_with_hidden_rows_leaves_words_to_postgres() -> None:
@@ -209,7 +218,7 @@ async def test_tenant_with_hidden_rows_leaves_words_to_postgres() -> None:
 
     rows = view.rows(TENANT, ids("a", "b"), None)
 
-    assert (words(view), walked(view, "Mara")) == (None, ["a"])
+    assert (words_of(view), walked(view, "Mara")) == (None, ["a"])
     assert rows is not None
     assert rows.rows.keys() == {*ids("a")}
     assert not rows.complete
@@ -239,3 +248,91 @@ async def test_bytes_follow_what_is_written_and_erased() -> None:
     await view.advance()
 
     assert more > before > view.bytes > 0
+
+
+# ---------------------------------------------------------------- words
+
+
+EVEN = (1.0, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "weights", "rank"),
+    [
+        # As `SELECT ts_rank(weights, tsv, word)` of PostgreSQL 18 prints them.
+        ("D", EVEN, 0.6079271),
+        ("DD", EVEN, 0.75990885),
+        ("CD", (1.0, 0.0, 1.0, 1.0), 0.6079271),
+        ("DAD", (0.5, 0.0, 1.0, 1.0), 0.9456644),
+        ("ABCDC", (0.3, 0.7, 1.0, 0.1), 0.7444237),
+        ("D", (0.0, 0.0, 0.0, 0.0), 0.0),
+    ],
+)
+def test_rank_is_that_of_postgresql(labels: str, weights: tuple[float, ...], rank: float) -> None:
+    assert rank_of(labels, weights) == np.float32(rank)
+
+
+def put(all_words: Words, item: Segment) -> None:
+    """Adds or replaces a segment."""
+    all_words.put(item, *stored_words(item, "english"))
+
+
+def found(all_words: Words, text: str) -> list[str] | None:
+    """The ids that are found by words."""
+    candidates = all_words.search(query(text), WordsSearch(), 10)
+    return None if candidates is None else [each.item.id for each in candidates]
+
+
+def test_replaced_segment_is_found_by_its_new_words() -> None:
+    all_words = Words(ENGLISH)
+    put(all_words, segment("a", "sailed to Goa"))
+    put(all_words, segment("a", "sailed to Rome"))
+
+    assert (found(all_words, "Goa"), found(all_words, "Rome")) == ([], ["a"])
+
+
+def test_many_replaced_segments_call_for_renewal() -> None:
+    all_words = Words(ENGLISH)
+    for _ in range(words.MIN_DEAD_TO_RENEW + 2):
+        assert not all_words.mostly_dead
+        put(all_words, segment("a"))
+
+    assert all_words.mostly_dead
+
+
+def test_too_many_rows_to_score_have_no_answer() -> None:
+    all_words = Words(ENGLISH)
+    for number in range(MAX_SCORED + 1):
+        put(all_words, segment(f"s{number:05}", "Goa"))
+
+    assert found(all_words, "Goa") is None
+    assert found(all_words, "Rome") == []
+
+
+# ---------------------------------------------------------------- entities
+
+
+WORDS = st.text("abé", min_size=1, max_size=6)
+NAMES = st.lists(WORDS, min_size=1, max_size=3).map(" ".join)
+
+
+@given(st.sets(NAMES), st.sets(NAMES), NAMES)
+def test_near_names_are_those_of_a_full_comparison(
+    names: set[str], dropped: set[str], question: str
+) -> None:
+    near = NearNames()
+    for name in names | dropped:
+        near.add(name)
+    for name in dropped - names:
+        near.discard(name)
+
+    assert near.names(question) == {name for name in names if resembles(name, question)}
+
+
+def resembles(name: str, question: str) -> bool:
+    """Whether a word of the name is in the question, or one that differs by a letter."""
+    return any(
+        word == asked or one_letter_apart(word, asked)
+        for word in content_words(name)
+        for asked in content_words(question)
+    )

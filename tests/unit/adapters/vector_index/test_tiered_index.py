@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex, rebuild
+from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex, arrays, rebuild
+from serving.adapters.vector_index.arrays import Place
+from serving.adapters.vector_index.lists import faiss_lists
+from serving.adapters.vector_index.lists.faiss_lists import FaissLibrary, FaissLists, SharedLock
 from serving.adapters.vector_index.lists.inverted_lists import OutOfMemoryError
 from serving.adapters.vector_index.rebuild import RebuildProgress
+from serving.adapters.vector_index.rows.columns import VECTORS_AT_ONCE, Columns, ItemNumbers
+from serving.adapters.vector_index.rows.partition import FIRST_CAPACITY
+from serving.adapters.vector_index.rule import (
+    MAX_CANDIDATES,
+    candidates_for,
+    n_probes,
+    training_rows,
+)
 from serving.domain.items.records import ItemKind, TenantName, segment_id
 from serving.domain.questions.query import Filter
 from serving.ports.index_engine import IndexRow, Neighbours
@@ -483,3 +498,190 @@ def test_full_lists_are_rebuilt() -> None:
 
 def test_an_empty_index_has_no_tier() -> None:
     assert Tiered().engine.tiers() == []
+
+
+# ---------------------------------------------------------------- the rule of lists
+
+
+RULE = IndexRule(max_scanned_rows=1000)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "device", "rows"),
+    [(384, "cpu", 104_166), (1024, "cpu", 39_062), (1024, "cuda:1", 2_929_687)],
+)
+def test_the_limit_of_a_scan_depends_on_bytes(dimension: int, device: str, rows: int) -> None:
+    assert IndexRule.of(dimension, device).max_scanned_rows == rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_lists"),
+    [(5, 1), (500, 15), (1024, 32), (10_000, 312), (100_000, 1264), (1_000_000, 4000)],
+)
+def test_lists_grow_with_the_root_of_the_rows(rows: int, n_lists: int) -> None:
+    assert RULE.n_lists(rows) == n_lists
+
+
+@given(rows=st.integers(1, 10**8))
+def test_lists_are_trained_on_64_to_256_rows(rows: int) -> None:
+    n_lists = RULE.n_lists(rows)
+
+    assert min(rows, 64 * n_lists) <= training_rows(n_lists, rows) <= min(rows, 256 * n_lists)
+
+
+@pytest.mark.parametrize(
+    ("tail", "n_lists", "full"),
+    [(1023, 32, False), (1024, 32, True), (3999, 4000, False), (4000, 4000, True)],
+)
+def test_the_tail_is_full_at_the_number_of_lists(tail: int, n_lists: int, full: bool) -> None:
+    assert RULE.is_tail_full(tail, n_lists) is full
+
+
+@pytest.mark.parametrize(
+    ("alive", "dead", "trained_rows", "reason"),
+    [
+        (1000, 900, None, None),
+        (1001, 0, None, "grown"),
+        (501, 0, 1200, None),
+        (500, 0, 1200, "shrunk"),
+        (1500, 375, 1200, None),
+        (1500, 376, 1200, "tombstones"),
+        (2400, 0, 1200, None),
+        (2401, 0, 1200, "doubled"),
+    ],
+)
+def test_reasons_have_thresholds(
+    alive: int, dead: int, trained_rows: int | None, reason: str | None
+) -> None:
+    assert RULE.rebuild_reason(alive, dead, trained_rows) == reason
+
+
+def test_full_lists_are_a_reason_to_rebuild() -> None:
+    assert RULE.rebuild_reason(1500, 0, 1200, full=True) == "full"
+
+
+@pytest.mark.parametrize(
+    ("depth", "candidates"),
+    [(1, 17), (16, 32), (20, 40), (128, 256), (240, 256), (241, None), (1000, None)],
+)
+def test_candidates_exceed_the_depth_by_16(depth: int, candidates: int | None) -> None:
+    assert candidates_for(depth) == candidates
+    assert candidates is None or depth + 16 <= candidates <= MAX_CANDIDATES
+
+
+def test_a_selective_filter_reads_more_lists() -> None:
+    probes = [n_probes(1_000_000, 4000, passing) for passing in (1.0, 0.5, 0.25, 0.01)]
+
+    assert probes == [96, 192, 384, 4000]
+
+
+def test_small_lists_are_read_in_a_larger_share() -> None:
+    assert [n_probes(rows, 1264, 1.0) for rows in (250_000, 250_001)] == [192, 96]
+
+
+# ---------------------------------------------------------------- columns
+
+
+ROWS = 2 * VECTORS_AT_ONCE + 3
+ROOM = ROWS + 5
+
+
+@pytest.fixture(params=["cpu", "cpu:0"], ids=["numpy", "torch"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A device on which uninitialised memory is NaN."""
+    monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, np.nan, dtype))
+    torch.set_deterministic_debug_mode("error")
+    yield request.param
+    torch.set_deterministic_debug_mode("default")
+
+
+def test_vectors_copied_in_parts_stay_with_rows(device: str) -> None:
+    vectors = np.random.default_rng(0).standard_normal((ROWS, 2)).astype(np.float16)
+    columns = Columns(ROOM, 2, Place(device))
+    columns.append(
+        [IndexRow(tenant=TenantName("t"), item=segment_id("book"), vectors=vectors)], ItemNumbers()
+    )
+    kept = np.flatnonzero(np.arange(ROWS) % 7)
+    pauses: list[None] = []
+
+    copied = columns.copied(kept, ROWS, ROOM, lambda: pauses.append(None))
+
+    assert np.array_equal(np.asarray(copied.vectors)[: len(kept)], vectors[kept])
+    assert np.isnan(np.asarray(copied.vectors)[len(kept) :]).all()
+    assert np.isnan(np.asarray(columns.vectors)[ROWS:]).all()
+    assert pauses
+
+
+def test_small_partitions_beside_a_device_stay_on_the_host() -> None:
+    engine = ExactIndex(FAKE_MODEL.dimension, device="cpu:0", host_rows=FIRST_CAPACITY)
+    plain = ExactIndex(FAKE_MODEL.dimension)
+    rows = [segment_row(segment(f"s{n:03}"), unit(n)) for n in range(FIRST_CAPACITY + 1)]
+    wanted = WantedNeighbours(ItemKind.SEGMENT, scope(), 20)
+
+    def is_on_host() -> bool:
+        partition = engine.partition(TENANT, ItemKind.SEGMENT)
+        assert partition is not None
+        found, expected = (each.search(unit(7), wanted).candidates for each in (engine, plain))
+        assert [each.item for each in found] == [each.item for each in expected]
+        return arrays.is_on_host(partition.view.vectors)
+
+    changes: list[tuple[list[IndexRow], list[IndexRow]]]
+    changes = [(rows[:-1], []), (rows[-1:], []), ([], rows[100:])]
+    for added, gone in changes:
+        for each in (engine, plain):
+            each.apply(added, [(TENANT, row.item) for row in gone])
+        assert is_on_host() == (len(added) != 1)
+
+
+# ---------------------------------------------------------------- FAISS
+
+
+SLOTS = 3 * np.arange(200) + 7
+VECTORS = torch.nn.functional.normalize(
+    torch.randn((200, 16), generator=torch.Generator().manual_seed(0))
+).half()
+
+
+def test_an_extension_waits_for_a_running_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search begins an extension, which must wait for the end of that search."""
+    wanted_alone = threading.Event()
+
+    class ObservedLock(SharedLock):
+        @contextmanager
+        def alone(self) -> Iterator[None]:
+            wanted_alone.set()
+            with super().alone():
+                yield
+
+    class SlowIndex:
+        """An index whose searches last until an extension has asked for the lock."""
+
+        def __init__(self, index: Any) -> None:
+            self._index = index
+            self.added_meanwhile = -1
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._index, name)
+
+        def search(self, *arguments: Any, **options: Any) -> Any:
+            before = self._index.ntotal
+            wanted_alone.clear()
+            extending.start()
+            assert wanted_alone.wait(10)
+            found = self._index.search(*arguments, **options)
+            self.added_meanwhile = self._index.ntotal - before
+            return found
+
+    made = FaissLibrary().train(VECTORS, 8)
+    index = SlowIndex(made._index)
+    monkeypatch.setattr(faiss_lists, "SharedLock", ObservedLock)
+    lists = FaissLists(index, 1)
+    lists.extend(VECTORS[:100], torch.from_numpy(SLOTS[:100]))
+    more = VECTORS[100:], torch.from_numpy(SLOTS[100:])
+    extending = threading.Thread(target=lambda: lists.extend(*more))
+
+    lists.search(VECTORS[:1].float(), 1, 8, None)
+    extending.join()
+
+    assert index.added_meanwhile == 0
+    assert index.ntotal == len(VECTORS)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from serving.adapters.vector_index import TieredIndex
-from serving.domain.items.records import ItemKind
+from serving.domain.items.records import ItemKind, TenantName, segment_id
 from serving.domain.questions.query import Filter
+from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.vector_index import WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, InMemoryIndex, segment_row, unit
@@ -92,3 +98,122 @@ def test_the_machine_uses_lists() -> None:
 
     assert machine.library.search_count == 2
     assert np.all([len(lists.slots) == 40 for lists in machine.library.made])
+
+
+# ---------------------------------------------------------------- under load
+
+
+TOGETHER = 8
+"""Segments that are always written in one change."""
+
+VERSIONS = 100
+BACKGROUND = 110
+QUERY = unit(1)
+WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), TOGETHER)
+
+
+def at_cosine(cosine: float) -> np.ndarray:
+    """A vector at a given cosine to the query, which identifies it."""
+    side = unit(2) - float(unit(2) @ QUERY) * QUERY
+    side /= np.linalg.norm(side)
+    return np.asarray(cosine * QUERY + np.sqrt(1 - cosine**2) * side, np.float32)
+
+
+def row(number: int, version: int) -> IndexRow:
+    cosine = 0.99 - 0.001 * (TOGETHER * version + number)
+    return segment_row(segment(f"s{number}"), at_cosine(cosine))
+
+
+def version_of(answer: Neighbours) -> set[int]:
+    """The versions of the segments in an answer, read from their scores."""
+    return {
+        round((0.99 - each.score) / 0.001 - int(each.item.id[1:])) // TOGETHER
+        for each in answer.candidates
+    }
+
+
+class Repeated(threading.Thread):
+    """Calls a function until it is stopped, and then raises its error, if any.
+
+    Attributes:
+        rounds: Released after each call.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__()
+        self._work = work
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self.rounds = threading.Semaphore(0)
+
+    def run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._work()
+                self.rounds.release()
+        except BaseException as error:
+            self._error = error
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+        if self._error is not None:
+            raise self._error
+
+
+class Answers:
+    def __init__(self, engine: TieredIndex) -> None:
+        self._engine = engine
+        self.versions: list[set[int]] = []
+        self.generations: list[int] = []
+
+    def ask(self) -> None:
+        answer = self._engine.search(QUERY, WANTED)
+        self.versions.append(version_of(answer))
+        self.generations.append(answer.generation)
+
+
+def test_no_search_sees_a_part_of_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = WatchedLibrary()
+    engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, min_tail=20))
+    caller = Answers(engine)
+    publish = engine.publish
+
+    def publish_and_ask(tenant: TenantName) -> None:
+        publish(tenant)
+        caller.ask()
+
+    monkeypatch.setattr(engine, "publish", publish_and_ask)
+    for version in range(3):
+        engine.apply([row(number, version) for number in range(TOGETHER)], [])
+    assert caller.versions == [{0}, {1}, {2}]
+
+
+def test_answers_during_a_swap_are_of_one_moment() -> None:
+    library = WatchedLibrary()
+    engine = TieredIndex(FAKE_MODEL.dimension, library, replace(LISTS_AT_ONCE, min_tail=20))
+    background = [
+        segment_row(segment(f"b{number}"), -at_cosine(0.2 + number / 1000))
+        for number in range(BACKGROUND)
+    ]
+    engine.apply([*background, *(row(number, 0) for number in range(TOGETHER))], [])
+    callers = [Answers(engine), Answers(engine)]
+    maintenance = Repeated(engine.maintain)
+    threads = [maintenance, *(Repeated(caller.ask) for caller in callers)]
+    for thread in threads:
+        thread.start()
+    for version in range(1, VERSIONS):
+        gone = [(TENANT, segment_id(f"b{version}"))]
+        engine.apply([row(number, version) for number in range(TOGETHER)], gone)
+        maintenance.rounds.acquire(timeout=10)
+    for thread in threads:
+        thread.end()
+
+    assert len(library.made) >= 3
+    for caller in callers:
+        assert {len(versions) for versions in caller.versions} == {1}
+        seen = [version for versions in caller.versions for version in versions]
+        assert seen == sorted(seen)
+        assert caller.generations == sorted(caller.generations)
+    last = engine.search(QUERY, WANTED)
+    assert version_of(last) == {VERSIONS - 1}
