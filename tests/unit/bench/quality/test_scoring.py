@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from bench.harness.collection import Query
+from bench.harness.collection import Query, read_collection
 from bench.harness.results import Record
+from bench.quality import blocks, slices
 from bench.quality.scoring.answers import briefed_segments, ranked_segments
 from bench.quality.scoring.evaluate import score
+from bench.quality.scoring.gate import compare, verdict
 from bench.quality.scoring.intervals import Estimate, mean_interval, paired_difference
 from bench.quality.scoring.metrics import EVIDENCE, KEPT, METRICS, current_first, kept, scores
 from bench.quality.scoring.overview import overview
+from bench.quality.scoring.stored import Row, StoredError, read_rows, write_rows
 from serving.domain.briefing import BlockForm, BriefingLimits, briefing
 from serving.domain.items.records import Segment as StoredSegment
 from tests.fakes.retrievals import retrieval
@@ -201,3 +207,154 @@ def test_overview_has_a_row_for_each_set() -> None:
     assert rows == [
         f"| {name} | 8 | {gain} |  |  |  | 3, 0 | 5 -> 7.5 |" for name in ("boat", "choir")
     ]
+
+
+# ---------------------------------------------------------------- the gate
+
+
+METRIC = "recall@10"
+
+
+def rows(values: Iterable[float], way: str = "default", scope: str = "c") -> list[Row]:
+    return [
+        Row(set="s", way=way, query=f"q{place}", scope=scope, scores={METRIC: value}, ranked=("a",))
+        for place, value in enumerate(values)
+    ]
+
+
+STORED = rows([1.0] * 40 + [0.0] * 10)
+
+
+def losing(count: int) -> list[Row]:
+    return rows([0.0] * count + [1.0] * (40 - count) + [0.0] * 10)
+
+
+@pytest.mark.parametrize(("count", "fell"), [(1, False), (3, False), (4, True), (10, True)])
+def test_four_lost_questions_of_fifty_fell(count: int, fell: bool) -> None:
+    (compared,) = compare(STORED, losing(count))
+
+    assert compared.fell is fell
+    assert compared.stored == 0.8
+    assert compared.now == pytest.approx(0.8 - count / 50)
+
+
+def test_verdict_has_the_difference_and_its_interval() -> None:
+    text = verdict(compare(STORED, losing(10)))
+
+    assert "1 of 1 scores of 1 runs fell significantly" in text
+    assert "| s: default | recall@10 | 50 | 0.800 | 0.600 | -0.200 [-0.3" in text
+
+
+def test_balanced_losses_and_gains_pass() -> None:
+    now = rows([0.0] * 5 + [1.0] * 35 + [1.0] * 5 + [0.0] * 5)
+
+    assert not any(each.fell for each in compare(STORED, now))
+
+
+def test_loss_in_one_conversation_of_two_passes() -> None:
+    def two(values: list[float]) -> list[Row]:
+        return [replace(row, scope=str(place % 2)) for place, row in enumerate(rows(values))]
+
+    (compared,) = compare(two([1.0] * 40), two([0.0, 1.0] * 20))
+
+    assert not compared.fell
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (
+            rows([1.0] * 50, way="other"),
+            "set 's', configuration 'default': is stored, but was not measured",
+        ),
+        (STORED[:-1], "other questions are stored than were measured: 50 and 49, .* 'q49'"),
+        ([*STORED, *rows([1.0] * 51)[50:]], "50 and 51, not in both is 'q50'"),
+        (
+            [replace(STORED[0], fault="failed: UNAVAILABLE"), *STORED[1:]],
+            r"1 measured answers are not whole, such as that to 'q0' \(failed: UNAVAILABLE\)",
+        ),
+        ([replace(STORED[0], scores={}), *STORED[1:]], "'q0' has no recall@10"),
+    ],
+)
+def test_incomparable_run_is_an_error(now: list[Row], why: str) -> None:
+    with pytest.raises(StoredError, match=why):
+        compare(STORED, now)
+
+
+def test_too_few_questions_are_an_error() -> None:
+    with pytest.raises(StoredError, match="nothing can be said of 5 questions"):
+        compare(rows([1.0] * 5), rows([1.0] * 5))
+
+
+def test_malformed_row_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    write_rows(path, STORED[:1])
+    with path.open("a") as file:
+        file.write('{"set": "s"}\n')
+
+    with pytest.raises(StoredError, match=r"rows.jsonl:2: is no stored score"):
+        read_rows(path)
+
+
+def test_metric_of_some_questions_is_compared_over_these() -> None:
+    def with_metric(value: float) -> list[Row]:
+        extra = {"current-first@10": value}
+        return [replace(row, scores={**row.scores, **extra}) for row in STORED[:10]] + STORED[10:]
+
+    compared = {each.metric: each for each in compare(with_metric(1.0), with_metric(0.0))}
+
+    assert compared["current-first@10"].n == 10
+    assert compared["current-first@10"].fell
+    assert not compared[METRIC].fell
+
+
+# ---------------------------------------------------------------- the shipped sets
+
+
+QUERIES = {query.id: query for query in read_collection(blocks.DIARY).judged}
+TEXTS = {
+    turn["id"]: turn["text"]
+    for turn in map(json.loads, (blocks.DIARY / "corpus.jsonl").read_text().splitlines())
+}
+
+
+def test_page_shows_the_blocks_of_the_diary() -> None:
+    assert blocks.PAGE.read_text(encoding="utf-8") == blocks.page(), (
+        "run `make docs` (python -m bench.quality.blocks)"
+    )
+
+
+def test_every_block_holds_an_answer() -> None:
+    made = blocks.blocks(blocks.stored())
+
+    without = [
+        query.text
+        for query in QUERIES.values()
+        if not any(TEXTS[id_][-40:] in made[query.id] for id_ in query.relevant)
+    ]
+    assert (len(made), without) == (25, [])
+
+
+def test_changed_answer_comes_before_the_former() -> None:
+    found = blocks.stored()
+
+    changed = [query for query in QUERIES.values() if query.outdated]
+    first = [
+        next(id_ for id_ in found[query.id][0] if id_ in query.current | query.outdated)
+        for query in changed
+    ]
+    assert len(changed) == 8
+    assert [id_ for id_, query in zip(first, changed, strict=True) if id_ in query.outdated] == []
+
+
+ROOT = slices.EXPECTED.parent
+MAX_BYTES = 2 << 20
+
+
+def test_slices_are_small_and_attributed() -> None:
+    files = [path for path in ROOT.rglob("*") if path.is_file() and not path.is_symlink()]
+    notice = (ROOT / "NOTICE").read_text()
+
+    assert sum(path.stat().st_size for path in files) <= MAX_BYTES
+    for owed in ("MuSiQue", "Trivedi", "CC BY 4.0", "2WikiMultihopQA", "Apache", "HippoRAG", "MIT"):
+        assert owed in notice
