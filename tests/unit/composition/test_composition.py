@@ -10,35 +10,75 @@ import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
+import jwt
+import numpy as np
+import pydantic
 import pytest
+import torch
 from pydantic import ValidationError
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
+from serving.adapters.vector_index import ExactIndex, TieredIndex, arrays
+from serving.adapters.vector_index.lists import CpuLibrary
+from serving.adapters.vector_index.lists.inverted_lists import ListsError
 from serving.composition import extras
+from serving.composition.authentication import (
+    NotAuthenticatedError,
+    open_authenticator,
+    require_authentication,
+)
 from serving.composition.background import repeated
 from serving.composition.extras import EXTRAS, require_extras
-from serving.composition.gpu import device_works
+from serving.composition.gpu import (
+    LibraryOfGpu,
+    device_works,
+    keep_compiled_code,
+    open_cross_encoder,
+    open_encoder,
+    require_device,
+)
 from serving.composition.gpu_share import cap_gpu_memory, left_by_lists
 from serving.composition.index import SpaceParts, complete_space
+from serving.composition.index_engine import Gpus, engine_maker, tier_figures
 from serving.composition.process import EXIT_CODE
 from serving.composition.service import admission_of, running_service, write_slots_of
-from serving.config.settings import EmbedderSettings, Settings, load_settings
+from serving.config.settings import (
+    EmbedderSettings,
+    IndexSettings,
+    RerankerSettings,
+    Settings,
+    load_settings,
+)
 from serving.domain.budget import Deadline
-from serving.domain.errors import DependencyError, OverloadedError, RateLimitedError
+from serving.domain.errors import (
+    DependencyError,
+    OverloadedError,
+    RateLimitedError,
+    StoreUnavailableError,
+    UnauthenticatedError,
+)
+from serving.domain.identity import Role
 from serving.domain.items.records import ItemKind
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.ports.embedding import Vector
-from serving.ports.vector_index import WantedNeighbours
+from serving.ports.vector_index import IndexTier, WantedNeighbours
+from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.pending import PENDING_CALLS
 from serving.telemetry import NoRecorder
-from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.meaning import FakeEmbedder, segment_row
 from tests.fakes.pipeline import FixedIndex
-from tests.support.builders import TENANT, scope
+from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.support.builders import TENANT, scope, segment
+from tests.unit.rpc.identity.callers import NOW, RULES, FakeApiKeys, Issuer, bearer
 
 
 async def test_an_error_of_any_kind_does_not_end_the_repetition() -> None:
@@ -433,3 +473,293 @@ async def test_rate_bounds_queries_and_writes_each() -> None:
                 writes += 1
 
     assert (queries, writes) == (3, 3)
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+
+
+@pytest.fixture(autouse=True)
+def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, "")
+    monkeypatch.delenv(FOLDER)
+
+
+def kept_in() -> str | None:
+    return os.environ.get(FOLDER)  # noqa: TID251
+
+
+@contextmanager
+def account_of_the_image() -> Iterator[None]:
+    if os.geteuid() != 0:
+        pytest.skip("another account needs root")
+    os.seteuid(10001)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_compiled_kernels_are_kept_in_the_cache(tmp_path: Path) -> None:
+    keep_compiled_code(tmp_path / "new")
+
+    assert kept_in() == str(tmp_path / "new" / "torchinductor")
+    assert [*(tmp_path / "new" / "torchinductor").iterdir()] == []
+
+
+def test_folder_that_was_set_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, "elsewhere")
+
+    keep_compiled_code(tmp_path)
+
+    assert kept_in() == "elsewhere"
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_read_only_cache_is_left_to_torch(made: bool) -> None:
+    # Not `tmp_path`, which is in a folder that other accounts cannot enter.
+    with TemporaryDirectory() as folder:
+        cache = Path(folder)
+        cache.chmod(0o755)
+        if made:
+            (cache / "torchinductor").mkdir()
+        with account_of_the_image():
+            keep_compiled_code(cache)
+
+    assert kept_in() is None
+
+
+@pytest.mark.model
+def test_models_name_a_missing_device(tiny_qwen3: EncoderCheckpoint, tmp_path: Path) -> None:
+    model = str(tiny_qwen3.folder)
+    embedder = EmbedderSettings(model=model, device="cuda:99")
+    reranker = RerankerSettings(model=model, device="cuda:99")
+
+    with pytest.raises(DependencyError, match=r"embedder\.device is cuda:99, and torch finds"):
+        open_encoder(embedder, tiny_qwen3, tmp_path)
+    with pytest.raises(DependencyError, match=r"reranker\.device is cuda:99, and torch finds"):
+        open_cross_encoder(model, reranker, tmp_path)
+
+
+def test_device_that_is_not_cuda_imports_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    require_device("embedder", "cpu")
+
+
+# ---------------------------------------------------------------- the engine of the index
+
+
+DIMENSION = 8
+
+
+class WarmLibrary(CpuLibrary):
+    """The library of the CPU in the place of one of a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warm_ups: list[int] = []
+
+    def warm_up(self, dimension: int) -> None:
+        self.warm_ups.append(dimension)
+
+
+class TwoGpus(Gpus):
+    """Two devices with a library of inverted lists, or with the error that it raises."""
+
+    def __init__(self, failing: Exception | None = None) -> None:
+        self._failing = failing
+        self.opened: list[str] = []
+        self.warm = WarmLibrary()
+
+    def count(self) -> int:
+        return 2
+
+    def library(self, device: str) -> LibraryOfGpu:
+        self.opened.append(device)
+        if self._failing is not None:
+            raise self._failing
+        return self.warm
+
+
+NOT_INSTALLED = ListsError("cuVS is not installed: `make install-gpu` installs it, see docs/gpu.md")
+
+
+def on_gpu(gpus: Gpus, device: str = "cuda", **settings: Any) -> Any:
+    return engine_maker(IndexSettings(device=device, **settings), DIMENSION, gpus=gpus)
+
+
+def test_the_kind_chooses_the_engine() -> None:
+    assert isinstance(engine_maker(IndexSettings(), 8)(), TieredIndex)
+    assert isinstance(engine_maker(IndexSettings(kind="exact"), 8)(), ExactIndex)
+
+
+def test_kernels_are_compiled_before_the_first_engine() -> None:
+    gpus = TwoGpus()
+
+    assert on_gpu(gpus, "cuda:1").func is TieredIndex
+    assert (gpus.opened, gpus.warm.warm_ups) == (["cuda:1"], [DIMENSION])
+
+
+def test_without_cuvs_every_vector_is_scanned(caplog: pytest.LogCaptureFixture) -> None:
+    assert on_gpu(TwoGpus(NOT_INSTALLED)).func is ExactIndex
+    [record] = caplog.records
+    assert record.__dict__["reason"] == str(NOT_INSTALLED)
+
+
+@pytest.mark.parametrize("failing", [None, NOT_INSTALLED])
+def test_small_partition_beside_a_gpu_stays_on_the_host(failing: Exception | None) -> None:
+    engine = on_gpu(TwoGpus(failing))()
+
+    engine.apply([segment_row(segment("book"), np.ones(DIMENSION, np.float32))], [])
+
+    partition = engine.partition(TENANT, ItemKind.SEGMENT)
+    assert arrays.is_on_host(partition.view.vectors)
+
+
+def test_required_lists_without_cuvs_fail_the_start() -> None:
+    with pytest.raises(DependencyError, match=r"index\.kind is ivf, and .*`make install-gpu`"):
+        on_gpu(TwoGpus(NOT_INSTALLED), kind="ivf")
+
+
+def test_an_exact_index_opens_no_cuvs() -> None:
+    gpus = TwoGpus()
+
+    on_gpu(gpus, kind="exact")
+
+    assert gpus.opened == []
+
+
+def test_a_lost_device_fails_the_start() -> None:
+    with pytest.raises(torch.AcceleratorError):
+        on_gpu(TwoGpus(torch.AcceleratorError("CUDA error")))
+
+
+def test_a_missing_device_is_named() -> None:
+    with pytest.raises(DependencyError, match="cuda:2, and torch finds 2 CUDA devices"):
+        on_gpu(TwoGpus(), "cuda:2")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"kind": "hnsw"}, {"lists": 5}, {"device": "gpu"}, {"device": "cuda:"}, {"lists_share": 1}],
+)
+def test_invalid_index_settings_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="index"):
+        load_settings({"index": wrong})
+
+
+def test_figures_add_up_all_tenants_by_kind() -> None:
+    tier = partial(IndexTier, kind=ItemKind.SEGMENT, memory_bytes=1)
+    exact = tier(rows=100, dead=10)
+    large = tier(rows=5000, dead=500, approximate=True)
+    failed = replace(large, rows=3000, dead=0, rebuilding="filling 10 %", failure="no memory")
+
+    figures = {
+        (metric.name, *labels.values()): value
+        for metric, value, labels in tier_figures([exact, large, failed])
+    }
+
+    for place, rows in (("exact", 100), ("approximate", 8000), ("dead", 510)):
+        assert figures["trivium_index_rows", "segment", place] == rows
+    assert figures["trivium_index_rebuilds", "segment"] == 1
+    assert figures["trivium_index_failed_rebuilds", "segment"] == 1
+
+
+# ---------------------------------------------------------------- authentication
+
+
+TOKENS = {"issuer": RULES.issuer, "audience": RULES.audience}
+JWKS = "https://issuer.example/keys"
+
+
+def settings(**auth: Any) -> Settings:
+    return load_settings({"auth": auth})
+
+
+def test_anonymous_service_starts_only_if_allowed() -> None:
+    with pytest.raises(NotAuthenticatedError):
+        require_authentication(settings())
+
+    require_authentication(settings(allow_anonymous=True))
+    require_authentication(settings(keys=True))
+    require_authentication(settings(jwks=JWKS, **TOKENS))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [({"jwks": JWKS}, "issuer and audience"), ({"jwks": "http://keys", **TOKENS}, "https")],
+)
+def test_settings_that_would_let_outsiders_in_are_rejected(given: Any, why: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=why):
+        settings(**given)
+
+
+async def test_configured_kinds_of_credentials_are_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys, issuer = FakeApiKeys(), Issuer()
+    urls: list[str] = []
+
+    def read_keys(url: str) -> Sequence[jwt.PyJWK]:
+        urls.append(url)
+        return issuer.keys()
+
+    monkeypatch.setattr("serving.composition.authentication.read_key_set", read_keys)
+    text = keys.make(Role.READER)
+    async with open_authenticator(settings(keys=True, jwks=JWKS, **TOKENS), keys) as authenticator:
+        assert set(urls) == {JWKS}
+        for call in (bearer(text), bearer(issuer.token())):
+            assert authenticator.caller_of("Retrieve", call).roles == frozenset({Role.READER})
+
+
+def test_a_revoked_key_is_rejected_within_5_s() -> None:
+    keys = FakeApiKeys()
+    text = keys.make(Role.READER)
+
+    def is_accepted(authenticator: Authenticator) -> bool:
+        try:
+            authenticator.caller_of("Retrieve", bearer(text))
+        except UnauthenticatedError:
+            return False
+        return True
+
+    async def seconds_until_rejected() -> float:
+        time = asyncio.get_running_loop().time
+        async with open_authenticator(settings(keys=True), keys) as authenticator:
+            await asyncio.sleep(61)
+            assert is_accepted(authenticator)
+            keys.stored[0] = replace(keys.stored[0], revoked_at=NOW)
+            revoked_at = time()
+            while is_accepted(authenticator):  # noqa: ASYNC110 - there is no event to wait for
+                await asyncio.sleep(0.1)
+            return time() - revoked_at
+
+    assert run_in_virtual_time(seconds_until_rejected()) <= 5
+
+
+async def test_no_key_is_accepted_while_keys_are_unreadable() -> None:
+    keys = FakeApiKeys()
+    text = keys.make(Role.READER)
+    keys.failing = StoreUnavailableError("down")
+
+    async with open_authenticator(settings(keys=True), keys) as authenticator:
+        with pytest.raises(StoreUnavailableError):
+            authenticator.caller_of("Retrieve", bearer(text))
+
+
+async def test_unreadable_key_set_fails_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_keys(url: str) -> Sequence[jwt.PyJWK]:
+        raise jwt.PyJWKClientError("down")
+
+    monkeypatch.setattr("serving.composition.authentication.read_key_set", read_keys)
+    with pytest.raises(jwt.PyJWKClientError):
+        async with open_authenticator(settings(jwks=JWKS, **TOKENS), FakeApiKeys()):
+            pass
+
+
+async def test_access_without_credentials_is_open() -> None:
+    async with open_authenticator(settings(), FakeApiKeys()) as authenticator:
+        assert authenticator.is_open

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
 from collections.abc import AsyncIterator
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +29,7 @@ from serving.rpc.boundary import deadline_after
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.identity.authenticator import OPEN
 from serving.telemetry import NoRecorder
+from tests.support.tracked_files import ROOT, tracked_files
 from trivium.v1.catalog_service_pb2 import WatchChangesResponse
 
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
@@ -177,3 +185,83 @@ def test_a_version_of_ray_without_this_start_is_refused(monkeypatch: pytest.Monk
 
     with pytest.raises(RuntimeError, match="unsupported version of Ray"):
         server.read_whole_requests(lambda app: app)
+
+
+# ---------------------------------------------------------------- Ray's internals
+
+
+USED = {
+    "ray._private.services:ConsolePopen": "serving/desk/ray_cluster.py",
+    "ray._private.services:get_node": "serving/desk/ray_cluster.py",
+    "ray._private.utils:set_sigterm_handler": "serving/desk/ray_cluster.py",
+    "ray.serve.context:_get_global_client": "serving/desk/ray_cluster.py",
+    "ray.serve._private.grpc_util:gRPCGenericServer": "serving/deployments/server.py",
+    "ray.serve._private.replica:start_asgi_http_server": "serving/deployments/server.py",
+    "ray.serve._private.haproxy:HAProxyApi": "serving/desk/loopback.py",
+    "ray.serve._private.haproxy_templates:HAPROXY_CONFIG_TEMPLATE": "serving/desk/loopback.py",
+}
+"""Names, and the file that uses each: where to look before another version is pinned."""
+
+
+@pytest.mark.parametrize("name", USED)
+def test_private_name_of_ray_exists(name: str) -> None:
+    module, _, attribute = name.partition(":")
+
+    assert attribute in (ROOT / USED[name]).read_text()
+    assert hasattr(import_module(module), attribute), f"look at {USED[name]}"
+
+
+def test_files_with_private_modules_of_ray_are_listed() -> None:
+    private = {
+        path
+        for path in tracked_files("serving/*.py")
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        if re.search(r"\bray\b.*\b_", ast.unparse(node))
+    }
+
+    assert private == set(USED.values())
+
+
+def test_version_of_ray_is_exact() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    [ray] = [each for each in project["dependencies"] if each.startswith("ray")]
+
+    assert re.fullmatch(r"ray\[serve\]==\d+\.\d+\.\d+", ray)
+
+
+# ---------------------------------------------------------------- replicas
+
+
+def after_start(code: str) -> str:
+    """What code prints in a process of its own, where a replica has started."""
+    start = "from serving.deployments.replica import Replica\nReplica()._start({})\n"
+    command = [sys.executable, "-c", start + textwrap.dedent(code)]
+    return subprocess.check_output(command, text=True)
+
+
+def test_a_replica_writes_no_core_dump() -> None:
+    limits = after_start(
+        """
+        import resource
+        print(*resource.getrlimit(resource.RLIMIT_CORE))
+        """
+    )
+
+    assert set(limits.split()) <= {"0", "1"}
+
+
+def test_long_request_id_is_shortened_in_serve_log() -> None:
+    logged = after_start(
+        """
+        import logging, sys
+        serves = logging.getLogger("ray.serve")
+        serves.addHandler(logging.StreamHandler(sys.stdout))
+        serves.handlers[-1].setFormatter(logging.Formatter("%(request_id)s"))
+        Replica()._start({})
+        serves.warning("x", extra={"request_id": 7000 * "i"})
+        """
+    )
+
+    assert logged == 128 * "i" + "\n"
