@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +20,8 @@ from torch import Tensor
 
 from serving.adapters.encoder.windows import encode_by_length
 from serving.adapters.vector_index.device_vector import DeviceVector
+from serving.adapters.vector_index.lists.inverted_lists import ListsError
+from serving.gpu.cuvs_lists import CuvsLibrary
 from serving.gpu.encoders.on_device import to_host, vectors_by_length
 from serving.gpu.networks.batches import Network, PackedBatch, Rows, Window, packed, shape_of
 from serving.gpu.networks.buckets import Bucket, BucketPlan
@@ -23,6 +29,16 @@ from serving.gpu.networks.cuda_graphs import translated_memory_errors
 from serving.gpu.networks.errors import CheckpointError, DeviceMemoryError
 from serving.gpu.networks.passes import BucketedPasses, DirectPasses, Passes, open_passes
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
+from serving.gpu.networks.qwen3.elementwise import (
+    Steps,
+    compiled_steps,
+    gated,
+    normed,
+    rotated,
+    try_out,
+    with_open_tokens,
+)
+from serving.gpu.networks.threads import use_threads
 from serving.gpu.rerankers.sequence_classifier import separator_of, types_of
 from serving.ports.embedding import TokenIds
 from serving.ports.reranking import Pair
@@ -432,3 +448,99 @@ def test_separator_is_the_last_token_of_the_question() -> None:
 def test_pair_without_types_has_no_separator() -> None:
     assert separator_of(Pair([0, 5, 2, 2, 6, 2], [0] * 6)) is None
     assert separator_of(Pair([0, 5, 2, 2, 6, 2])) is None
+
+
+# ---------------------------------------------------------------- elementwise kernels
+
+
+EPSILON = 1e-6
+
+
+def of_width(steps: Steps, step: str, tokens: int, width: int) -> Tensor:
+    stream = with_open_tokens(torch.ones((tokens, width)))
+    if step == "normed":
+        return steps.normed(stream, torch.ones(width), EPSILON)
+    if step == "rotated":
+        heads = with_open_tokens(torch.ones((tokens, 2, width)))
+        return steps.rotated(heads, torch.ones((2, width)), stream, stream, EPSILON)
+    return steps.gated(stream)
+
+
+@pytest.fixture(autouse=True)
+def _no_compiled_code() -> None:
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("step", ["normed", "rotated", "gated"])
+def test_compiled_code_has_fixed_widths(step: str) -> None:
+    graphs: list[torch.fx.GraphModule] = []
+
+    def noting(graph: torch.fx.GraphModule, _: object) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    steps, plain = compiled_steps(noting), Steps(normed, rotated, gated)
+    for width in (16, 32, 64):
+        for tokens in (8, 9, 70):
+            found = of_width(steps, step, tokens, width)
+            assert torch.equal(found, of_width(plain, step, tokens, width))
+
+    assert len(graphs) == 3, "one for each width, of any number of tokens"
+
+
+@pytest.mark.parametrize("step", ["normed", "rotated", "gated"])
+def test_step_without_compiler_is_noticed_at_start(step: str) -> None:
+    def failing(*_: object) -> Tensor:
+        raise FileNotFoundError("cc")
+
+    with pytest.raises(FileNotFoundError):
+        try_out(replace(Steps(), **{step: failing}), torch.device("cpu"))
+
+
+# ---------------------------------------------------------------- threads
+
+
+@pytest.fixture
+def before() -> Iterator[int]:
+    threads = torch.get_num_threads()
+    yield threads
+    torch.set_num_threads(threads)
+
+
+def test_threads_of_a_cpu_are_set(before: int) -> None:
+    use_threads("cpu", before + 1)
+
+    assert torch.get_num_threads() == before + 1
+
+
+def test_threads_of_another_device_are_left(before: int) -> None:
+    use_threads("cuda:0", before + 1)
+
+    assert torch.get_num_threads() == before
+
+
+# ---------------------------------------------------------------- cuVS
+
+
+class NoPools:
+    """RMM with a driver that has no pools of memory."""
+
+    def __init__(self) -> None:
+        raise RuntimeError("operation not supported\nat: async.hpp:71")
+
+
+def module(name: str, **values: object) -> ModuleType:
+    made = ModuleType(name)
+    made.__dict__.update(values)
+    return made
+
+
+def test_failure_of_rmm_leaves_the_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = SimpleNamespace(CudaAsyncMemoryResource=NoPools)
+    common = module("cuvs.common", Resources=object)
+    fakes = {"rmm": module("rmm", mr=memory), "cuvs": module("cuvs"), "cuvs.common": common}
+    for name, fake in fakes.items():
+        monkeypatch.setitem(sys.modules, name, fake)
+
+    with pytest.raises(ListsError, match=r"^cuVS cannot use cuda:0: [^\n]+$"):
+        CuvsLibrary(torch.device("cuda:0"))

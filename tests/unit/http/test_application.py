@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+from google.protobuf.message import Message
 
-from serving.http.application import is_private
+from serving.http.application import asgi_application, is_private
 from serving.http.designs import DESIGNS
-from serving.http.messages import from_query
+from serving.http.messages import from_json, from_query
 from serving.http.plain import PLAIN_ROUTES
-from serving.http.static import FILES, FOLDER, PAGE
+from serving.http.static import FILES, FOLDER, OPENAPI, PAGE
 from serving.rpc.identity.authenticator import Authenticator
+from serving.rpc.registration import Malformed
 from tests.support.tracked_files import ROOT
 from tests.unit.http.requesting import FakeRpcs, posted, sent
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import filter_pb2
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
-from trivium.v1.ingest_service_pb2 import ForgetResponse
+from trivium.v1.ingest_service_pb2 import ForgetResponse, IngestRequest
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 ASK = ("POST", "/v1/retrieve")
 PREFLIGHT = ("OPTIONS", "/v1/retrieve")
@@ -280,3 +290,115 @@ async def test_fields_in_the_url_of_a_post_are_an_error() -> None:
     answer = await sent(service, "POST", "/v1/retrieve?tenant=a", json={"tenant": "b"})
 
     assert (answer.status_code, service.requests) == (400, [])
+
+
+# ---------------------------------------------------------------- faults of JSON
+
+
+TIME = 'a time with its zone, such as "2026-05-01T12:00:00Z"'
+INTEGER = "an integer of 32 bits"
+
+
+def fault(body: str | bytes, message_class: type[Message], *, strict: bool = True) -> str:
+    data = body.encode() if isinstance(body, str) else body
+    read: Any = from_json(data, message_class, strict=strict)
+    assert isinstance(read, Malformed), read
+    assert read.why.startswith(f"is not JSON of {message_class.DESCRIPTOR.name}: ")
+    return read.why.partition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ('{"query": 3}', "query must be a text"),
+        ('{"query": "\\ud800"}', "query must be a text"),
+        ('{"limit": "x"}', f"limit must be {INTEGER}"),
+        ('{"limit": 1.5}', f"limit must be {INTEGER}"),
+        ('{"limit": 99999999999}', f"limit must be {INTEGER}"),
+        ('{"limit": NaN}', f"limit must be {INTEGER}"),
+        ('{"explain": "yes"}', "explain must be true or false"),
+        ('{"filter": 3}', "filter must be an object"),
+        ('{"filter": {"speakers": "a"}}', "filter.speakers must be a list"),
+        ('{"filter": {"speakers": ["a", 3]}}', "filter.speakers[1] must be a text"),
+        ('{"vector": ["x"]}', "vector[0] must be a number"),
+        ('{"timeBudget": 5}', 'timeBudget must be seconds, such as "0.1s"'),
+        ('{"as_of": "yesterday"}', f"as_of must be {TIME}"),
+        ('{"filter": {"eventTime": {"start": ""}}}', f"filter.eventTime.start must be {TIME}"),
+        ('{"profileOverrides": "x"}', "profileOverrides must be an object"),
+        ('{"nope": 1}', "there is no field nope"),
+        ('{"filter": {"nope": 1}}', "there is no field filter.nope"),
+        ('{"query": "a", "query": "b"}', "it has a name twice"),
+        ('{"query"', "Expecting ':' delimiter in line 1, column 9"),
+        (b'{"query": "\xff"}', "it is not UTF-8"),
+        ('{"a":' * 20_000, "it is nested too deeply"),
+    ],
+)
+def test_fault_of_a_question_has_its_place(body: str | bytes, expected: str) -> None:
+    assert fault(body, RetrieveRequest) == expected
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        ("3", " must be an object"),
+        ("null", " must be an object"),
+        ('{"segment": {"labels": {"a": 3}}}', ".segment.labels.a must be a text"),
+        ('{"segment": {"labels": ["a"]}}', ".segment.labels must be an object"),
+        ('{"segment": {"sensitive": 1}}', ".segment.sensitive must be true or false"),
+        ('{"segment": {}, "fact": {}}', ".fact cannot be set together with segment"),
+    ],
+)
+def test_fault_of_an_item_has_its_number(item: str, expected: str) -> None:
+    body = f'{{"items": [{{"segment": {{"text": "Fine."}}}}, {item}]}}'
+
+    assert fault(body, IngestRequest) == f"items[1]{expected}"
+
+
+def test_unknown_field_is_no_fault_to_connect() -> None:
+    body = '{"nope": 1, "limit": "x"}'
+
+    assert fault(body, RetrieveRequest, strict=False) == f"limit must be {INTEGER}"
+
+
+# ---------------------------------------------------------------- a generated client
+
+
+GENERATOR = Path(__file__).parents[3] / ".venv-protoc" / "bin" / "openapi-python-client"
+NAME = "generated_client"
+
+pytestmark = pytest.mark.skipif(
+    not GENERATOR.exists(), reason="`make unit` and `make test` install the generator"
+)
+
+
+@pytest.fixture
+def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Imports what the generator writes, as users of Python have it."""
+    # Without formatting, for which another tool would be needed.
+    (tmp_path / "config.yaml").write_text("post_hooks: []\n")
+    subprocess.run(
+        [
+            *(GENERATOR, "generate", "--path", OPENAPI, "--meta", "none", "--fail-on-warning"),
+            *("--config", tmp_path / "config.yaml", "--output-path", tmp_path / NAME),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield lambda module: importlib.import_module(f"{NAME}{module}")
+    for name in [each for each in sys.modules if each.partition(".")[0] == NAME]:
+        del sys.modules[name]
+
+
+async def test_client_generated_from_openapi_calls_the_service(generated: Any) -> None:
+    models = generated(".models")
+    service: Any = FakeRpcs(retrieval_pb.RetrieveResponse(hits=[retrieval_pb.Hit(rank=1)]))
+    transport = httpx.ASGITransport(asgi_application(service))
+    client = generated("").Client("http://127.0.0.1:8000", httpx_args={"transport": transport})
+
+    found = await generated(".api.plain.retrieve").asyncio(
+        client=client, body=models.RetrieveRequest(tenant="acme", query="Where is Zanzibar?")
+    )
+
+    assert [hit.rank for hit in found.hits] == [1]
+    assert service.requests[0].query == "Where is Zanzibar?"
