@@ -1,4 +1,4 @@
-"""The tools of this repository: make, the hook of commits, the generator of the blocking client."""
+"""The tools of this repository: make, hooks, workflows, pins, generators, and the web site."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import yaml
+from packaging.requirements import Requirement
 
-from tests.support.tracked_files import ROOT
+from tests.support import gpu_tests, site
+from tests.support.tracked_files import ROOT, tracked_files
 
-PROJECT = Path(__file__).parents[3]
-AUDIT = PROJECT / ".venv-audit" / ".audit"
+AUDIT = ROOT / ".venv-audit" / ".audit"
 
 
 def test_the_list_shows_no_make_variable() -> None:
-    listed = subprocess.check_output(["make", "--no-print-directory"], cwd=PROJECT, text=True)
+    listed = subprocess.check_output(["make", "--no-print-directory"], cwd=ROOT, text=True)
 
     assert "clean" in listed
     assert "$(" not in listed
@@ -28,12 +33,10 @@ def test_the_list_shows_no_make_variable() -> None:
 @pytest.mark.skipif(not AUDIT.exists(), reason="`make test-all` installs what writes it")
 def test_bill_of_materials_names_every_pin(tmp_path: Path) -> None:
     file = tmp_path / "sbom.json"
-    subprocess.run(
-        ["make", "--no-print-directory", "sbom", f"SBOM={file}"], cwd=PROJECT, check=True
-    )
+    subprocess.run(["make", "--no-print-directory", "sbom", f"SBOM={file}"], cwd=ROOT, check=True)
 
     bill = json.loads(file.read_text())
-    pins = (PROJECT / "requirements" / "serving.txt").read_text()
+    pins = (ROOT / "requirements" / "serving.txt").read_text()
     named = {f"{each['name']}=={each['version']}" for each in bill["components"]}
     assert bill["metadata"]["component"]["name"] == "trivium-server"
     assert named == set(re.findall(r"^[\w.-]+==[^\s;]+", pins, re.M))
@@ -89,7 +92,7 @@ def test_comment_lines_are_no_subject(tmp_path: Path) -> None:
     assert checked("# On branch main\nindex: reject vectors\n", tmp_path).returncode == 0
 
 
-CLIENTS = Path(__file__).parents[3] / "clients/python"
+CLIENTS = ROOT / "clients/python"
 
 
 @pytest.fixture
@@ -135,3 +138,137 @@ def test_a_rule_that_matches_nothing_is_an_error() -> None:
 
     with pytest.raises(ValueError, match="nothing in aio"):
         generator.to_sync("# no client")
+
+
+# ---------------------------------------------------------------- make test-gpu
+
+
+def test_gpu_tests_without_cuvs_fail(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu_tests, "find_spec", lambda _: None)
+    monkeypatch.setattr(gpu_tests, "pytest_status", lambda *_: 0)
+
+    assert gpu_tests.main() == 1
+    assert "cuVS is not installed" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- pins
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCKED = re.findall(
+    r"\$\(LOCK\)((?: --extra \w+)*)[^\n]*(?:\\\n[^\n]*)?\.\./pyproject\.toml -o (\w+)\.txt",
+    (ROOT / "Makefile").read_text(),
+)
+"""The extras of each file, by `make lock`."""
+
+PIN = re.compile(r"^([\w.-]+)(?:\[[^\]]*\])?==[^\n]*((?:\n +[^\n]*)*)", re.M)
+
+
+def named(requirements: list[str]) -> set[str]:
+    return {re.sub(r"[-_.]+", "-", Requirement(each).name).lower() for each in requirements}
+
+
+@pytest.mark.parametrize(("extras", "file"), LOCKED, ids=[file for _, file in LOCKED])
+def test_pins_of_the_project_are_its_requirements(extras: str, file: str) -> None:
+    asked = named(PROJECT["dependencies"]) - {"trivium-client"}
+    for extra in re.findall(r"--extra (\w+)", extras):
+        asked |= named(PROJECT["optional-dependencies"][extra])
+
+    pins = PIN.findall((ROOT / f"requirements/{file}.txt").read_text())
+
+    assert {name for name, why in pins if "trivium-server (../pyproject.toml)" in why} == asked
+
+
+def test_files_of_the_image_are_locked() -> None:
+    assert {"serving", "gpu", "multilingual", "dev"} <= {file for _, file in LOCKED}
+
+
+# ---------------------------------------------------------------- the web site
+
+
+MKDOCS = ROOT / ".venv-site/bin/mkdocs"
+CONTENTS = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+
+
+def test_every_page_is_in_the_contents_once() -> None:
+    pages = {*tracked_files("docs/*.md"), *site.OUTSIDE}
+
+    counted = {page: CONTENTS.count(f" {site.place_of(page)}\n") for page in pages}
+
+    assert {page: count for page, count in counted.items() if count != 1} == {}
+
+
+@pytest.mark.release
+@pytest.mark.skipif(not MKDOCS.exists(), reason="`make site` installs what makes it")
+def test_site_is_made_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [MKDOCS, "build", "--quiet", "--strict", "--site-dir", tmp_path / "site"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    home = (tmp_path / "site/index.html").read_text()
+    assert 'src="flow.svg"' in home
+    assert 'src="bench/baselines/peers/overview.png"' in home
+    assert (tmp_path / "site/examples/ledger.ipynb").exists()
+    assert 'id="trivium.Client.retrieve"' in (tmp_path / "site/python.html").read_text()
+
+
+# ---------------------------------------------------------------- workflows and hooks
+
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+ZIZMOR = ROOT / ".venv-audit/bin/zizmor"
+PINNED = re.compile(r"^[\w/-]+@[0-9a-f]{40}$")
+
+
+def read(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / name).read_text())
+    return loaded
+
+
+def recipe(target: str) -> list[str]:
+    """The commands of a target of the Makefile, as typed in a shell."""
+    text = (ROOT / "Makefile").read_text().replace("$(BIN)", ".venv/bin")
+    [found] = re.findall(rf"^{target}:.*\n((?:\t.*\n)+)", text, re.M)
+    return [line.strip().removeprefix("@") for line in found.splitlines()]
+
+
+def test_hooks_run_what_make_lint_runs() -> None:
+    [local] = read(".pre-commit-config.yaml")["repos"]
+
+    entries = [hook["entry"] for hook in local["hooks"] if hook.get("stages") is None]
+
+    assert sorted(entries) == sorted(recipe("lint"))
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_workflow_pins_actions_and_asks_for_rights(file: Any) -> None:
+    workflow = yaml.safe_load(file.read_text())
+
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+    assert all(PINNED.match(step["uses"]) for step in steps if "uses" in step)
+    assert workflow["permissions"] == {}
+    assert all("timeout-minutes" in job for job in workflow["jobs"].values())
+
+
+@pytest.mark.release
+@pytest.mark.skipif(not ZIZMOR.exists(), reason="`make test-all` installs it")
+def test_zizmor_finds_nothing_in_the_workflows() -> None:
+    done = subprocess.run(
+        [ZIZMOR, "--offline", "--pedantic", ".github"], cwd=ROOT, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_tests_run_under_every_supported_python() -> None:
+    matrix = read(".github/workflows/tests.yml")["jobs"]["test"]["strategy"]["matrix"]
+
+    classifiers = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert matrix["python"] == classifiers
