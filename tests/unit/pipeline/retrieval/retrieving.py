@@ -7,7 +7,7 @@ from typing import Any
 
 from serving.domain.breaker import Breaker
 from serving.domain.budget import Deadline
-from serving.domain.items.records import Item, ItemId, TenantName
+from serving.domain.items.records import Item, ItemId, Segment, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.index.vector_space import VectorSpace
@@ -20,7 +20,7 @@ from serving.ports.memory_store import Batch
 from serving.ports.reranking import Reranker
 from serving.ports.resident_view import ResidentView
 from serving.ports.words import NameResolver
-from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import FixedConsistency, FixedDates, FixedIndex, RecordingAccess
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, query
@@ -48,6 +48,13 @@ async def store_of(*items: Item) -> InMemoryStore:
 
 def some_space() -> VectorSpace:
     return VectorSpace.of(FakeEmbedder(), FixedIndex())
+
+
+def space_of(*segments: Segment) -> VectorSpace:
+    """An index at hand, of segments in one place."""
+    engine = InMemoryIndex()
+    engine.apply([segment_row(each, unit(1)) for each in segments], [])
+    return VectorSpace.here(FakeEmbedder(), EngineIndex(engine))
 
 
 def steps(

@@ -287,15 +287,6 @@ async def test_no_caller_waits_for_a_probe() -> None:
 TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="graph")))
 
 
-async def test_failing_postgres_fails_every_request() -> None:
-    legs = {"lexical": BrokenLeg(StoreUnavailableError("refused")), "graph": FixedLeg()}
-    answering = retriever(await store_of(), legs)
-
-    for _ in range(FAILURES + 4):
-        with pytest.raises(StoreUnavailableError):
-            await answering.retrieve(query("?"), TWO_LEGS, soon())
-
-
 class CountedBrokenLeg(BrokenLeg):
     asked = 0
 

@@ -1,4 +1,4 @@
-"""What holds about somebody: which facts and statements, in which order."""
+"""What holds about somebody, about who asks, and at the start of a conversation."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from typing import Any
 
 import pytest
 
+from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, StoreUnavailableError
 from serving.domain.items.records import Item, ItemId, TenantName, segment_id
-from serving.domain.questions.query import Filter, Query, Scope
+from serving.domain.questions.query import NO_FILTER, Filter, Query, Scope
+from serving.domain.ranking.profile import LegSpec, Profile
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.describe import Describer, Description
 from serving.pipeline.retrieval.holding import MAX_READ, Holding
-from tests.fakes.pipeline import FixedIndex
+from serving.pipeline.retrieval.legs import HoldingLeg, ImportantLeg
+from tests.fakes.pipeline import FixedIndex, FixedLeg
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import NOON, days, fact, query, scope, segment
-from tests.unit.pipeline.retrieval.retrieving import store_of
+from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, store_of
+
+# ---------------------------------------------------------------- a description
+
 
 SPEAKER = Filter(speakers=("Mia",))
 ENTITY = Filter(entities=("Mia",))
@@ -176,3 +182,118 @@ async def test_lost_store_fails_the_description(error: Exception, raised: type[E
 
     with pytest.raises(raised):
         await describer.describe(about_mia(), Deadline.after(60))
+
+
+# ---------------------------------------------------------------- who asks
+
+
+ABOUT_ME = "What do you know about me?"
+SAID = [
+    segment(id_, text, speaker=speaker, event_time=NOON - days(9 - day))
+    for day, (id_, speaker, text) in enumerate(
+        [
+            ("work", "Oda", "I am a night nurse."),
+            ("bot", "Helper", "I will remember that about you."),
+            ("food", "Oda", "I'm allergic to walnuts."),
+            ("glove", "Oda", "I found an old glove."),
+            ("asks", "Helper", "What else should I know about you?"),
+            ("weather", "Oda", "It rains."),
+        ]
+    )
+]
+
+
+async def found(text: str, *others: Item, filter_: Filter = NO_FILTER) -> list[str]:
+    """What a question finds whose words find what the bot said."""
+    store = await store_of(*SAID, *others)
+    timeline = InMemoryTimeline(store)
+    legs = {"lexical": FixedLeg("bot asks"), "holding": HoldingLeg(Holding(store, timeline))}
+    specs = (LegSpec(name="lexical"), LegSpec(name="holding", about_asker=True))
+    asks = query(text, scope=scope(filter_=filter_, as_of=NOON))
+    return hit_ids(await answered(store, legs, Profile(name="asker", legs=specs), asks))
+
+
+async def test_statements_of_the_asker_are_newest_first() -> None:
+    assert await found(ABOUT_ME) == ["food", "work", "glove"]
+
+
+@pytest.mark.parametrize("text", ["What do you know about Oda?", "Tell me about the trip."])
+async def test_question_about_another_leaves_the_asker_out(text: str) -> None:
+    assert await found(text) == ["bot", "asks"]
+
+
+async def test_facts_about_the_caller_come_first() -> None:
+    mine = fact("mine", "Oda", "lives in", "York", evidence=("food",))
+    others = fact("others", "Tom", "lives in", "Ely", evidence=("food",))
+
+    assert (await found(ABOUT_ME, mine, others, filter_=Filter(speakers=("Oda",))))[0] == "mine"
+    assert "others" not in await found(ABOUT_ME, mine, others)
+
+
+async def test_asker_of_whom_nothing_is_told_gets_the_rest() -> None:
+    assert await found(ABOUT_ME, filter_=Filter(speakers=("Helper",))) == ["bot", "asks"]
+
+
+# ---------------------------------------------------------------- the start of a conversation
+
+
+OPENING = ProfileBook.load()["opening"]
+
+
+async def shown(*items: Item, filter_: Filter = NO_FILTER) -> set[str]:
+    store = await store_of(*items)
+    timeline = InMemoryTimeline(store)
+    legs = {
+        "important": ImportantLeg(timeline),
+        "holding": HoldingLeg(Holding(store, timeline)),
+    }
+    return set(
+        hit_ids(await answered(store, legs, OPENING, query("", scope=scope(filter_=filter_))))
+    )
+
+
+def said(count: int) -> list[Item]:
+    return [segment(f"t{n}", f"remark {n}", event_time=NOON - days(n)) for n in range(count)]
+
+
+async def test_opening_shares_its_places_between_legs() -> None:
+    important = segment("pinned", "I am deaf.", importance=1.0, event_time=NOON - days(900))
+    facts = [fact(f"f{n}", "Ola", "likes", f"tea {n}") for n in range(20)]
+
+    found = await shown(*said(20), important, *facts)
+
+    assert len(found) == 10
+    assert found >= {"pinned", "t0", "t1", "t2", "f0", "f1"}
+
+
+async def test_opening_is_filled_by_what_was_said_last() -> None:
+    assert await shown(*said(12)) == {f"t{n}" for n in range(10)}
+
+
+async def test_facts_about_known_speakers_come_first() -> None:
+    turns = [
+        segment(f"t{n}", f"remark {n}", speaker="Mia", event_time=NOON - days(n)) for n in range(20)
+    ]
+    old = fact(
+        "mine", "MIA", "is allergic to", "nuts", evidence=("t0",), valid_from=NOON - days(99)
+    )
+    of_others = [
+        fact(f"f{n}", "Tom", "likes", f"tea {n}", evidence=("t0",), valid_from=NOON)
+        for n in range(20)
+    ]
+
+    found = await shown(*turns, old, *of_others, filter_=Filter(speakers=("Mia",)))
+
+    assert found >= {"mine", "f0"}
+    assert "mine" not in await shown(*turns, old, *of_others)
+
+
+async def test_opening_has_the_newest_statement_of_each_subject() -> None:
+    found = await shown(
+        segment("old", "My phone number is 555 1234.", speaker="Mia", event_time=NOON - days(2)),
+        segment("new", "My new phone number is 555 9876.", speaker="Mia", event_time=NOON),
+        segment("asks", "What time is it?", speaker="Mia", event_time=NOON),
+        fact("lives", "Mia", "lives in", "York"),
+    )
+
+    assert found == {"new", "lives"}

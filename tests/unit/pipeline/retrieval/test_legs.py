@@ -1,16 +1,49 @@
-"""What the classes of the legs say of them, and the evidence that stands for a fact."""
+"""The legs: what their classes say of them, and what each finds after what others found."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from serving.domain.breaker import DEPENDENCIES, POSTGRES
-from serving.domain.items.records import fact_id, segment_id
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import DependencyError
+from serving.domain.items.records import ItemId, fact_id, segment_id
+from serving.domain.questions.query import Query
+from serving.domain.ranking.leg_options import Expansion, Walk
+from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec, Yields
 from serving.domain.ranking.ranked_list import Candidate
-from serving.pipeline.retrieval.legs import LEGS
+from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.retrieval.leg_runner import LegReport, LegState
+from serving.pipeline.retrieval.legs import LEGS, DenseLeg, GraphLeg, RelatedLeg, RepliesLeg
 from serving.pipeline.retrieval.legs.facts import evidence_in_order
-from serving.pipeline.retrieval.legs.leg import Leg, by_name
-from serving.ports.vector_index import IndexAnswer
+from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError, by_name
+from serving.pipeline.retrieval.legs.related import duplicates_of
+from serving.pipeline.retrieval.steps import Retrieval
+from serving.ports.embedding import VectorLike
+from serving.ports.graph import GraphChanges
+from serving.ports.vector_index import AdjacencyAnswer, IndexAnswer, WantedNeighbours
+from tests.fakes.graph import InMemoryGraph
+from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
+from tests.fakes.pipeline import BrokenLeg, FixedConsistency, FixedLeg
+from tests.fakes.times import InMemoryAccessLog
+from tests.support.builders import NOON, TENANT, batch_of, ids, query, segment
+from tests.unit.pipeline.retrieval.retrieving import (
+    ReadStore,
+    answered,
+    hit_ids,
+    some_space,
+    space_of,
+    states,
+    store_of,
+)
+
+# ---------------------------------------------------------------- the legs' own words
 
 
 def test_every_leg_declares_itself() -> None:
@@ -59,3 +92,399 @@ def test_fact_whose_evidence_is_hidden_is_hidden() -> None:
     fact = Candidate(fact_id("a"), 0.9)
 
     assert evidence_in_order([fact], IndexAnswer([fact], epoch=1, evidence={"a": ()})) == []
+
+
+# ---------------------------------------------------------------- meaning
+
+
+class NotedIndex(EngineIndex):
+    """Notes from which cosine late interaction is wanted."""
+
+    def __init__(self) -> None:
+        engine = InMemoryIndex()
+        engine.apply([segment_row(segment("a"), unit(1))], [])
+        super().__init__(engine)
+        self.wanted: list[float | None] = []
+
+    async def search(
+        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
+    ) -> IndexAnswer:
+        self.wanted.append(wanted.late_interaction)
+        return await super().search(vector, wanted, deadline)
+
+
+BY_WORDS = LegSpec(name="dense", late_interaction=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "wanted"),
+    [
+        ("Where did we sail?", BY_WORDS, -1.0),
+        ("Where did we sail?", replace(BY_WORDS, floor=0.2), 0.2),
+        ("Where did we sail?", LegSpec(name="dense", floor=0.2), None),
+        ("Who has the room 15b?", BY_WORDS, None),
+        ("Who drives X-ray?", BY_WORDS, None),
+    ],
+)
+async def test_words_order_questions_without_codes(
+    text: str, spec: LegSpec, wanted: float | None
+) -> None:
+    index = NotedIndex()
+    profile = Profile(name="p", legs=(spec,))
+    space = VectorSpace.here(FakeEmbedder(), index)
+
+    stored = await store_of(segment("a"))
+    legs = {"dense": DenseLeg(InMemoryAccessLog(stored))}
+
+    await answered(stored, legs, profile, query(text), space=space)
+
+    assert index.wanted == [wanted]
+
+
+# ---------------------------------------------------------------- graph
+
+
+BOTH = Walk(seeds_from=("lexical", "dense"), mentions=True)
+QUESTION = query("?")
+OFF = BrokenLeg(LegSkippedError("its weight is 0"))
+DOWN = BrokenLeg(DependencyError("index", "is down"))
+
+
+@dataclass
+class RecordingGraph(InMemoryGraph):
+    """Finds nothing, and keeps how it was asked."""
+
+    walks: list[Walk] = field(default_factory=list)
+    seeds: list[list[ItemId] | None] = field(default_factory=list)
+
+    async def search(
+        self,
+        query: Query,
+        walk: Walk,
+        seeds: object,
+        depth: int,
+        yields: Yields,
+        deadline: Deadline,
+    ) -> list[Candidate]:
+        self.walks.append(walk)
+        self.seeds.append(seeds)  # type: ignore[arg-type]
+        return []
+
+
+async def walked(
+    lexical: Leg,
+    dense: Leg,
+    *,
+    walk: Walk = BOTH,
+    floor: float | None = None,
+    asked: Query = QUESTION,
+) -> tuple[RecordingGraph, LegReport]:
+    graph = RecordingGraph()
+    legs = {"lexical": lexical, "dense": dense, "graph": GraphLeg(graph, FixedConsistency())}
+    specs = tuple(LegSpec(name=name) for name in ("lexical", "dense"))
+    profile = Profile(name="seeded", legs=(*specs, LegSpec(name="graph", walk=walk, floor=floor)))
+    answer = await answered([segment(id_) for id_ in "abcd"], legs, profile, asked)
+    return graph, answer.reports[2]
+
+
+async def test_walk_starts_from_lists_fused_by_rank() -> None:
+    graph, _ = await walked(FixedLeg("a b"), FixedLeg("c b d"))
+
+    assert graph.seeds == [ids("b", "a", "c", "d")]
+
+
+async def test_walk_from_mentions_needs_no_facts() -> None:
+    graph, report = await walked(FixedLeg("a"), FixedLeg("b"), floor=0.4)
+
+    assert (report.state, graph.seeds) == (LegState.OK, [ids("a", "b")])
+
+
+async def test_walk_without_one_of_its_legs_is_partial() -> None:
+    graph, report = await walked(FixedLeg("a b"), DOWN)
+
+    assert graph.seeds == [ids("a", "b")]
+    assert (report.state, report.reason) == (
+        LegState.PARTIAL,
+        "upstream leg failed: dense: index: is down",
+    )
+
+
+FROM_DENSE = Walk(seeds_from=("dense",))
+
+
+@pytest.mark.parametrize(
+    ("walk", "dense", "state", "reason"),
+    [
+        (
+            replace(FROM_DENSE, mentions=True),
+            OFF,
+            LegState.OK,
+            "",
+        ),  # from the names in the question
+        (FROM_DENSE, FixedLeg(), LegState.OK, ""),
+        (FROM_DENSE, OFF, LegState.SKIPPED, "dense: its weight is 0"),
+        (FROM_DENSE, DOWN, LegState.SKIPPED, "dense: index: is down"),
+    ],
+    ids=["names", "nothing found", "skipped", "down"],
+)
+async def test_walk_without_seeds_is_no_empty_walk(
+    walk: Walk, dense: Leg, state: LegState, reason: str
+) -> None:
+    asked = query("Who knows Ann?")
+
+    graph, report = await walked(FixedLeg("a"), dense, walk=walk, asked=asked)
+
+    assert (report.state, graph.seeds) == (state, [[]] if walk.mentions else [])
+    assert report.reason == (f"no entity to start from; {reason}" if reason else "")
+
+
+async def test_seeds_of_the_request_replace_names_and_mentions() -> None:
+    given = query("?", seeds=("d",))
+
+    graph, _ = await walked(FixedLeg("a b"), FixedLeg("c"), asked=given)
+
+    assert graph.seeds == [ids("d")]
+    assert not graph.walks[0].mentions
+
+
+# ---------------------------------------------------------------- related
+
+
+SEGMENTS = (
+    segment("film", "A piano is left on a beach.", entities=("The Piano", "Jane Campion")),
+    segment("other-film", "A teacher plants a bomb.", entities=("Heaven", "Tom Tykwer")),
+    segment("life", "She was born in Wellington.", entities=("Jane Campion",)),
+    segment("other-life", "He comes from Wuppertal.", entities=("Tom Tykwer",)),
+)
+
+
+async def graph_of_all() -> InMemoryGraph:
+    graph = InMemoryGraph()
+    await graph.apply(GraphChanges(segments=[(TENANT, each) for each in SEGMENTS]))
+    return graph
+
+
+def leading_on(**expansion: Any) -> Profile:
+    """Words and meaning, and a leg that leads on from what they found."""
+    return Profile(
+        name="two steps",
+        legs=(
+            LegSpec(name="lexical"),
+            LegSpec(name="dense"),
+            LegSpec(name="related", expansion=Expansion(**expansion)),
+        ),
+    )
+
+
+async def related(
+    *,
+    lexical: str,
+    dense: str | None,
+    seeds: int = 5,
+    found_by: tuple[str, ...] = ("lexical", "dense"),
+) -> Retrieval:
+    """Asks two legs that find what they are told, or break, and the one that leads on."""
+    legs: dict[str, Leg] = {
+        "lexical": FixedLeg(lexical),
+        "dense": BrokenLeg(RuntimeError("a bug")) if dense is None else FixedLeg(dense),
+        "related": RelatedLeg(await graph_of_all(), FixedConsistency()),
+    }
+    return await answered(SEGMENTS, legs, leading_on(found_by=found_by, seeds=seeds))
+
+
+async def test_related_leg_finds_segments_sharing_names() -> None:
+    answer = await related(lexical="film", dense="film")
+
+    assert hit_ids(answer) == ["film", "life"]
+    [term] = answer.hits[1].ledger.leg_terms
+    assert (term.leg, term.rank, term.path) == ("related", 1, "Jane Campion")
+
+
+async def test_related_leg_begins_with_agreed_seeds() -> None:
+    answer = await related(lexical="other-film film", dense="film", seeds=1)
+
+    assert "life" in hit_ids(answer)
+    assert "other-life" not in hit_ids(answer)
+
+
+async def test_related_leg_without_seeds_finds_nothing() -> None:
+    answer = await related(lexical="", dense="")
+
+    assert states(answer)["related"] is LegState.OK
+    assert answer.hits == ()
+
+
+async def test_related_leg_reports_a_missing_upstream_leg() -> None:
+    answer = await related(lexical="film", dense=None)
+
+    assert hit_ids(answer) == ["film", "life"]
+    assert answer.reports[2].state is LegState.PARTIAL
+    assert answer.reports[2].reason == "upstream leg failed: dense: internal error"
+
+
+async def test_related_leg_is_skipped_without_upstream_legs() -> None:
+    answer = await related(lexical="film", dense=None, found_by=("dense",))
+
+    assert states(answer)["related"] is LegState.SKIPPED
+    assert answer.reports[2].reason == "no candidate to start from; dense: internal error"
+
+
+class NoGraph(InMemoryGraph):
+    """A graph that cannot be reached."""
+
+    async def related(
+        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
+    ) -> list[Candidate]:
+        raise DependencyError("graph", "Neo4j cannot be reached")
+
+
+async def test_unsharded_index_replaces_the_graph() -> None:
+    store = ReadStore()
+    space = space_of(*(each for each in SEGMENTS if each.id != "other-life"))
+    await store.write(batch_of(*SEGMENTS))
+    profile = replace(
+        leading_on(found_by=("lexical",)),
+        limit=1,
+        signals=(SignalSpec(name="speaker", weight=1.0), SignalSpec(name="recency", weight=1.0)),
+    )
+    legs: dict[str, Leg] = {
+        "lexical": FixedLeg("film other-film other-life"),
+        "related": RelatedLeg(NoGraph(), FixedConsistency()),
+    }
+
+    answer = await answered(store, legs, profile, space=space)
+
+    assert states(answer)["related"] is LegState.OK
+    assert hit_ids(answer) == ["film"]
+    loaded = [item.id for read in store.reads for item in read]
+    assert loaded[0] == "other-life", "it has no vector, so signals need its row"
+    assert "other-film" not in loaded, "it has one, and is not shown"
+
+
+def test_equal_scores_in_every_leg_mean_duplicate() -> None:
+    def scored(**scores: float) -> list[Candidate]:
+        return [Candidate(segment_id(id_), score) for id_, score in scores.items()]
+
+    found = {
+        "lexical": scored(best=9, double=7, original=7, other=7),
+        "dense": scored(best=0.9, double=0.8, original=0.8, other=0.7),
+    }
+
+    for seed, doubles in (("best", set()), ("double", {"double", "original"})):
+        assert {item.id for item in duplicates_of([segment_id(seed)], found)} == doubles
+
+
+async def test_duplicate_of_a_seed_is_not_related() -> None:
+    answer = await related(lexical="film=life", dense="", seeds=1, found_by=("lexical",))
+
+    found_by = {hit.item.id: [term.leg for term in hit.ledger.leg_terms] for hit in answer.hits}
+    assert found_by == {"film": ["lexical"], "life": ["lexical"]}
+
+
+# ---------------------------------------------------------------- replies
+
+
+SAID_IN_CALL = (
+    "We sail in May.",
+    "Cool, where?",
+    "At the lake.",
+    "And who cooks?",
+    "Ben, or who?",
+    "Ben.",
+)
+CALL = [
+    segment(f"t{place}", text, session="call", event_time=NOON - timedelta(minutes=9 - place))
+    for place, text in enumerate(SAID_IN_CALL)
+]
+
+
+class FollowingIndex(EngineIndex):
+    """An index of what an engine gets when somebody waits for a write; or, if `late`, never."""
+
+    def __init__(self, *, late: bool) -> None:
+        self._rows = InMemoryIndex()
+        self._late = late
+        super().__init__(self._rows)
+
+    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
+        if not self._late:
+            self._rows.apply([segment_row(each, unit(1)) for each in CALL], [])
+        return not self._late
+
+    async def adjacent(
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
+        stale = query.token is not None and not await self.caught_up(query.token, deadline)
+        return (await super().adjacent(query, items, deadline))._replace(stale=stale)
+
+
+async def replied(
+    found: str | None,
+    space: VectorSpace | None = None,
+    seeds: int = 40,
+    token: ConsistencyToken | None = None,
+) -> Retrieval:
+    """What the leg finds after what words find, or if these break."""
+    expansion = Expansion(found_by=("lexical",), seeds=seeds)
+    legs: dict[str, Leg] = {
+        "lexical": BrokenLeg(RuntimeError("a bug")) if found is None else FixedLeg(found),
+        "dense": FixedLeg(""),
+        "replies": RepliesLeg(),
+    }
+    specs = (
+        LegSpec(name="lexical"),
+        LegSpec(name="dense"),
+        LegSpec(name="replies", expansion=expansion),
+    )
+    profile = Profile(name="replies", legs=specs)
+    asked = query("?", token=token)
+    return await answered(CALL, legs, profile, asked, space=space or space_of(*CALL))
+
+
+async def test_replies_follow_the_questions_that_words_find() -> None:
+    answer = await replied("t1 t3 t0")
+
+    assert hit_ids(answer) == ["t1", "t2", "t3", "t4", "t0"]
+    terms = [
+        (hit.item.id, term.rank, term.path)
+        for hit in answer.hits
+        for term in hit.ledger.leg_terms
+        if term.leg == "replies"
+    ]
+    assert terms == [("t2", 1, "after t1"), ("t4", 2, "after t3")]
+
+
+async def test_replies_follow_only_the_first_candidates() -> None:
+    answer = await replied("t0 t1", seeds=1)
+
+    assert hit_ids(answer) == ["t0", "t1"]
+
+
+@pytest.mark.parametrize(
+    ("late", "state", "found"),
+    [(False, LegState.OK, ["t1", "t2"]), (True, LegState.STALE, ["t1"])],
+)
+async def test_replies_wait_for_the_write_of_the_token(
+    late: bool, state: LegState, found: list[str]
+) -> None:
+    space = VectorSpace.here(FakeEmbedder(), FollowingIndex(late=late))
+
+    answer = await replied("t1", space, token=ConsistencyToken.of("1", [5]))
+
+    assert (answer.reports[2].state, hit_ids(answer)) == (state, found)
+
+
+@pytest.mark.parametrize(
+    ("found", "space", "reason"),
+    [
+        ("t1", some_space(), "no shard of the index knows all turns of a session"),
+        (None, None, "no candidate to start from; lexical: internal error"),
+    ],
+)
+async def test_replies_are_skipped_without_index_or_words(
+    found: str | None, space: VectorSpace | None, reason: str
+) -> None:
+    answer = await replied(found, space)
+
+    report = answer.reports[2]
+    assert (report.leg, report.state, report.reason) == ("replies", LegState.SKIPPED, reason)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from serving.adapters.resident import TenantsInMemory
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import (
@@ -17,12 +19,15 @@ from serving.domain.errors import (
     RequiredLegsError,
     StoreUnavailableError,
 )
-from serving.domain.items.records import Item, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
 from serving.domain.questions.period import Period
-from serving.domain.questions.query import Filter, Query
+from serving.domain.questions.query import Filter, Query, TenantWeight
+from serving.domain.ranking.leg_options import WordsSearch
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
-from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
+from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, SignalSpec
+from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
+from serving.pipeline.retrieval import legs
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.legs import DenseLeg
 from serving.pipeline.retrieval.legs.leg import (
@@ -32,19 +37,25 @@ from serving.pipeline.retrieval.legs.leg import (
     LegRequest,
     LegSkippedError,
 )
+from serving.pipeline.retrieval.retrieve import Retriever
+from serving.pipeline.retrieval.steps import Retrieval
 from serving.ports.embedding import Vector
 from serving.ports.memory_store import Batch
-from tests.fakes.meaning import FakeEmbedder
+from tests.fakes.graph import InMemoryGraph
+from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import (
     BrokenLeg,
     FixedConsistency,
     FixedDates,
     FixedIndex,
     FixedLeg,
+    FixedReranker,
     HangingLeg,
     RecordingAccess,
 )
+from tests.fakes.resident_feed import InMemoryFeed
 from tests.fakes.store import InMemoryStore
+from tests.fakes.words import InMemoryWords
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import (
     ReadStore,
@@ -53,6 +64,7 @@ from tests.unit.pipeline.retrieval.retrieving import (
     retriever,
     soon,
     states,
+    steps,
     store_of,
 )
 
@@ -334,18 +346,6 @@ async def test_decay_and_importance_enter_score_and_ledger() -> None:
     assert math.isclose(scores["new"], 1 / 62 * 0.7, abs_tol=1e-9)
 
 
-async def test_a_preview_is_not_counted_as_an_access() -> None:
-    access = RecordingAccess()
-    store = await store_of(segment("a"))
-
-    answer = await retriever(store, {"dense": FixedLeg("a")}, access=access).preview(
-        query("?"), TWO_LEGS, soon()
-    )
-
-    assert hit_ids(answer) == ["a"]
-    assert access.recorded == []
-
-
 async def test_seeds_that_represent_no_entity_are_reported() -> None:
     stored = [segment("fuse", entity="fuse"), segment("turn")]
     asked = query("?", seeds=("fuse", "turn", "nobody"))
@@ -502,3 +502,292 @@ async def test_legs_over_known_facts_begin_with_the_others() -> None:
     await answered(stored, {"lexical": first, "graph": over_facts}, WITH_GRAPH)
 
     assert first.others_begun == 1
+
+
+# ---------------------------------------------------------------- answers from memory
+
+
+ITEMS = (
+    segment("a", "We sailed to Goa.", entities=("Mara",)),
+    segment("b", "It rained.", speaker="Mara"),
+    fact("f", "Mara", "loves", "Goa", evidence=("a",)),
+)
+WORDS_AND_GRAPH = Profile(
+    name="p", legs=(LegSpec(name="lexical"), LegSpec(name="graph")), fold_repeats=False
+)
+ASKED = query("Does Mara like Goa?")
+
+
+class CountedWords(InMemoryWords):
+    asked = 0
+
+    async def search(
+        self, query: Query, words: WordsSearch, depth: int, enough: int, deadline: Deadline
+    ) -> list[Candidate]:
+        self.asked += 1
+        return await super().search(query, words, depth, enough, deadline)
+
+
+class World:
+    """A store, what is in memory of it, and the legs over both."""
+
+    def __init__(self) -> None:
+        self.store = ReadStore()
+        self.feed = InMemoryFeed()
+        self.view = TenantsInMemory(self.feed, 2**30)
+        self.words = CountedWords(self.store)
+        self.legs = {
+            "lexical": legs.LexicalLeg(self.words),
+            "graph": legs.GraphLeg(InMemoryGraph(), FixedConsistency()),
+        }
+
+    async def load(self) -> None:
+        await self.store.write(batch_of(*ITEMS))
+        self.feed.put(*ITEMS)
+        await self.view.load(TENANT, Deadline.after(60))
+
+    async def ask(self, profile: Profile = WORDS_AND_GRAPH) -> Retrieval:
+        answering = Retriever(steps(self.store, self.legs, view=self.view), RecordingAccess())
+        return await answering.retrieve(ASKED, profile, soon())
+
+
+async def test_tenant_in_memory_is_answered_without_the_stores() -> None:
+    world = World()
+    await world.load()
+
+    answer = await world.ask()
+
+    assert hit_ids(answer) == ["a", "b"]
+    assert all(report.in_memory for report in answer.reports)
+    assert (world.words.asked, world.store.reads) == (0, [])
+
+
+async def test_tenant_with_unapplied_writes_asks_the_stores() -> None:
+    world = World()
+    await world.load()
+    world.feed.put(segment("c"))
+
+    answer = await world.ask()
+
+    assert not any(report.in_memory for report in answer.reports)
+    assert world.words.asked == 1
+    assert world.store.reads
+
+
+async def test_profile_can_leave_memory_out() -> None:
+    world = World()
+    await world.load()
+
+    answer = await world.ask(replace(WORDS_AND_GRAPH, in_memory=False))
+
+    assert not any(report.in_memory for report in answer.reports)
+    assert world.words.asked == 1
+
+
+async def test_late_leg_in_memory_times_out() -> None:
+    world = World()
+    await world.load()
+    answering = steps(world.store, world.legs, view=world.view)
+
+    results = await answering.run_legs(ASKED, WORDS_AND_GRAPH, Deadline.after(0))
+
+    assert [each.report.state for each in results] == [LegState.TIMED_OUT] * 2
+
+
+class NotedDense(legs.DenseLeg):
+    """Notes the task in which it searches."""
+
+    task: asyncio.Task[object] | None = None
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        self.task = asyncio.current_task()
+        return await super().find(request)
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+async def test_leg_at_hand_needs_no_task(*, is_here: bool) -> None:
+    engine = InMemoryIndex()
+    engine.apply([segment_row(segment("a"), unit(1))], [])
+    make = VectorSpace.here if is_here else VectorSpace.of
+    leg = NotedDense(RecordingAccess())
+    world = World()
+    await world.load()
+    answering = steps(world.store, {"dense": leg}, space=make(FakeEmbedder(), EngineIndex(engine)))
+    profile = Profile(name="p", legs=(LegSpec(name="dense", least_score=-1.0),))
+
+    found = (await answering.run(ASKED, profile, soon())).retrieval
+
+    assert states(found) == {"dense": LegState.OK}
+    assert (leg.task is asyncio.current_task()) == is_here
+
+
+# ---------------------------------------------------------------- several tenants
+
+
+ONE_LEG = Profile(name="one", legs=(LegSpec(name="dense"),), rank_constant=1, limit=4)
+MINE, FAMILY, HOUSE = TenantName("mine"), TenantName("family"), TenantName("house")
+TEXTS = ["We ate cake.", "The bus is late.", "Bring a towel.", "Lisbon was warm.", "No pets."]
+
+
+class LegOfTenants(Leg):
+    """Finds what its legs of the tenants find; a tenant without one is a failure."""
+
+    def __init__(self, **found: str) -> None:
+        self._legs = {TenantName(tenant): FixedLeg(items) for tenant, items in found.items()}
+        self.asked: list[Query] = []
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        self.asked.append(request.query)
+        tenant = request.query.scope.tenant
+        if tenant not in self._legs:
+            raise DependencyError("index", "gone")
+        return await self._legs[tenant].find(request)
+
+
+class AccessByTenant(RecordingAccess):
+    """Records whose items were shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_tenants: dict[TenantName, list[str]] = {}
+
+    def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
+        self.of_tenants[tenant] = [item.id for item in items]
+
+
+def to(*tenants: TenantName, **weights: float) -> Query:
+    """A query to tenants, with weights where given."""
+    several = tuple(TenantWeight(name, weights.get(name, 1.0)) for name in tenants)
+    return query("?", scope=scope(tenants[0]), tenants=several)
+
+
+async def ask(
+    leg: Leg,
+    asked: Query,
+    profile: Profile = ONE_LEG,
+    texts: Mapping[str, str] = {},
+    access: RecordingAccess | None = None,
+    reranker: FixedReranker | None = None,
+) -> Retrieval:
+    store = InMemoryStore()
+    for tenant in asked.tenants:
+        items: list[Item] = [
+            segment(id_, texts.get(id_, f"{text} {tenant.tenant}"))
+            for id_, text in zip("abcde", TEXTS, strict=True)
+        ]
+        await store.write(Batch(tenant.tenant, items))
+    answering = retriever(store, {"dense": leg}, access=access, reranker=reranker)
+    return await answering.retrieve(asked, profile, soon())
+
+
+def whose(answer: Retrieval) -> list[str]:
+    return [f"{hit.tenant} {hit.item.id}" for hit in answer.hits]
+
+
+async def test_tenants_are_one_list_by_weight() -> None:
+    leg = LegOfTenants(mine="a b", family="c d")
+
+    answer = await ask(leg, to(MINE, FAMILY, family=1.4))
+
+    assert whose(answer) == ["family c", "mine a", "family d", "mine b"]
+    assert [hit.ledger.tenant_weight for hit in answer.hits] == [1.4, 1.0, 1.4, 1.0]
+    for hit in answer.hits:
+        alone = replace(hit.ledger, tenant_weight=None).score
+        assert math.isclose(hit.score, alone * (hit.ledger.tenant_weight or 0))
+
+
+async def test_equal_ids_of_two_tenants_are_two_hits() -> None:
+    answer = await ask(LegOfTenants(mine="a", family="a"), to(MINE, FAMILY))
+
+    assert sorted(whose(answer)) == ["family a", "mine a"]
+    assert {hit.item.text.split()[-1] for hit in answer.hits if hasattr(hit.item, "text")} == {
+        "mine",
+        "family",
+    }
+
+
+async def test_limit_is_that_of_the_whole_answer() -> None:
+    answer = await ask(LegOfTenants(mine="a b c d e", family="a b c d e"), to(MINE, FAMILY))
+
+    assert len(answer.hits) == ONE_LEG.limit
+    assert answer.candidates == 10
+
+
+async def test_failed_tenant_is_labelled_and_others_answer() -> None:
+    answer = await ask(LegOfTenants(family="a"), to(MINE, FAMILY, HOUSE))
+
+    assert whose(answer) == ["family a"]
+    assert [(each.tenant, each.leg, each.state) for each in answer.reports] == [
+        (MINE, "dense", LegState.FAILED),
+        (FAMILY, "dense", LegState.OK),
+        (HOUSE, "dense", LegState.FAILED),
+    ]
+    assert "index: gone" in answer.reports[0].reason
+
+
+async def test_failure_of_every_tenant_is_an_error() -> None:
+    with pytest.raises(AllLegsFailedError):
+        await ask(LegOfTenants(), to(MINE, FAMILY))
+
+
+async def test_tenant_without_a_required_leg_is_labelled() -> None:
+    asked = replace(to(MINE, FAMILY), required=frozenset({"dense"}))
+
+    answer = await ask(LegOfTenants(family="a"), asked)
+
+    assert whose(answer) == ["family a"]
+    assert answer.reports[0].state is LegState.FAILED
+
+
+async def test_tenants_are_asked_within_their_own_scopes() -> None:
+    leg = LegOfTenants(mine="a", family="b")
+
+    await ask(leg, to(MINE, FAMILY))
+
+    assert [each.scope.tenant for each in leg.asked] == [MINE, FAMILY]
+    assert [each.shared_with for each in leg.asked] == [MINE, MINE]
+    assert not any(each.tenants for each in leg.asked)
+
+
+async def test_shown_hits_are_recorded_with_their_tenants() -> None:
+    access = AccessByTenant()
+
+    await ask(LegOfTenants(mine="a b", family="c"), to(MINE, FAMILY), access=access)
+
+    assert access.of_tenants == {MINE: ["a", "b"], FAMILY: ["c"]}
+
+
+async def test_diversity_compares_hits_of_all_tenants() -> None:
+    profile = replace(ONE_LEG, limit=2, diversity=Diversity(trade_off=0.5, pool=10))
+    same = {"a": "The key is under the mat.", "b": "Dinner is at eight."}
+
+    plain = await ask(LegOfTenants(mine="a b", family="a b"), to(MINE, FAMILY), texts=same)
+    diverse = await ask(LegOfTenants(mine="a b", family="a b"), to(MINE, FAMILY), profile, same)
+
+    assert [hit.item.id for hit in plain.hits[:2]] == ["a", "a"]
+    assert [hit.item.id for hit in diverse.hits] == ["a", "b"]
+
+
+async def test_hits_not_reranked_follow_those_reranked() -> None:
+    profile = replace(ONE_LEG, rerank=Rerank(head=1, weight=1.0))
+    logits = FixedReranker({"mine": -5.0, "family": 5.0})
+
+    answer = await ask(
+        LegOfTenants(mine="a b", family="c d"),
+        to(MINE, FAMILY, mine=100.0),
+        profile,
+        reranker=logits,
+    )
+
+    assert whose(answer) == ["family c", "mine a", "mine b", "family d"]
+    assert answer.rerank is not None
+    assert answer.rerank.hits == 2
+
+
+async def test_reserved_places_tell_equal_ids_apart() -> None:
+    profile = replace(ONE_LEG, limit=2, legs=(LegSpec(name="dense", reserved=2),))
+
+    answer = await ask(LegOfTenants(mine="a b", family="a"), to(MINE, FAMILY, mine=5.0), profile)
+
+    assert whose(answer) == ["mine a", "family a"]
+    assert answer.hits[1].ledger.reserved_by == "dense"

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+import math
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from serving.config.profiles import ProfileBook
-from serving.domain.items.records import Item, segment_id
+from serving.domain.breaker import FAILURES
+from serving.domain.budget import Deadline
+from serving.domain.consistency import ConsistencyToken
+from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
+from serving.domain.items.records import Item, ItemId, Segment, segment_id
 from serving.domain.items.validity import Closing
-from serving.domain.questions.query import Filter, Scope, TimeRange
-from serving.domain.ranking.ledger import CurrencyReason, FusionMethod
+from serving.domain.questions.query import NO_FILTER, Filter, Query, Scope, TimeRange
+from serving.domain.ranking.ledger import AdjacentTerm, CurrencyReason, FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.priors import Decay
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, SignalSpec, Sort
@@ -21,6 +26,8 @@ from serving.pipeline.retrieval.legs import DenseLeg
 from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError
 from serving.pipeline.retrieval.order.hit import Stage
 from serving.pipeline.retrieval.steps import Retrieval
+from serving.ports.reranking import Reranker
+from serving.ports.vector_index import AdjacencyAnswer
 from tests.fakes.meaning import (
     EngineIndex,
     FakeEmbedder,
@@ -31,12 +38,24 @@ from tests.fakes.meaning import (
 )
 from tests.fakes.pipeline import (
     BrokenLeg,
+    BrokenReranker,
+    FixedIndex,
     FixedLeg,
     FixedReranker,
+    HangingReranker,
     RecordingAccess,
 )
 from tests.support.builders import NOON, days, fact, ids, query, scope, segment
-from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, soon, steps, store_of
+from tests.unit.pipeline.retrieval.retrieving import (
+    answered,
+    hit_ids,
+    retriever,
+    some_space,
+    soon,
+    space_of,
+    steps,
+    store_of,
+)
 
 PLAIN = Profile(
     name="plain", legs=(LegSpec(name="lexical"), LegSpec(name="dense")), fold_repeats=False
@@ -342,3 +361,247 @@ async def test_another_sort_than_relevance_rearranges_nothing() -> None:
     profile = replace(PLAIN, current_first=True, sort=Sort.IMPORTANCE)
 
     assert await ordered("old new", profile, DENTIST, "When is the dentist?") == ["old", "new"]
+
+
+# ---------------------------------------------------------------- adjacent turns
+
+
+PROFILE = Profile(
+    name="plain", legs=(LegSpec(name="dense", depth=40),), rank_constant=2, adjacent=0.1
+)
+LIFTED = replace(PROFILE, adjacent=0.2)
+OTHERS = [segment(f"x{number}", f"Text {number}.") for number in range(30)]
+
+
+def call(texts: Mapping[str, str]) -> list[Segment]:
+    return [
+        segment(id_, text, session="call", event_time=NOON + timedelta(minutes=minute))
+        for minute, (id_, text) in enumerate(texts.items())
+    ]
+
+
+async def ask(
+    turns: Sequence[Segment], found: str, profile: Profile = PROFILE, filter_: Filter = NO_FILTER
+) -> Retrieval:
+    legs: dict[str, Leg] = {"dense": FixedLeg(found)}
+    asked = query("?", scope=scope(as_of=NOON + timedelta(days=1), filter_=filter_))
+    return await answered(turns, legs, profile, asked, space=space_of(*turns))
+
+
+async def test_turns_adjacent_to_a_hit_get_a_share() -> None:
+    turns = call({"a": "We ate.", "b": "Then we sailed.", "c": "To Goa.", "d": "And back."})
+
+    answer = await ask([*turns, *OTHERS], "b x0 x1 x2 x3 c x4", LIFTED)
+
+    b, *_, c = (hit for hit in answer.hits if hit.item.id in "bc")
+    assert hit_ids(answer) == ["b", "x0", "x1", "c", "x2", "x3", "x4"]
+    assert c.ledger.adjacent == (AdjacentTerm(0.2, 1 / 3, b.item.item),)
+    assert c.score == pytest.approx(1 / 8 + 0.2 / 3)
+
+
+async def test_first_five_hits_take_no_share() -> None:
+    turns = call({"a": "We ate.", "b": "Then we sailed."})
+
+    answer = await ask([*turns, *OTHERS], "a x0 x1 x2 b x3", LIFTED)
+
+    assert hit_ids(answer) == ["a", "x0", "x1", "x2", "b", "x3"]
+    assert [hit.ledger.adjacent for hit in answer.hits] == [()] * 6
+
+
+async def test_brief_answer_is_before_the_question_it_follows() -> None:
+    question, answer = call({"q": "Tea or coffee?", "a": "Tea."})
+    turns = [replace(question, speaker="Bot"), replace(answer, speaker="Mia"), *OTHERS]
+    profile = replace(PROFILE, adjacent=0.01, current_first=True)
+
+    answers = await ask(turns, "q x0 x1 x2 x3 x4 a", profile)
+
+    assert hit_ids(answers)[:3] == ["x0", "x1", "a"]
+
+
+async def test_questions_adjacent_to_a_hit_get_nothing() -> None:
+    turns = call({"a": "Where did you go?", "b": "To Goa.", "c": "Really? I see."})
+
+    answer = await ask([*turns, *OTHERS], "b x0 x1 x2 x3 a c")
+
+    assert [hit.ledger.adjacent for hit in answer.hits] == [()] * 7
+
+
+async def test_only_the_first_ten_hits_give() -> None:
+    turns = call({str(number): f"Turn {number}." for number in range(30)})
+    found = " ".join(str(number) for number in (*range(0, 30, 2), *range(1, 30, 2)))
+
+    answer = await ask(turns, found, replace(PROFILE, limit=30))
+
+    givers = {term.by.id for hit in answer.hits for term in hit.ledger.adjacent}
+    assert givers == {str(number) for number in range(0, 20, 2)}
+
+
+async def test_candidate_far_down_is_lifted_into_the_answer() -> None:
+    turns = call({"a": "We ate.", "b": "Then we sailed."})
+    found = " ".join(["a", *(each.id for each in OTHERS), "b"])
+
+    answer = await ask([*turns, *OTHERS], found, replace(PROFILE, adjacent=0.4))
+
+    assert hit_ids(answer)[:5] == ["a", "x0", "x1", "x2", "b"]
+
+
+class LostIndex(FixedIndex):
+    async def adjacent(
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
+        raise DependencyError("index", "the replica cannot be reached")
+
+
+class WaitedForIndex(FixedIndex):
+    """Keeps the writes that it was to wait for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[ConsistencyToken | None] = []
+
+    async def adjacent(
+        self, query: Query, items: Sequence[ItemId], deadline: Deadline
+    ) -> AdjacencyAnswer:
+        self.waited.append(query.token)
+        return AdjacencyAnswer({})
+
+
+async def test_order_waits_for_no_write() -> None:
+    index, legs = WaitedForIndex(), {"dense": FixedLeg("a")}
+    space = replace(some_space(), whole_index=index)
+    asked = query("?", token=ConsistencyToken.of("1", [5]))
+
+    await answered([segment("a")], legs, PROFILE, asked, space=space)
+
+    assert index.waited == [None]
+
+
+async def test_order_stands_where_no_turn_is_known() -> None:
+    turns = call({"a": "We ate.", "b": "Then we sailed."})
+    legs: dict[str, Leg] = {"dense": FixedLeg("b")}
+
+    for space in (some_space(), replace(some_space(), whole_index=LostIndex())):
+        assert hit_ids(await answered(turns, legs, PROFILE, space=space)) == ["b"]
+
+
+# ---------------------------------------------------------------- reranking
+
+
+TWO_STAGE = Profile(
+    name="two_stage",
+    legs=(LegSpec(name="dense", depth=100),),
+    fusion=FusionMethod.SCORE,
+    rerank=Rerank(head=3, weight=0.7),
+    fold_repeats=False,
+)
+LOGITS = {"one": -2.0, "two": 0.5, "three": 3.0, "four": 9.0}
+
+
+SAID = [segment(name, text) for name, text in zip("abcd", LOGITS, strict=True)]
+
+
+async def reranked(
+    reranker: Reranker | None,
+    *,
+    profile: Profile = TWO_STAGE,
+    stored: Sequence[Segment] = SAID,
+    deadline: Deadline | None = None,
+) -> Retrieval:
+    """What all of these segments become by this reranker, which are found in their order."""
+    legs = {"dense": FixedLeg([each.item for each in stored])}
+    return await answered(stored, legs, profile, reranker=reranker, deadline=deadline)
+
+
+def assert_is_coarse(answer: Retrieval, stage: Stage, reason: str) -> None:
+    """Whether the hits have their order without reranking, and the answer says why."""
+    assert hit_ids(answer) == ["a", "b", "c", "d"]
+    assert {hit.stage for hit in answer.hits} == {stage}
+    assert answer.rerank is not None
+    assert answer.rerank.stage is stage
+    assert answer.rerank.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("fusion", "coarse"),
+    [(FusionMethod.SCORE, 1 / 3), (FusionMethod.RECIPROCAL_RANK, 61 / 63)],
+    ids=["cosine as it is", "reciprocal ranks as a share of the best"],
+)
+async def test_reranked_head_precedes_the_coarse_rest(fusion: FusionMethod, coarse: float) -> None:
+    reranker = FixedReranker(LOGITS)
+
+    answer = await reranked(reranker, profile=replace(TWO_STAGE, fusion=fusion))
+
+    assert hit_ids(answer) == ["c", "b", "a", "d"]
+    assert [hit.stage for hit in answer.hits] == [*[Stage.RERANKED] * 3, Stage.COARSE]
+    assert len(reranker.asked) == 3
+    best = 0.3 * coarse + 0.7 / (1 + math.exp(-3.0))
+    assert answer.hits[0].score == pytest.approx(best, abs=1e-12)
+    assert answer.hits[3].score == (1 / 4 if fusion is FusionMethod.SCORE else 1 / 64)
+
+
+async def test_sensitive_hit_is_not_sent_to_reranker() -> None:
+    reranker = FixedReranker(LOGITS)
+    secret = segment("secret", "one", sensitive=True)
+
+    answer = await reranked(reranker, stored=[secret, *SAID[1:]])
+
+    assert all("one" not in text for text in reranker.asked)
+    assert {hit.item.id: hit.stage for hit in answer.hits}["secret"] is Stage.COARSE
+
+
+@pytest.mark.parametrize(
+    ("reranker", "reason"),
+    [
+        (None, "the service has no reranker"),
+        (BrokenReranker(NotReadyError("reranker", "no weights")), "reranker: no weights"),
+        (BrokenReranker(OverloadedError("the reranker")), "the reranker is full"),
+        (BrokenReranker(RuntimeError("secret")), "internal error"),
+        (BrokenReranker(TimeoutError()), "the budget ran out"),
+    ],
+)
+async def test_without_reranking_the_coarse_order_stands_and_says_why(
+    reranker: Reranker | None, reason: str
+) -> None:
+    assert_is_coarse(await reranked(reranker), Stage.COARSE_FALLBACK, reason)
+
+
+async def test_reranking_predicted_late_is_coarse_and_reported() -> None:
+    answer = await reranked(BrokenReranker(TooSlowError(0.025, 0.012)))
+
+    reason = "the work would take about 25 ms, and 12 ms are left"
+    assert_is_coarse(answer, Stage.COARSE, reason)
+
+
+async def test_without_a_hit_nothing_was_reranked() -> None:
+    answer = await reranked(FixedReranker(LOGITS), stored=[])
+
+    assert answer.rerank is not None
+    assert answer.rerank.stage is Stage.COARSE
+    assert answer.rerank.reason == "no hit may be reranked"
+
+
+async def test_a_reranker_that_hangs_costs_no_more_than_the_budget() -> None:
+    answer = await reranked(HangingReranker(), deadline=Deadline.after(0.1))
+
+    assert_is_coarse(answer, Stage.COARSE_FALLBACK, "the budget ran out")
+
+
+async def test_reranker_that_hangs_is_not_asked_again() -> None:
+    legs = {"dense": FixedLeg("a b c d")}
+    asked = retriever(await store_of(*SAID), legs, reranker=HangingReranker())
+    for _ in range(FAILURES):
+        await asked.retrieve(query("?"), TWO_STAGE, Deadline.after(0.1))
+
+    again = await asked.retrieve(query("?"), TWO_STAGE, Deadline.after(0.1))
+
+    assert_is_coarse(again, Stage.COARSE_FALLBACK, "reranker: breaker open")
+
+
+async def test_a_profile_that_does_not_rerank_labels_nothing() -> None:
+    reranker = FixedReranker(LOGITS)
+
+    answer = await reranked(reranker, profile=replace(TWO_STAGE, rerank=None))
+
+    assert {hit.stage for hit in answer.hits} == {None}
+    assert not reranker.asked
+    assert answer.rerank is None
