@@ -54,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cancellations",
         type=int,
         default=200,
-        help="How many callers give up at random (tests/integration/faults/test_cancellations.py).",
+        help="How many callers give up at random (tests/integration/faults).",
     )
     parser.addoption(
         "--requests",

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-import uvicorn
 
 from serving.domain.errors import StoreUnavailableError
-from serving.http.application import asgi_application
+from tests.support.http_server import served
 from tests.unit.http.requesting import FakeRpcs, failing
 from trivium.v1 import admin_service_pb2 as admin_pb
 from trivium.v1 import catalog_service_pb2 as catalog_pb
@@ -25,35 +21,14 @@ SECRET = "The code of the safe"
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (Debian: chromium)")
 
 
-@asynccontextmanager
-async def listening(service: Any) -> AsyncIterator[str]:
-    config = uvicorn.Config(
-        asgi_application(service, ui=True),
-        host="127.0.0.1",
-        port=0,
-        log_config=None,
-        lifespan="off",
-    )
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - there is no event to wait for
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        yield f"http://127.0.0.1:{port}/ui?tenant=acme"
-    finally:
-        server.should_exit = True
-        await task
-
-
-async def page(url: str) -> str:
+async def page(address: str, view: str) -> str:
     assert CHROMIUM is not None
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
     process = await asyncio.create_subprocess_exec(
         CHROMIUM,
         *options,
         "--dump-dom",
-        url,
+        f"http://{address}/ui?tenant=acme#{view}",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
@@ -68,8 +43,8 @@ async def test_hostile_texts_are_inert_and_sensitive_unsent() -> None:
     ]
     stored = FakeRpcs(catalog_pb.ListSegmentsResponse(segments=segments))
 
-    async with listening(stored) as address:
-        shown = await page(f"{address}#memory")
+    async with served(stored, ui=True) as address:
+        shown = await page(address, "memory")
 
     assert "&lt;img src=x onerror=" in shown
     assert "<img" not in shown
@@ -97,8 +72,8 @@ ADMINISTERED = {
 
 @pytest.mark.parametrize("view", ADMINISTERED)
 async def test_hostile_names_of_tenants_and_keys_are_inert(view: str) -> None:
-    async with listening(FakeRpcs(ADMINISTERED[view])) as address:
-        shown = await page(f"{address}#{view}")
+    async with served(FakeRpcs(ADMINISTERED[view]), ui=True) as address:
+        shown = await page(address, view)
 
     assert "&lt;img src=x onerror=" in shown
     assert "<img" not in shown
@@ -106,8 +81,9 @@ async def test_hostile_names_of_tenants_and_keys_are_inert(view: str) -> None:
 
 
 async def test_page_reports_service_that_is_down() -> None:
-    async with listening(failing(StoreUnavailableError("PostgreSQL is gone"))) as address:
-        shown = await page(f"{address}#service")
+    gone = failing(StoreUnavailableError("PostgreSQL is gone"))
+    async with served(gone, ui=True) as address:
+        shown = await page(address, "service")
 
     assert 'class="failure"' in shown
     assert "unavailable" in shown
