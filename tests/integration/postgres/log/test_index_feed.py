@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +10,28 @@ import pytest
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.log.index_feed import BATCH_ROWS
+from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index.lists import CpuLibrary
+from serving.domain.budget import Deadline
 from serving.domain.consistency import NOTHING_SEEN
-from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
+from serving.domain.items.records import (
+    Fact,
+    ItemId,
+    ItemKind,
+    Segment,
+    TenantName,
+    fact_id,
+    segment_id,
+)
 from serving.domain.questions.filters import segment_terms
 from serving.domain.shards import WHOLE, Shard, all_shards
+from serving.pipeline.index import maintenance
+from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.ports.embedding import Embedding
-from serving.ports.index_engine import IndexRow
+from serving.ports.index_engine import IndexEngine, IndexRow
 from serving.ports.memory_store import Selector
+from serving.ports.vector_index import WantedNeighbours
+from tests.fakes.lists.eager_lists import LISTS_AT_ONCE
 from tests.integration.postgres.log.following import (
     MODEL,
     OTHER_MODEL,
@@ -25,10 +41,12 @@ from tests.integration.postgres.log.following import (
     run,
     write,
 )
-from tests.support.builders import NOON, TENANT, days, fact, ids, segment
+from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, scope, segment
 from tests.support.shards import owns
+from tests.support.waiting import until_async
 
 pytestmark = pytest.mark.postgres
+
 
 OTHER = TenantName("other")
 
@@ -293,3 +311,47 @@ async def test_delta_brings_the_evidence_of_its_facts(postgres: Postgres) -> Non
     assert (owned(stated.rows), unembedded(stated.rows)) == ([fact_.item], [said.item])
     assert [row.terms for row in renamed.rows] == [segment_terms(said)]
     assert set(erased.removed) == {(TENANT, said.item), (TENANT, fact_.item)}
+
+
+def exact() -> IndexEngine:
+    return ExactIndex(MODEL.dimension)
+
+
+def in_lists() -> IndexEngine:
+    return TieredIndex(MODEL.dimension, CpuLibrary(), LISTS_AT_ONCE)
+
+
+def index_over(postgres: Postgres, make: Callable[[], IndexEngine]) -> LogFollowingIndex:
+    return LogFollowingIndex(postgres.feed, MODEL, make)
+
+
+async def names(index: LogFollowingIndex) -> list[str]:
+    asked = np.array([1, 0, 0, 0], np.float32)
+    wanted = WantedNeighbours(ItemKind.SEGMENT, scope(), 100)
+    answer = await index.search(asked, wanted, Deadline.after(60))
+    return sorted(candidate.item.id for candidate in answer.candidates)
+
+
+@pytest.mark.parametrize("make", [exact, in_lists])
+async def test_a_restarted_index_follows_changes_made_meanwhile(
+    postgres: Postgres, make: Callable[[], IndexEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "MAINTAIN_EVERY_S", 0.01)
+    await postgres.store.write(batch_of(*(segment(f"{n:02}") for n in range(40))))
+    await embed(postgres)
+    async with index_over(postgres, make) as index:
+        assert await index.ready(Deadline.after(30))
+
+    await postgres.store.erase(TENANT, Selector(items=tuple(ids("00", "01"))))
+    await postgres.store.write(batch_of(segment("new")))
+    await embed(postgres)
+
+    async with index_over(postgres, make) as index:
+        assert await index.ready(Deadline.after(30))
+        assert await names(index) == [*(f"{n:02}" for n in range(2, 40)), "new"]
+        assert await index.count(TENANT, [segment_id("00")]) == 0
+
+        async def is_in_lists() -> bool:
+            return make is exact or any(tier.approximate for tier in index.tiers())
+
+        await until_async(is_in_lists)

@@ -1,4 +1,4 @@
-"""PostgreSQL itself shows a caller the rows of its tenant alone, whatever a statement says."""
+"""PostgreSQL shows a caller the rows of its tenant alone, and the service its tables alone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.errors import StatementRejectedError
 from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.row_security import CALLER_ROLE
+from serving.desk.embedded_postgres.service_role import give_to_service
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, TenantName
+from tests.fixtures.local_service import local_service
 from tests.integration.postgres.log.following import run, write
 from tests.support.builders import TENANT, fact, segment
+from trivium import Segment
 
 pytestmark = pytest.mark.postgres
+
 
 OTHER = TenantName("other")
 WITH_TENANT = ("tenant", "segment", "fact", "entity", "access_count")
@@ -159,3 +163,43 @@ async def test_connection_older_than_migration_is_restricted(empty_dsn: str) -> 
         await write(postgres, segment("a", "Goa"))
         account = await rows_for(postgres, TENANT, "SELECT current_user::text")
         assert account == [(CALLER_ROLE,)]
+
+
+@pytest.mark.neo4j
+async def test_service_role_answers_and_erases(postgres_dsn: str, neo4j_uri: str) -> None:
+    await migrate(postgres_dsn)
+    dsn = give_to_service(postgres_dsn)
+    assert give_to_service(postgres_dsn) == dsn
+
+    async with local_service(dsn, neo4j_uri) as memory:
+        written = await memory.ingest([Segment(id="t1", text="Mara lives in Zanzibar.")])
+        found = await memory.retrieve(
+            "Where is Zanzibar?", consistency_token=written.consistency_token
+        )
+        erased = await memory.forget(segment_ids=["t1"])
+
+    assert [hit.id for hit in found.hits] == ["t1"]
+    assert erased.segment_count == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET ROLE postgres",
+        "SELECT pg_read_file('/etc/passwd')",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "ALTER ROLE trivium SUPERUSER",
+        "CREATE ROLE another",
+        "SELECT rolpassword FROM pg_authid",
+    ],
+)
+async def test_service_role_has_no_rights_beyond_its_tables(
+    statement: str, postgres_dsn: str
+) -> None:
+    await migrate(postgres_dsn)
+
+    with (
+        psycopg.connect(give_to_service(postgres_dsn)) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(statement.encode())
