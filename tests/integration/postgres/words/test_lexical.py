@@ -29,7 +29,7 @@ from serving.domain.questions.query import Filter, TimeRange
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.words.query_plan import Budget
 from serving.ports.memory_store import Batch, Selector
-from tests.contract.test_lexical import MODES, SearchCase
+from tests.contract.test_words import MODES, SearchCase
 from tests.integration.postgres.log.following import run, write
 from tests.integration.postgres.words.searching import ids_of, search
 from tests.support.builders import NOON, TENANT, days, ids, segment

@@ -1,4 +1,4 @@
-"""The middleware in a real agent of LangChain, with a scripted model."""
+"""The tool, the retriever and the middleware in real agents of LangChain, with a scripted model."""
 
 from __future__ import annotations
 
@@ -15,18 +15,115 @@ from langchain_core.messages import (
     HumanMessage,
     SystemMessage,
     ToolCall,
+    ToolMessage,
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
 from tests.fakes.service import Failure, FakeService
-from trivium import AsyncClient, Client
-from trivium.v1.retrieval_service_pb2 import RetrieveResponse
+from trivium import AsyncClient, Client, UnavailableError
+from trivium.v1.fact_pb2 import Fact
+from trivium.v1.retrieval_service_pb2 import Hit, RetrieveResponse
+from trivium.v1.segment_pb2 import Segment
 from trivium_langgraph.middleware import RecallMiddleware
+from trivium_langgraph.retriever import TriviumRetriever
+from trivium_langgraph.tools import NOTHING, recall_tool
 
+ASKED = AIMessage(
+    "", tool_calls=[{"name": "recall", "args": {"question": "Who sails?"}, "id": "1"}]
+)
 BLOCK = "<memory>\nNora: We sailed to Goa.\n</memory>"
+ANSWERS: list[tuple[Any, str]] = [
+    (RetrieveResponse(briefing=BLOCK), BLOCK),
+    (RetrieveResponse(), NOTHING),
+    (
+        Failure(grpc.StatusCode.UNAVAILABLE, "down"),
+        "The memory cannot be asked at the moment. Go on without it.",
+    ),
+    (
+        Failure(grpc.StatusCode.INVALID_ARGUMENT, "query: is too long"),
+        "The memory cannot answer this question: query: is too long. Ask another one.",
+    ),
+]
+IDS = ["block", "nothing", "down", "bad question"]
+
+
+def graph_with(client: Client | AsyncClient) -> Any:
+    builder = StateGraph(MessagesState)
+    builder.add_node("tools", ToolNode([recall_tool(client, profile="annie", limit=3, timeout=9)]))
+    builder.add_edge(START, "tools")
+    builder.add_edge("tools", END)
+    return builder.compile()
+
+
+def said(state: dict[str, Any]) -> str:
+    message = state["messages"][-1]
+    assert isinstance(message, ToolMessage)
+    return str(message.content)
+
+
+@pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=IDS)
+async def test_an_agent_recalls_with_and_without_an_event_loop(
+    client: Client,
+    async_client: AsyncClient,
+    fake_service: FakeService,
+    answer: Any,
+    expected: str,
+) -> None:
+    fake_service.will_answer("Retrieve", *[answer] * 9)  # a client tries again
+
+    blocking = graph_with(client).invoke({"messages": [ASKED]})
+    in_a_loop = await graph_with(async_client).ainvoke({"messages": [ASKED]})
+
+    assert (said(blocking), said(in_a_loop)) == (expected, expected)
+    request = fake_service.requests[0]
+    assert (request.tenant, request.query, request.profile) == ("acme", "Who sails?", "annie")
+    assert request.limit == 3
+
+
+def test_the_agent_chooses_the_question_only(client: Client) -> None:
+    assert list(recall_tool(client).args) == ["question"]
+
+
+SEGMENT = Segment(
+    id="t1", text="We sailed.", speaker="Nora", session="s", labels={"trip": "goa", "kind": "x"}
+)
+FACT = Fact(id="f1", subject="Nora", relation="lives_in", object="Goa")
+FOUND = RetrieveResponse(hits=[Hit(segment=SEGMENT, rank=1, score=0.5), Hit(fact=FACT, rank=2)])
+
+
+async def test_documents_have_ids_texts_and_metadata(fake_service: FakeService) -> None:
+    fake_service.will_answer("Retrieve", *[FOUND] * 3)
+    with Client(fake_service.address, tenant="acme") as client:
+        retriever = TriviumRetriever(client=client, limit=3, profile="annie")
+        documents = retriever.invoke("Who sails?")
+        assert await retriever.ainvoke("Who sails?") == documents
+    async with AsyncClient(fake_service.address, tenant="acme") as async_client:
+        retriever = TriviumRetriever(client=async_client)
+        assert await retriever.ainvoke("Who sails?") == documents
+        with pytest.raises(TypeError, match="ainvoke"):
+            retriever.invoke("Who sails?")
+
+    segment, fact = documents
+    assert (segment.id, segment.page_content) == ("t1", "We sailed.")
+    assert segment.metadata["speaker"] == "Nora"
+    assert (segment.metadata["kind"], segment.metadata["trip"]) == ("segment", "goa")
+    assert (fact.id, fact.metadata["kind"], fact.metadata["rank"]) == ("f1", "fact", 2)
+    request = fake_service.requests[0]
+    assert (request.query, request.limit, request.profile) == ("Who sails?", 3, "annie")
+
+
+def test_service_that_is_down_raises(fake_service: FakeService) -> None:
+    down = Failure(grpc.StatusCode.UNAVAILABLE, "down")
+    fake_service.will_answer("Retrieve", *[down] * 9)
+    with Client(fake_service.address, tenant="acme") as client, pytest.raises(UnavailableError):
+        TriviumRetriever(client=client).invoke("Who sails?")
+
+
 QUESTION = HumanMessage("Who sails?")
 LOOK = ToolCall(name="look", args={}, id="1")
 THREAD: Any = {"configurable": {"thread_id": "1"}}
