@@ -1,4 +1,4 @@
-"""The index in every form: written to, deleted from, rebuilt, and one of its replicas killed."""
+"""The index in every form: written to, rebuilt, and one of its replicas or nodes killed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import count, cycle, product
+from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.fixtures.cluster import Cluster
-from tests.support.processes import tree_of
+from tests.fixtures.cluster import Cluster, added_node, started_cluster
+from tests.support.processes import is_alive, tree_of
 from tests.support.waiting import until
 from trivium import Client, Segment
 from trivium.errors import TriviumError
 from trivium.values import LegReport, LegState, Retrieval
 
-pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ MEANING_ALONE = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    metafunc.parametrize("cluster", ["with ray.env"], indirect=True, scope="session")
+    if "cluster" in metafunc.fixturenames:
+        metafunc.parametrize("cluster", ["with ray.env"], indirect=True, scope="session")
     if "form" in metafunc.fixturenames:
         metafunc.parametrize("form", FORMS, ids=str)
 
@@ -231,3 +234,68 @@ def test_words_answer_without_embedder_and_index(cluster: Cluster) -> None:
         assert report(answer).state is not LegState.OK
 
         until(lambda: answered(memory, 1) is LegState.OK)
+
+
+SPREAD = 64
+"""Sentences on three nodes."""
+
+REPLICA = "ray::ServeReplica:trivium:"
+
+
+@pytest.fixture
+def nodes(
+    wheel_python: Path, empty_stores: dict[str, str]
+) -> Iterator[tuple[Cluster, list[psutil.Process]]]:
+    """A cluster, and its two nodes that are not the first."""
+    with ExitStack() as ends:
+        cluster = ends.enter_context(started_cluster(wheel_python, empty_stores, []))
+        yield cluster, [ends.enter_context(added_node(cluster)) for _ in range(2)]
+
+
+def replicas_of(node: psutil.Process) -> list[str]:
+    titles = (" ".join(each.cmdline()) for each in tree_of(node.pid) if is_alive(each))
+    return [title.removeprefix(REPLICA) for title in titles if title.startswith(REPLICA)]
+
+
+def lose(node: psutil.Process) -> None:
+    for each in tree_of(node.pid):
+        each.kill()
+
+
+def test_lost_node_loses_no_accepted_write(nodes: tuple[Cluster, list[psutil.Process]]) -> None:
+    cluster, others = nodes
+    serve = {"placement": "split", "replicas": 2}
+    cluster.deploy("split", serve=serve, index={"shards": 2})
+    # Serve spreads the two shards over the nodes, so the first one has not both.
+    lost = next(node for node in others if "VectorIndex" in str(replicas_of(node)))
+
+    with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
+        token = store(memory, *range(SPREAD))
+        assert all(finds(memory, each, token) for each in range(SPREAD))
+        with writing(memory) as accepted:
+            until(lambda: len(accepted) > 5)
+            lose(lost)
+            answers_in_full_again(memory)
+            before = len(accepted)
+            until(lambda: len(accepted) > before + 5)
+
+        token = store(memory, SPREAD)
+        assert all(finds(memory, each, token) for each in (*range(SPREAD + 1), *accepted))
+
+
+def answers_in_full_again(memory: Client) -> None:
+    """Asks until an answer after an incomplete one is complete; none hides what it lacks."""
+    incomplete = False
+    for number in cycle(range(SPREAD)):
+        try:
+            answer = asked(memory, number, timeout=1.5)
+        except TriviumError:
+            incomplete = True
+            continue
+        if report(answer).state is not LegState.OK:
+            assert report(answer).reason
+            incomplete = True
+        else:
+            assert answer.hits[0].id == str(number)
+            if incomplete:
+                return

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from tests.e2e.test_sample import sample_items
 from tests.fixtures.service import Service
+from tests.support.sample import sample_items
 from tests.support.tracked_files import ROOT
 from tests.support.waiting import until
 from trivium import Fact, Item, Segment

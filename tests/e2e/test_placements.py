@@ -23,12 +23,12 @@ from serving.adapters.encoder.checkpoint import EncoderCheckpoint
 from serving.adapters.reranker.checkpoint import open_checkpoint
 from tests.contract.test_cross_encoder import Score, language_model_forward
 from tests.e2e.test_reranking import when_loaded
-from tests.e2e.test_sample import SAMPLE, no_problem
 from tests.fixtures.service import Service, environment, started_service
+from tests.support.sample import SAMPLE, no_problem, sample_items
 from tests.support.waiting import until
 from trivium import Client, LegState, Retrieval, Segment, Stage
 from trivium.errors import UnavailableError
-from trivium.files.reading import read_items, read_questions
+from trivium.files.reading import read_questions
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
 
@@ -52,8 +52,8 @@ class Library:
     def __init__(self, embedder: Path, reranker: Path) -> None:
         from sentence_transformers import SentenceTransformer
 
-        found = read_items([str(SAMPLE / "conversation.jsonl")], no_problem)
-        self.segments = [each.item for each in found if isinstance(each.item, Segment)]
+        found = sample_items("conversation")
+        self.segments = [each for each in found if isinstance(each, Segment)]
         self._said = {each.id: f"{each.speaker}: {each.text}" for each in self.segments}
         self._logit: Score = language_model_forward(open_checkpoint(str(reranker)))
         model = SentenceTransformer(str(embedder), device="cpu", local_files_only=True)

@@ -1,29 +1,19 @@
-"""The sample conversation needs each kind of retriever."""
+"""The sample conversation needs each kind of retriever, and every profile answers over it."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from bench.speed.ingest import only
+from serving.config.profiles import ProfileBook
 from tests.fixtures.service import Service
-from trivium import Client, Item, LegOverride, Retrieval
-from trivium.files.reading import read_items, read_questions
-from trivium.files.records import Problem
+from tests.support.sample import SAMPLE, no_problem, sample_items
+from trivium import Client, LegOverride, LegState, Retrieval
+from trivium.files.reading import read_questions
 
-SAMPLE = Path(__file__).parents[2] / "serving/desk/sample"
 DEEP = 100
-
-
-def no_problem(problem: Problem) -> None:
-    raise AssertionError(str(problem))
-
-
-def sample_items() -> list[Item]:
-    files = [str(SAMPLE / name) for name in ("conversation.jsonl", "facts.jsonl")]
-    return [found.item for found in read_items(files, no_problem)]
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +86,19 @@ def test_unanswerable_question_finds_nothing_by_meaning(sample: tuple[Client, st
     for question in read_questions(str(SAMPLE / "unanswerable.jsonl"), no_problem):
         answer = memory.retrieve(question.text, consistency_token=token)
         assert not answer.hits, (question.text, [hit.id for hit in answer.hits])
+
+
+@pytest.mark.parametrize("profile", sorted(ProfileBook.load()))
+def test_every_profile_answers_and_its_ledgers_add_up(
+    sample: tuple[Client, str], profile: str
+) -> None:
+    memory, token = sample
+    question, _ = questions()["words"]
+
+    answer = memory.retrieve(question, profile=profile, consistency_token=token, explain=True)
+
+    assert answer.hits
+    assert {report.state for report in answer.leg_reports} == {LegState.OK}
+    for hit in answer.hits:
+        assert hit.ledger is not None
+        assert hit.ledger.recompute() == pytest.approx(hit.score, abs=1e-9)

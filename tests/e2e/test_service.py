@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -37,10 +36,9 @@ def said(id_: str, speaker: str, text: str, on_day: int) -> Segment:
     return Segment(id=id_, speaker=speaker, text=text, event_time=day(on_day), session="s1")
 
 
-HIRED = said("t2", "Tom", "Lotus Books hired me, I start on Monday.", 1)
 CONVERSATION = [
     said("t1", "Mara", "We signed for the flat in Lisbon, the keys come in June.", 0),
-    HIRED,
+    said("t2", "Tom", "Lotus Books hired me, I start on Monday.", 1),
     said("t3", "Mara", "Boats make my stomach heave.", 2),
     said("t4", "Tom", "The dog sleeps all day since the heat came.", 3),
 ]
@@ -95,56 +93,6 @@ def test_speaker_is_described_and_changes_are_streamed(stored: tuple[Client, str
     assert [each.id for each in found.statements] == ["t4", "t2"]
     assert changes["t1"] is ChangeKind.STORED
     assert changes["t4"] is ChangeKind.ERASED
-
-
-@pytest.mark.placement
-def test_erased_segment_is_gone_from_every_store(stored: tuple[Client, str]) -> None:
-    memory, token = stored
-    memory.retrieve("Tom", consistency_token=token)
-
-    counted = memory.forget(segment_ids=["t2"], dry_run=True)
-    assert memory.get_segments(["t2"]).segments
-    receipt = memory.forget(segment_ids=["t2"])
-
-    assert receipt.verified, receipt
-    assert (receipt.segment_count, receipt.fact_count) == (1, 1)
-    assert (counted.segment_count, counted.fact_count) == (1, 1)
-    for leg in ("lexical", "dense", "facts", "graph"):
-        answer = memory.retrieve(
-            "Lotus Books hired Tom",
-            leg_overrides=only(leg),
-            consistency_token=receipt.consistency_token,
-        )
-        assert "t2" not in [hit.id for hit in answer.hits]
-
-
-@pytest.mark.placement
-def test_tenant_does_not_see_memory_of_another(
-    service: Service, stored: tuple[Client, str]
-) -> None:
-    _, token = stored
-    other = service.client(tenant=f"other-{uuid.uuid4().hex}")
-    other.ingest([Segment(id="x", text="Nothing to see here.")])
-
-    for leg in ("lexical", "dense", "facts", "graph"):
-        answer = other.retrieve(
-            "Lotus Books hired Tom", consistency_token=token, leg_overrides=only(leg)
-        )
-        assert {hit.id for hit in answer.hits} <= {"x"}, leg
-
-
-@pytest.mark.placement
-def test_segment_turned_sensitive_leaves_index_and_graph(stored: tuple[Client, str]) -> None:
-    memory, token = stored
-    assert memory.retrieve("Lotus Books", consistency_token=token, leg_overrides=only("facts")).hits
-
-    token = memory.ingest([replace(HIRED, sensitive=True)]).consistency_token
-
-    for leg in ("lexical", "dense", "facts", "graph"):
-        answer = memory.retrieve(
-            "Who hired Tom, Lotus Books?", consistency_token=token, leg_overrides=only(leg)
-        )
-        assert ("t2" in [hit.id for hit in answer.hits]) is (leg == "lexical"), leg
 
 
 @pytest.mark.placement

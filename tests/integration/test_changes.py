@@ -20,7 +20,7 @@ from tests.fixtures.local_service import TENANT, local_address
 from tests.fixtures.neo4j import leaves_sockets
 from tests.support.tracked_files import ROOT
 from tests.support.waiting import until_async
-from trivium import AsyncClient, ChangeKind, Segment
+from trivium import AsyncClient, Segment
 
 pytestmark = pytest.mark.postgres
 
@@ -71,21 +71,6 @@ async def test_killed_stream_loses_and_repeats_nothing(memory: AsyncClient) -> N
 
     await writing
     assert set(seen.values()) == {1}
-
-
-@leaves_sockets
-async def test_erased_items_are_erased_ids(memory: AsyncClient) -> None:
-    stored = await memory.ingest([Segment(id="a", text="We sailed."), Segment(id="b", text="Hi.")])
-    erased = await memory.forget(segment_ids=["a"])
-
-    stream = memory.watch_changes(stored.consistency_token)
-    read = await anext(stream)
-
-    assert erased.consistency_token
-    assert [(each.item.id, each.change) for each in read.changes] == [
-        ("b", ChangeKind.STORED),
-        ("a", ChangeKind.ERASED),
-    ]
 
 
 # ---------------------------------------------------------------- the webhook of the page

@@ -20,6 +20,7 @@ from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate
 from serving.ports.memory_store import Batch
 from serving.ports.vector_index import WantedNeighbours
+from tests.contract.test_words import MODES
 from tests.fakes.meaning import FAKE_MODEL, segment_row, unit
 from tests.integration.postgres.log.following import project_graph
 from tests.support.builders import NOON, days, query, scope, segment
@@ -85,6 +86,9 @@ async def test_filter_passes_the_same_in_each_store(
             "words": ids_of(view.find_by_words(asked, WordsSearch(), MANY)),
             "walk": ids_of(view.walk(asked, Walk(), MANY, Yields.EVIDENCE)),
         }
+        for mode, (words, enough) in MODES.items():
+            by_words = await postgres.lexical.search(asked, words, MANY, enough, deadline)
+            found[mode] = ids_of(by_words)
 
         passing = sorted(each.id for each in stored if filter_.accepts(each))
         assert found == dict.fromkeys(found, passing), filter_

@@ -23,7 +23,12 @@ from trivium.cli.app import trivium
 from trivium.files.reading import read_items
 from trivium.values import ItemState, LegState
 
-pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.neo4j,
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("prepared_graph"),
+]
 
 
 BEGUN = datetime(2024, 1, 1, 8, 30, 0, 123_456, tzinfo=UTC)
@@ -91,13 +96,6 @@ async def test_only_as_of_ranks_closed_fact_first(
     assert await facts_shown(memory, token, as_of=day(105), known_at=day(0)) == []
 
 
-async def test_fact_reopens_after_erasure_of_its_closer(memory: AsyncClient) -> None:
-    await memory.ingest([LEEDS, YORK])
-    forgotten = await memory.forget(fact_ids=["york"])
-
-    assert await facts_shown(memory, forgotten.consistency_token) == ["leeds"]
-
-
 async def test_the_history_is_listed_with_what_closed_what(memory: AsyncClient) -> None:
     await memory.ingest([YORK, LEEDS])
 
@@ -152,12 +150,6 @@ async def test_the_documented_example_is_what_the_service_shows(
         shown = await facts_shown(memory, token, instant(as_of), instant(known_at))
         assert (as_of, known_at, " ".join(shown)) == (as_of, known_at, expected)
     assert len(answers) == 6
-
-
-async def test_a_fact_that_closes_itself_is_refused(memory: AsyncClient) -> None:
-    (outcome,) = (await memory.ingest([replace(LEEDS, closes=("york", "leeds"))])).rejected
-
-    assert [field for field, _ in outcome.violations] == ["items[0].fact.closes[1]"]
 
 
 ORIGINAL, COPY = "the original", "the copy"

@@ -19,9 +19,9 @@ from tests.fixtures.postgres import QUICK
 from tests.integration.postgres.log.following import MODEL, embed, project_graph, run, write
 from tests.support.builders import TENANT, fact, segment
 from tests.support.commands import succeed
+from tests.support.sample import SAMPLE, no_problem, sample_items
 from trivium.aio import AsyncClient
-from trivium.files.reading import read_items, read_questions
-from trivium.files.records import Problem
+from trivium.files.reading import read_questions
 from trivium.values import ItemState
 
 pytestmark = pytest.mark.postgres
@@ -101,7 +101,6 @@ async def test_item_erased_after_the_dump_is_erased_again(
     assert await stored() == [("b",)]
 
 
-SAMPLE = Path(__file__).parents[4] / "serving/desk/sample"
 DEEP = 50
 ERASED = "turn-151"
 """The answer to one of the questions."""
@@ -111,20 +110,10 @@ Answers = Mapping[str, list[str]]
 """The ids of the hits by question."""
 
 
-def no_problem(problem: Problem) -> None:
-    raise AssertionError(str(problem))
-
-
-async def ingest_sample(memory: AsyncClient) -> str:
-    files = [str(SAMPLE / name) for name in ("conversation.jsonl", "facts.jsonl")]
-    items = [found.item for found in read_items(files, no_problem)]
-    return (await memory.ingest_stream(items)).consistency_token
-
-
 async def token_of_all(memory: AsyncClient) -> str:
     """The token of all that was restored, which is one write: an item that has not changed."""
-    [item, *_] = read_items([str(SAMPLE / "facts.jsonl")], no_problem)
-    written = await memory.ingest([item.item])
+    [item, *_] = sample_items("facts")
+    written = await memory.ingest([item])
     assert [each.state for each in written.outcomes] == [ItemState.UNCHANGED]
     return written.consistency_token
 
@@ -156,7 +145,7 @@ async def test_restored_machine_answers_as_before_without_erased_items(
     backup, erased = tmp_path / "trivium.dump", str(tmp_path / "erasures.jsonl")
     with machine(first, jar_cache) as stores:
         async with local_service(*stores) as memory:
-            token = await ingest_sample(memory)
+            token = (await memory.ingest_stream(sample_items())).consistency_token
             with_erased = await answers(memory, token)
             dump(stores[0], backup)
             await memory.forget(segment_ids=[ERASED])

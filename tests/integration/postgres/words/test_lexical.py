@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
@@ -25,7 +24,7 @@ from serving.adapters.postgres.words.word_statistics import (
 )
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Segment, TenantName, segment_id
-from serving.domain.questions.query import Filter, TimeRange
+from serving.domain.questions.query import Filter
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from serving.domain.words.query_plan import Budget
 from serving.ports.memory_store import Batch, Selector
@@ -133,74 +132,6 @@ async def test_names_of_any_script_can_be_filtered(postgres: Postgres) -> None:
     await write(postgres, segment("a", speaker=longest, entities=(longest,)))
 
     assert await found(postgres, "Goa", filter_=Filter(speakers=(longest,))) == ["a"]
-
-
-def random_segment(chance: random.Random, place: int) -> Segment:
-    return segment(
-        f"{place:03}",
-        kind=chance.choice(["turn", "note"]),
-        speaker=chance.choice(["", "Ann", "ANN", "Bob"]),
-        session=chance.choice(["", "monday", "Monday"]),
-        importance=chance.choice([0.0, 0.3, 0.5, 1.0]),
-        labels={key: chance.choice("12") for key in "pq" if chance.random() < 0.5},
-        entities=tuple(chance.sample(["Goa", "Mary-Ann", "Rome"], chance.randrange(3))),
-        entity=chance.choice(["", "goa"]),
-        event_time=NOON - days(chance.randrange(60)),
-    )
-
-
-def random_filter(chance: random.Random) -> Filter:
-    def some(*values: str) -> tuple[str, ...]:
-        return tuple(value for value in values if chance.random() < 0.25)
-
-    start = NOON - days(chance.randrange(60))
-    ranges = [
-        TimeRange(),
-        TimeRange(start, start + days(chance.randrange(1, 40))),
-        TimeRange(start),
-        TimeRange(None, start),
-    ]
-    return Filter(
-        kinds=some("turn", "note"),
-        speakers=some("ann", "BOB"),
-        sessions=some("monday"),
-        entities=some("GOA", "mary ann"),
-        labels=dict.fromkeys(some("p", "q"), ("1", "3")),
-        min_importance=chance.choice([0.0, 0.0, 0.4]),
-        event_time=chance.choice(ranges),
-    )
-
-
-async def test_filters_mean_what_the_domain_says_they_mean(postgres: Postgres) -> None:
-    chance = random.Random(7)
-    segments = [random_segment(chance, place) for place in range(80)]
-    await write(postgres, *segments)
-    partly = 0
-
-    for _ in range(150):
-        filter_ = random_filter(chance)
-        expected = [stored.id for stored in segments if filter_.accepts(stored)]
-        partly += 0 < len(expected) < len(segments)
-
-        for mode in MODES.values():
-            assert sorted(await found(postgres, "Goa", [mode], filter_=filter_)) == expected
-        listed = await postgres.catalog.list_segments(TENANT, filter_, "", 100)
-        assert [stored.id for stored in listed] == expected
-
-    assert partly > 50
-
-
-async def test_times_of_storing_filter_too(postgres: Postgres) -> None:
-    await write(postgres, segment("a"))
-    (stored,) = await postgres.catalog.list_segments(TENANT, Filter(), "", 1)
-    assert stored.created_at is not None
-
-    for range_, expected in (
-        (TimeRange(stored.created_at), ["a"]),
-        (TimeRange(None, stored.created_at), []),
-    ):
-        for filter_ in (Filter(created_at=range_), Filter(updated_at=range_)):
-            assert await found(postgres, "Goa", filter_=filter_) == expected
 
 
 # ---------------------------------------------------------------- BM25

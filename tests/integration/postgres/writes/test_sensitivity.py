@@ -9,7 +9,7 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.errors import StatementRejectedError
 from serving.adapters.postgres.writes.batch import write_batch
-from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, ItemId, fact_id, segment_id
 from serving.ports.memory_store import Batch, Selector
 from tests.integration.postgres.log.following import (
     MODEL,
@@ -107,14 +107,6 @@ async def test_a_fact_that_turns_sensitive_itself_loses_its_vector(postgres: Pos
 
     assert await embedded(postgres) == []
     assert await embed(postgres) == []
-
-
-async def test_another_tenants_sensitive_segment_hides_nothing(postgres: Postgres) -> None:
-    await write(postgres, segment("a"), RESTING)
-
-    await write(postgres, HIDDEN_B, tenant=TenantName("other"))
-
-    assert sorted(await embed(postgres)) == [fact_id("f"), segment_id("a")]
 
 
 async def test_segment_turns_sensitive_after_facts_being_written(postgres: Postgres) -> None:
