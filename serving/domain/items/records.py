@@ -75,11 +75,11 @@ class Segment:
     expires_at: datetime | None = None
     extracted: bool = field(default=False, compare=False)
     version: int = field(default=1, compare=False)
+    item: ItemId = field(init=False, repr=False, compare=False)
+    """Its id among all items of its tenant."""
 
-    @property
-    def item(self) -> ItemId:
-        """Its id among all items of its tenant."""
-        return segment_id(self.id)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "item", segment_id(self.id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +115,11 @@ class Fact:
     expires_at: datetime | None = None
     evidence_expires_at: datetime | None = None
     version: int = field(default=1, compare=False)
+    item: ItemId = field(init=False, repr=False, compare=False)
+    """Its id among all items of its tenant."""
 
-    @property
-    def item(self) -> ItemId:
-        """Its id among all items of its tenant."""
-        return fact_id(self.id)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "item", fact_id(self.id))
 
     @property
     def begins(self) -> datetime:

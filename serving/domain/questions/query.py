@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cached_property
 from typing import TypeAlias
 
 from serving.domain.consistency import ConsistencyToken
@@ -97,7 +98,7 @@ class Exclusion:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Filter:
     """Restricts the segments to search; empty fields do not restrict.
 
@@ -117,7 +118,7 @@ class Filter:
     all_of: tuple[Filter, ...] = ()
     any_of: tuple[Filter, ...] = ()
 
-    @property
+    @cached_property
     def condition(self) -> AllOf:
         """The condition that a segment must pass, which is hashable; without parts, any passes."""
         if not self.restricts:
@@ -196,7 +197,7 @@ def _label(key: str, wanted: LabelCondition) -> Condition:
             return HasTerm(tuple(label_term(key, value) for value in values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Scope:
     """The restrictions that hold on every leg: tenant, filter and clocks.
 
@@ -218,7 +219,7 @@ class Scope:
         shared = self.filter.event_time.shared_with(event_time)
         return replace(self, filter=replace(self.filter, event_time=shared))
 
-    @property
+    @cached_property
     def segment_filter(self) -> Filter:
         """The filter, restricted to segments that were recorded by `known_at`."""
         if self.known_at is None:

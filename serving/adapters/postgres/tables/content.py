@@ -70,7 +70,7 @@ def _content(item: Item) -> dict[str, object]:
     return {
         field.name: _to_json(getattr(item, field.name))
         for field in fields(item)
-        if field.name not in _SET_BY_SERVER
+        if field.init and field.name not in _SET_BY_SERVER
     }
 
 

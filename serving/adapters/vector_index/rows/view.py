@@ -55,7 +55,7 @@ class PartitionView:
     slots: dict[ItemId, range] = field(default_factory=dict)
     _sessions: dict[str, list[int]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def count(self) -> int:
         """The number of rows, dead ones included."""
         return len(self.alive)
@@ -187,11 +187,11 @@ class PartitionView:
 
     def part_at(self, row: int) -> Part | None:
         """The part of its item that a row is the vector of; None if it is of the whole item."""
-        numbers, first, last = self.columns.numbers, row, row
-        number = numbers[row]
-        while first > 0 and numbers[first - 1] == number and self.alive[first - 1]:
+        items, first, last = self.columns.items, row, row
+        item = items[row]
+        while first > 0 and items[first - 1] == item and self.alive[first - 1]:
             first -= 1
-        while last + 1 < self.count and numbers[last + 1] == number and self.alive[last + 1]:
+        while last + 1 < self.count and items[last + 1] == item and self.alive[last + 1]:
             last += 1
         return Part(row - first + 1, last - first + 1) if last > first else None
 
