@@ -7,6 +7,7 @@ What a reader may write in several ways has the tokens of each way (`codes.py`, 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from serving.domain.languages import Language
@@ -79,6 +80,6 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     return [*dict.fromkeys(found)]
 
 
-def numbers_of(text: str, language: Language) -> frozenset[str]:
-    """The numbers and codes of a text in all their spellings."""
-    return frozenset(token for token, _ in tokens(text, language) if has_digit(token))
+def numbers_among(read: Iterable[Token]) -> frozenset[str]:
+    """The numbers and codes among the tokens of a text, in all their spellings."""
+    return frozenset(token for token, _ in read if has_digit(token))

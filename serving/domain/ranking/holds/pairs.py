@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -93,8 +94,7 @@ class Pairs:
     def _add_words(self) -> None:
         """Words count by how few of the candidates have them."""
         count, asked = len(self.head), len(self.asked.stems)
-        column = {stem: place for place, stem in enumerate(self.asked.stems)}
-        rows = _rows([each.stems for each in self.traits], column)
+        rows = _rows([each.stems for each in self.traits], self.asked.stems)
         having = rows.sum(0)
         spread = np.log((count + 1) / np.where(having > 0, having + 0.5, 1.0))
         weighted = rows * spread
@@ -176,13 +176,14 @@ class Pairs:
         """
         name = self.asked.language.name
         named = {stem_of(word, name) for word in self.asked_names}
-        topics = [each.stems & self.asked.stems - named for each in self.traits]
+        asked = self.asked.stems - named
         about = np.array([each.subject in named for each in self.traits])
         reports = self.number("reports") > 0
         able: Vector = self.later & (about & reports & ~self.is_by_named)[:, None]
         able &= (self.is_by_named & ~reports)[None, :]
         for older, newer in np.argwhere(able).tolist():
-            able[older, newer] = bool(topics[older]) and topics[older] <= topics[newer]
+            topic = self.traits[older].stems & asked
+            able[older, newer] = bool(topic) and topic <= self.traits[newer].stems
         return able
 
     def number(self, name: str) -> Vector:
@@ -280,7 +281,7 @@ class Pairs:
             [each & self.asked_names for each in self.persons],
             [each - self.asked_names for each in self.names],
         ]
-        rows = _rows(list(chain.from_iterable(kinds)), {}).reshape(len(kinds), len(self.head), -1)
+        rows = _rows(list(chain.from_iterable(kinds))).reshape(len(kinds), len(self.head), -1)
         common = rows @ rows.transpose(0, 2, 1)
         sizes = rows.sum(2)
         has, gained = sizes > 0, sizes[:, None, :] > common
@@ -328,15 +329,17 @@ class _Compared(NamedTuple):
         return both
 
 
-def _rows(sets: Sequence[AbstractSet[str]], column: dict[str, int]) -> Any:
-    """Sets of words, a row of zeros and ones for each; `column` has the places of some words."""
-    columns = [column.setdefault(word, len(column)) for each in sets for word in each]
+def _rows(sets: Sequence[AbstractSet[str]], first: Iterable[str] = ()) -> Any:
+    """Sets of words, a row of zeros and ones for each; the columns of some words come `first`."""
+    places = count()
+    column = defaultdict[str, int](places.__next__, zip(first, places, strict=False))
+    columns = [column[word] for each in sets for word in each]
     rows = np.zeros((len(sets), max(len(column), 1)))
     rows[np.repeat(np.arange(len(sets)), [len(each) for each in sets]), columns] = 1.0
     return rows
 
 
 def _equal(given: Sequence[str]) -> Any:
-    number: dict[str, int] = {}
-    each = np.array([number.setdefault(text, len(number)) for text in given])
+    number = defaultdict[str, int](count().__next__)
+    each = np.array([number[text] for text in given])
     return each == each[:, None]

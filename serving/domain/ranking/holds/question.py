@@ -15,7 +15,7 @@ from serving.domain.ranking.holds.statement import (
     stems_of,
 )
 from serving.domain.words.codes import RANKS
-from serving.domain.words.tokens import numbers_of, tokens
+from serving.domain.words.tokens import Token, numbers_among, tokens
 
 MIN_CODE = 3
 """The characters of a code or a number that is asked for; a shorter one may be a count."""
@@ -45,10 +45,11 @@ class Question:
         self.words = words
         self.stems = stems_of(words, language)
         self.asks_for_beginning = language.begins.search(text) is not None
-        years = () if self.asks_for_beginning else _years_in(text, language)
+        said = tokens(text, language)
+        years = () if self.asks_for_beginning else _years_among(said, language)
         self.asked_codes = [
             code
-            for code in numbers_of(text, language).difference(years)
+            for code in numbers_among(said).difference(years)
             if len(code) >= MIN_CODE and not code.endswith(RANKS)
         ]
         self.spelled = spelled_in(text, language)
@@ -107,9 +108,8 @@ class Question:
         return any(map(stored.values, self.values))
 
 
-def _years_in(text: str, language: Language) -> frozenset[str]:
+def _years_among(said: Sequence[Token], language: Language) -> frozenset[str]:
     """The numbers of a question that are years: "in 2014", "May 2014", and not "the code 2014"."""
-    said = tokens(text, language)
     word_at = {place: word for word, place in reversed(said)}
     leading = {"", *language.function_words, *language.calendar}
     return frozenset(

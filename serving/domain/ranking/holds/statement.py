@@ -23,7 +23,7 @@ from serving.domain.ranking.diversity import words_of
 from serving.domain.words.normal_form import normal_form
 from serving.domain.words.scripts import words_in
 from serving.domain.words.spelled import spelled_words
-from serving.domain.words.tokens import numbers_of
+from serving.domain.words.tokens import numbers_among, tokens
 
 STEM = 5
 """Words are alike if their stems begin with the same letters: "smoke" and "smoking"."""
@@ -161,7 +161,7 @@ class Traits:
     @cached_property
     def codes(self) -> frozenset[str]:
         """Its numbers and codes in all their spellings."""
-        return numbers_of(self.text, self.language)
+        return numbers_among(tokens(self.text, self.language))
 
     @cached_property
     def spelled(self) -> frozenset[str]:
