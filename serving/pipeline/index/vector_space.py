@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -197,8 +198,11 @@ class VectorLookup:
         search = self._embedded
         assert search is not None, "ask `is_to_embed` first; this is a bug"
         started = time.perf_counter()
-        parts = (search.vector_of(self._asks_as, part, deadline) for part in self._parts)
-        await asyncio.gather(*parts)
+        vector_of = partial(search.vector_of, self._asks_as, deadline=deadline)
+        if len(self._parts) == 1:
+            await vector_of(self._parts[0])
+        else:
+            await asyncio.gather(*map(vector_of, self._parts))
         self.embedding_s = max(self.embedding_s, time.perf_counter() - started)
 
     def is_at_hand(self, kind: VectorKind) -> bool:

@@ -261,13 +261,20 @@ class LegRunner:
             logger.exception("leg failed unexpectedly", extra={"leg": spec.name})
             state, reason = LegState.FAILED, "internal error"
         elapsed_s = time.perf_counter() - started
-        report = LegReport(leg=spec.name, state=state, reason=reason, elapsed_s=elapsed_s)
         if answer is None:
-            return LegResult(report)
+            return LegResult(
+                LegReport(leg=spec.name, state=state, reason=reason, elapsed_s=elapsed_s)
+            )
         depth = spec.depth_for(profile.limit)
         found = within_depth(answer.candidates, depth, profile.rank_style)
-        report = replace(
-            report, candidates=len(found), below_floor=answer.below_floor, in_memory=in_memory
+        report = LegReport(
+            leg=spec.name,
+            state=state,
+            reason=reason,
+            candidates=len(found),
+            below_floor=answer.below_floor,
+            in_memory=in_memory,
+            elapsed_s=elapsed_s,
         )
         ranked = RankedList(spec.name, tuple(found))
         return LegResult(report, ranked, answer.candidates, answer.index_epoch)

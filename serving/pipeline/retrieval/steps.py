@@ -353,9 +353,12 @@ class RetrievalSteps:
         counted = items if ACCESS in names else []
         # What an index in this process knows needs no rows.
         unknown = [item for item in items if item not in traits]
-        rows, shown = await asyncio.gather(
-            loading.rows(unknown), loading.shown(self._access, counted)
-        )
+        rows: Mapping[ItemId, Item] = {}
+        shown: Mapping[ItemId, int] = {}
+        if unknown or counted:
+            rows, shown = await asyncio.gather(
+                loading.rows(unknown), loading.shown(self._access, counted)
+            )
         read = {item: Traits.of(rows[item]) for item in unknown if item in rows}
         known = [
             Known(each, named, shown.get(item, 0))

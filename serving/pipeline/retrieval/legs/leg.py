@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,9 +16,9 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId
 from serving.domain.questions.period import NamedTimes
 from serving.domain.questions.query import Query
-from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT, fuse
+from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
 from serving.domain.ranking.profile import LegSpec
-from serving.domain.ranking.ranked_list import Candidate, RankedList
+from serving.domain.ranking.ranked_list import Candidate, RankedList, RankStyle
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.ports.change_log import Projection
 from serving.ports.resident_view import ResidentView
@@ -131,7 +133,7 @@ class LegRequest:
 
     async def found_before(self, legs: Sequence[str]) -> UpstreamAnswer:
         """Returns what these legs found, in their order; nothing from one that did not answer."""
-        found = await asyncio.gather(*(self.found_by[leg]() for leg in legs))
+        found = [await self.found_by[leg]() for leg in legs]
         return UpstreamAnswer(
             [candidate for each in found for candidate in each.candidates],
             tuple(why for each in found for why in each.skipped),
@@ -208,13 +210,13 @@ def by_name(*legs: type[Leg]) -> dict[str, type[Leg]]:
 
 def fused_by_rank(found: Mapping[str, Sequence[Candidate]]) -> list[ItemId]:
     """Returns what several legs found, best first, as seeds for another leg."""
-    lists = [RankedList(leg, tuple(candidates)) for leg, candidates in found.items()]
-    fused = fuse(lists, weights=dict.fromkeys(found, 1.0), rank_constant=SEED_RANK_CONSTANT)
+    worths = defaultdict[ItemId, list[float]](list)
+    for leg, candidates in found.items():
+        ranks = RankedList(leg, tuple(candidates)).ranks(RankStyle.MEAN)
+        for candidate, rank in zip(candidates, ranks, strict=True):
+            worths[candidate.item].append(1 / (SEED_RANK_CONSTANT + rank))
     # The same rank is worth the same in each leg; what the first of the legs found comes first.
-    in_order = dict.fromkeys(each.item for candidates in found.values() for each in candidates)
-    places = {item: place for place, item in enumerate(in_order)}
-    fused.sort(key=lambda one: (-one.score, places[one.item]))
-    return [one.item for one in fused]
+    return sorted(worths, key=lambda item: -math.fsum(worths[item]))
 
 
 def require_text(query: Query) -> None:
