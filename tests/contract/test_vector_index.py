@@ -686,7 +686,7 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     traits = engine.items.traits(TENANT, asked)
 
     vectors = {item: each.vector for item, each in traits.items()}
-    assert {item: each._replace(vector=None) for item, each in traits.items()} == {
+    assert {item: each._replace(stored=None, scale=1.0) for item, each in traits.items()} == {
         item.item: Traits.of(item) for item in (said, became_true, recorded)
     }
     scaled = unit(1) * scale_of(np.stack([unit(1), unit(2)]))

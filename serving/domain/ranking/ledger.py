@@ -150,7 +150,9 @@ class Ledger:
     @property
     def coarse_score(self) -> float:
         """The score before reranking: with shares of turns next to it, importance and age."""
-        score = self.fused_score + math.fsum(term.share * term.score for term in self.adjacent)
+        score = self.fused_score
+        if self.adjacent:
+            score += math.fsum(term.share * term.score for term in self.adjacent)
         if self.importance is not None:
             score *= self.importance.multiplier
         if self.decay is not None:

@@ -68,7 +68,7 @@ def _ranks(candidates: Sequence[Candidate], style: RankStyle) -> list[float]:
         return list(range(1, len(scores) + 1))
     ranks: list[float] = []
     for number, (_, tied) in enumerate(groupby(scores), start=1):
-        count = sum(1 for _ in tied)
+        count = len(list(tied))
         shared = number if style is RankStyle.DENSE else len(ranks) + (count + 1) / 2
         ranks += [shared] * count
     return ranks

@@ -74,6 +74,8 @@ def tied(candidates: Sequence[Candidate], depth: int) -> list[ItemId]:
     candidates are best first, of a leg in which equal texts have equal scores.
     """
     items: list[ItemId] = []
+    if len({candidate.score for candidate in candidates}) == len(candidates):
+        return items
     place = 0
     for _, of_score in groupby(candidates, key=lambda candidate: candidate.score):
         group = [candidate.item for candidate in of_score]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.domain.items.instants import instant_of, microseconds
 from serving.domain.items.records import Item, ItemId, Segment, time_of
 from serving.domain.items.text import name_words, words_of_name
 from serving.domain.questions.period import Period
@@ -42,20 +43,32 @@ _NOTHING = Named()
 class Traits(NamedTuple):
     """What the index knows of an item: when it was said or became true, who said it, its vector.
 
-    The vector, float32 (dimension,), is that of its first window, times the `scale_of` its memory;
-    None where it is on a device. Made by `of`, and by `traits_of` of the index.
+    `instant` is in microseconds since 1970; `stored` is float16 (dimension,), the vector of its
+    first window, or None where that is on a device; `scale` is the `scale_of` its memory. Made by
+    `of`, and by `traits_of` of the index.
     """
 
     item: ItemId
-    since: datetime
+    instant: int
     speaker: str
-    vector: NDArray[np.float32] | None
+    stored: NDArray[np.float16] | None = None
+    scale: float = 1.0
 
     @classmethod
     def of(cls, item: Item) -> Traits:
         """The traits of a row."""
         speaker = item.speaker if isinstance(item, Segment) else ""
-        return cls(item.item, time_of(item), speaker, None)
+        return cls(item.item, microseconds(time_of(item)), speaker)
+
+    @property
+    def since(self) -> datetime:
+        """When it was said or became true."""
+        return instant_of(self.instant)
+
+    @property
+    def vector(self) -> NDArray[np.float32] | None:
+        """The vector times the scale: float32 (dimension,)."""
+        return None if self.stored is None else self.stored.astype(np.float32) * self.scale
 
 
 class Known(NamedTuple):

@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from serving.adapters.vector_index.arrays import is_on_host
 from serving.adapters.vector_index.rows.tenant_view import TenantView
-from serving.domain.items.instants import BEFORE_ALL, instant_of, microseconds
+from serving.domain.items.instants import BEFORE_ALL, microseconds
 from serving.domain.items.records import ItemId, ItemKind, segment_id
 from serving.domain.items.text import MAX_NAMES_SHOWN, names_entity, words_to_name_by
 from serving.domain.questions.query import Query, Scope
@@ -85,10 +83,8 @@ def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]
             since = int(columns.times["event_time"][row])
         elif (since := int(columns.times["valid_from"][row])) == BEFORE_ALL:
             since = int(columns.times["recorded_at"][row])
-        vectors, vector = columns.vectors, None
-        if is_on_host(vectors):
-            vector = vectors[row].astype(np.float32) * view.scale
-        traits[item] = Traits(item, instant_of(since), columns.speaker(row), vector)
+        stored = columns.vectors[row] if is_on_host(columns.vectors) else None
+        traits[item] = Traits(item, since, columns.speaker(row), stored, view.scale)
     return traits
 
 

@@ -45,14 +45,14 @@ class StepInput:
         return sorted(hits, key=self._sort_key)
 
     def _sort_key(self, hit: Hit) -> tuple[object, ...]:
-        since = time_of(hit.item).timestamp()
+        since = time_of(hit.item)
         match self.profile.sort:
             case Sort.RELEVANCE:
                 return (-hit.score, since, hit.item.item)
             case Sort.IMPORTANCE:
                 return (-hit.score, -importance_of(hit.item), since, hit.item.item)
             case Sort.RECENCY:
-                return (-since, -hit.score, hit.item.item)
+                return (-since.timestamp(), -hit.score, hit.item.item)
 
 
 class Step(ABC):
