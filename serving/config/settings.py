@@ -160,9 +160,9 @@ class MemorySettings(_Section):
     """The tenants that each replica which answers questions holds in memory."""
 
     view_bytes: int = Field(default=512 * 2**20, ge=0)
-    """The most bytes of all of them, as planned: about 4 kB a turn with its facts. The tenants that
-    were asked for least recently give way. PostgreSQL and Neo4j answer for the others, and with 0
-    for all."""
+    """The most bytes of all of them, as planned: about 3.5 kB a turn with its facts. The tenants
+    that were asked for least recently give way. PostgreSQL and Neo4j answer for the others, and
+    with 0 for all."""
 
 
 class RetentionSettings(_Section):

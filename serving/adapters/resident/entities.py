@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from serving.domain.items.instants import AFTER_ALL, BEFORE_ALL, microseconds
 from serving.domain.items.records import Fact, Segment
@@ -41,6 +41,8 @@ from serving.domain.ranking.walk import (
     reached,
 )
 
+T = TypeVar("T")
+
 
 class Entity:
     """An entity, with what mentions it, what it is, and its facts; each in the order of writing."""
@@ -52,14 +54,27 @@ class Entity:
         self.key = key
         self.name = key if name == key else name
         self.words = key if words == key else words
-        self.mentions: list[Turn] = []
-        self.stands_for: list[Turn] = []
-        self.links: list[Link] = []
+        self.mentions: Sequence[Turn] = ()
+        self.stands_for: Sequence[Turn] = ()
+        self.links: Sequence[Link] = ()
 
     @property
     def is_used(self) -> bool:
         """Whether an item refers to it."""
         return bool(self.mentions or self.stands_for or self.links)
+
+
+def _with(some: Sequence[T], another: T) -> Sequence[T]:
+    """These and another, in place if there are some; of an entity, most lists are empty."""
+    if isinstance(some, list):
+        some.append(another)
+        return some
+    return [another]
+
+
+def _without(some: Sequence[T], one: T) -> Sequence[T]:
+    """These without one of them."""
+    return [each for each in some if each != one]
 
 
 class Turn:
@@ -140,7 +155,7 @@ class Entities:
         self.turns: dict[str, Turn] = {}
         self.relations: dict[str, Relation] = {}
         self._entities: dict[str, Entity] = {}
-        self._by_words: dict[str, list[Entity]] = {}
+        self._by_words: dict[str, Sequence[Entity]] = {}
         self._near = NearNames()
 
     # ------------------------------------------------------------ changing
@@ -171,15 +186,15 @@ class Entities:
         former = [*turn.mentions, *([turn.entity] if turn.entity else [])]
         for each in turn.mentions:
             if each not in mentions:
-                each.mentions.remove(turn)
+                each.mentions = _without(each.mentions, turn)
         for each in mentions:
             if each not in turn.mentions:
-                each.mentions.append(turn)
+                each.mentions = _with(each.mentions, turn)
         if turn.entity is not entity:
             if turn.entity is not None:
-                turn.entity.stands_for.remove(turn)
+                turn.entity.stands_for = _without(turn.entity.stands_for, turn)
             if entity is not None:
-                entity.stands_for.append(turn)
+                entity.stands_for = _with(entity.stands_for, turn)
         turn.mentions, turn.entity = mentions, entity
         self._drop_unused(former)
 
@@ -189,7 +204,7 @@ class Entities:
         ends = (self._entity(entity_key(name), name) for name in (fact.subject, fact.object))
         relation = self.relations[fact.id] = Relation(fact, *ends)
         for entity, link in relation.links:
-            entity.links.append(link)
+            entity.links = _with(entity.links, link)
         if former is not None:
             self._unlink(former)
 
@@ -201,7 +216,7 @@ class Entities:
 
     def _unlink(self, relation: Relation) -> None:
         for entity, link in relation.links:
-            entity.links.remove(link)
+            entity.links = _without(entity.links, link)
         self._drop_unused([relation.subject, relation.object])
 
     def _entity(self, key: str, name: str) -> Entity:
@@ -209,18 +224,17 @@ class Entities:
         if entity is None:
             entity = self._entities[key] = Entity(key, name)
             if entity.words not in self._by_words:
-                self._by_words[entity.words] = []
                 self._near.add(entity.words)
-            self._by_words[entity.words].append(entity)
+            self._by_words[entity.words] = _with(self._by_words.get(entity.words, ()), entity)
         return entity
 
     def _drop_unused(self, entities: Iterable[Entity]) -> None:
         for entity in entities:
             if not entity.is_used and self._entities.pop(entity.key, None) is not None:
-                same = self._by_words[entity.words]
-                same.remove(entity)
-                if not same:
-                    del self._by_words[entity.words]
+                same = _without(self._by_words.pop(entity.words), entity)
+                if same:
+                    self._by_words[entity.words] = same
+                else:
                     self._near.discard(entity.words)
 
     # ------------------------------------------------------------ walking
@@ -365,7 +379,7 @@ class NearNames:
     """Names by their words, each of which is found though a letter differs."""
 
     def __init__(self) -> None:
-        self._names_of: dict[str, list[str]] = {}
+        self._names_of: dict[str, Sequence[str]] = {}
         self._alike: defaultdict[str, list[str]] = defaultdict(list)
         """Long words by their first two letters and by their last two.
 
@@ -376,19 +390,19 @@ class NearNames:
         """Adds a name, as `entity_words` writes it."""
         for word in content_words(name):
             if word not in self._names_of:
-                self._names_of[word] = []
                 for key in _ends(word):
                     self._alike[key].append(word)
-            self._names_of[word].append(name)
+            self._names_of[word] = _with(self._names_of.get(word, ()), name)
 
     def discard(self, name: str) -> None:
         """Removes a name that was added."""
         for word in content_words(name):
-            self._names_of[word].remove(name)
-            if not self._names_of[word]:
-                del self._names_of[word]
-                for key in _ends(word):
-                    self._alike[key].remove(word)
+            names = _without(self._names_of.pop(word), name)
+            if names:
+                self._names_of[word] = names
+                continue
+            for key in _ends(word):
+                self._alike[key].remove(word)
 
     def names(self, question: str) -> set[str]:
         """The names that have a word of the question, or one that differs by a letter."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -216,4 +217,5 @@ def _words_of(tsvector: str) -> Iterator[tuple[str, str]]:
     for word, places in _LEXEME.findall(tsvector):
         labels = _UNLABELLED.sub("D", places)
         labels = "".join(label for label in labels if label in LABELS)
-        yield word.replace("''", "'").replace("\\\\", "\\"), labels
+        # Tenants share most of their words.
+        yield sys.intern(word.replace("''", "'").replace("\\\\", "\\")), labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
@@ -107,8 +108,16 @@ async def _changes_of(
 async def _read(
     connection: Connection, statement: str, values: dict[str, Any], kind: ItemKind
 ) -> list[tuple[TenantName, ResidentRow]]:
+    known: dict[Any, Any] = {}
+
+    def shared(value: Any) -> Any:
+        """An equal text or time that was read before: rows share speakers, names and times."""
+        if isinstance(value, list):
+            return [shared(each) for each in value]
+        return known.setdefault(value, value) if isinstance(value, str | datetime) else value
+
     return [
-        (TenantName(tenant), ResidentRow(TO_ITEM[kind](columns), tsvector, length))
+        (TenantName(tenant), ResidentRow(TO_ITEM[kind](shared(columns)), tsvector, length))
         for tenant, tsvector, length, *columns in await connection.fetch_all(statement, values)
     ]
 
