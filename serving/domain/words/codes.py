@@ -41,7 +41,7 @@ _IN_THOUSANDS = re.compile(
     r"(?:(?!(?P=by))[.,][0-9]{1,2})?(?![0-9]|[.,'’][0-9])"
 )
 _FRACTION = re.compile(r"[.,]([0-9]{1,2})\Z")
-_NUMBER = re.compile(r"[0-9]+(?:[ \-./()+]{1,3}[0-9]+)+(?!\w)")
+_NUMBER = re.compile(r"[0-9](?<![0-9][0-9])[0-9]*(?:[ \-./()+]{1,3}[0-9]+)+(?!\w)")
 _MIXED = r"(?=[0-9]*[a-z])(?=[a-z]*[0-9])[0-9a-z]{2,8}(?!\w)"
 _GROUPS = re.compile(rf"(?<!\w){_MIXED}(?: {_MIXED})+")
 _COUNTRY_OF_IBAN = re.compile(r"(?<!\w)[a-z]{2}\Z")

@@ -39,6 +39,8 @@ _SCALES = frozenset({"100", "1000", "1000000"})
 _WORD = re.compile(f"[0-9]+|(?:[^\\W0-9_]|[{MARKS}])+")
 """As words are elsewhere, but a unit is one of its own: "5pm"."""
 _DIGIT = re.compile("[0-9]")
+_COUNTABLE = re.compile("[0-9]{1,9}")
+"""A number that is counted with; thousands of digits are too many even to be one of Python."""
 _NEXT = re.compile("[ -]?")
 _LISTED = re.compile(r"[ ,\-]{1,2}")
 """What is between two digits of a number: at most a comma and a blank."""
@@ -157,7 +159,7 @@ class _Reader:
         for run in self._runs():
             yield from _joined(run, [self.words[each.first].gap for each in run])
         for each, after in pairwise([*self._numbers, None]):
-            if each is not None and each.digits.isdecimal():
+            if each is not None and _COUNTABLE.fullmatch(each.digits):
                 yield from self._time(each, after)
                 yield from self._count(each, after)
 

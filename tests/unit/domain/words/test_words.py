@@ -477,6 +477,12 @@ def test_words_of_a_long_number_are_not_asked_for() -> None:
     assert asked == {"who", "has", "1420"}
 
 
+def test_number_of_thousands_of_digits_is_a_word() -> None:
+    digits = "7" * 5000
+
+    assert digits in words(f"{digits} dozen")
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [
