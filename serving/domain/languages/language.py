@@ -73,6 +73,7 @@ class Language:
         repeats: Words before a dictated digit, and how often it is meant ("double seven").
         names_letter: Words between a letter and a name that begins with it, as alternatives of a
             pattern.
+        number_names: The number or the time of day of words that name one ("dozen", "noon").
         clock_minutes: Words for parts of an hour, which are also those of a whole.
         clock_steps: One or two words between minutes and their hour: 1 if the minutes are after it,
             else -1.
@@ -116,6 +117,7 @@ class Language:
     digits: Mapping[str, str] = field(default_factory=lambda: _digits_of(""))
     repeats: Mapping[str, int] = field(default_factory=dict)
     names_letter: str = ""
+    number_names: Mapping[str, str] = field(default_factory=dict)
     clock_minutes: Mapping[str, int] = field(default_factory=dict)
     clock_steps: Mapping[str, int] = field(default_factory=dict)
     clock_before: Mapping[str, int] = field(default_factory=dict)
@@ -189,6 +191,7 @@ def read_language(
         digits=_digits_of(given["digits"]),
         repeats=given["repeats"] or {},
         names_letter=given["names_letter"],
+        number_names=_numbers_of(given["number_names"]),
         clock_minutes=given["clock_minutes"] or {},
         clock_steps=given["clock_steps"] or {},
         clock_before=given["clock_before"] or {},
@@ -239,7 +242,12 @@ def _rewritings(lines: str) -> tuple[Rewriting, ...]:
 
 def _digits_of(pairs: str) -> dict[str, str]:
     """The digits of a list such as `"one=1 two=2"`, by their words."""
-    return dict(zip(digits, digits, strict=True)) | dict(pair.split("=") for pair in pairs.split())
+    return dict(zip(digits, digits, strict=True)) | _numbers_of(pairs)
+
+
+def _numbers_of(pairs: str) -> dict[str, str]:
+    """The numbers of a list such as `"dozen=12 noon=12:00"`, by their words."""
+    return dict(pair.split("=") for pair in pairs.split())
 
 
 def _pattern(form: str, patterns: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:

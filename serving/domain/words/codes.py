@@ -35,6 +35,7 @@ _JOINT = re.compile(r"[-./:](?=\w)")
 _COMPOUND = re.compile(rf"[\w{MARKS}]++(?:[-./:][\w{MARKS}]++)+")
 RANKS = ("st", "nd", "rd", "th")
 """The endings of ordinals, which say nothing of what has one."""
+_DECADE = re.compile("[12][0-9]{2}0s")
 _PART = re.compile("[0-9]+|[^0-9]+")
 _IN_THOUSANDS = re.compile(
     r"[0-9](?<![\w.,'’][0-9])[0-9]{0,2}(?P<by>[.,'’])[0-9]{3}(?:(?P=by)[0-9]{3})*"
@@ -50,6 +51,8 @@ _AMOUNT = re.compile(
     r"(?:[0-9]{0,2}(?: [0-9]{3})+(?:[.,][0-9]{1,2})?|[0-9]*[.,][0-9]{1,2})"
     r"(?![0-9]|[ .,][0-9])"
 )
+_ROMAN = re.compile(r"(?<=\w )[IVX]{2,6}(?!\w)")
+_VALUES = {"I": 1, "V": 5, "X": 10}
 _NO_DIGIT_OR_LETTER = re.compile(r"[\W_]+")
 
 
@@ -103,6 +106,21 @@ def codes_in(text: str) -> Iterator[tuple[int, str]]:
             yield found.start(), f"{whole}.{fraction}"
 
 
+def roman_numerals(text: str) -> Iterator[tuple[int, str]]:
+    """The numbers and ordinals of numerals such as "IV" behind another word, with their starts.
+
+    One letter is none ("Am I"), nor is anything in a text of capitals.
+    """
+    if text.isupper():
+        return
+    for found in _ROMAN.finditer(text):
+        values = [_VALUES[letter] for letter in found[0]]
+        pairs = zip(values, [*values[1:], 0], strict=True)
+        number = sum(-value if value < after else value for value, after in pairs)
+        last = number % 10 if number // 10 != 1 else 0
+        yield found.start(), f"{number}{RANKS[last - 1] if 0 < last < 4 else 'th'}"
+
+
 def _compounds(text: str) -> Iterator[str]:
     """The codes of words that are joined: `a-1/b-2` has two, `25/11/2026` and `14:30` are one.
 
@@ -129,6 +147,8 @@ def spellings(word: str) -> list[str]:
     parts = _PART.findall(word)
     if parts[-1] in RANKS:
         return [word, parts[0]]
+    if _DECADE.fullmatch(word):
+        found.append(word[2:])
     if 1 < len(parts) <= MAX_PARTS:
         found += parts
     last = parts[-1]

@@ -12,14 +12,21 @@ _IGNORABLE = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]+"
 )
 _FOREIGN_DIGIT = re.compile(r"[^\D0-9]")
+_MIXED_NUMBER = re.compile("([0-9]+) ?([\u00bc-\u00be\u2150-\u215e])")
 
 
 def normal_form(text: str) -> str:
     """NFKC, without invisible characters, and with digits of every script in ASCII.
 
-    Full-width and Arabic-Indic digits become `40127`. Blank if the text shows nothing.
+    Full-width and Arabic-Indic digits become `40127`, and `2½` is `2.5`, of which NFKC alone makes
+    a fraction with the numerator 21. Blank if the text shows nothing.
     """
     if text.isascii():
         return text
-    text = unicodedata.normalize("NFKC", _IGNORABLE.sub("", text))
+    text = _MIXED_NUMBER.sub(_decimal, _IGNORABLE.sub("", text))
+    text = unicodedata.normalize("NFKC", text)
     return _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text)
+
+
+def _decimal(mixed: re.Match[str]) -> str:
+    return f"{mixed[1]}{unicodedata.numeric(mixed[2]):.4g}".replace("0.", ".", 1)

@@ -1,15 +1,16 @@
 """Numbers as they are spoken, in the form in which they are written.
 
 "Fourteen" is `14`, "the third" `3rd`, "nineteen eighty-six" `1986`, "double oh seven" `007`,
-"twelve k" `12000`, "two and a half" `2.5`. A time of day is that of a clock with twelve hours,
-since people seldom say which half of the day they mean: "half past five", "5:30" and "17:30" are
-`05:30`, and the last is also `17:30`.
+"twelve k" `12000`, "1.2 million" `1200000`, "two and a half" `2.5`, "two dozen" `24`. A time
+of day is that of a clock with twelve hours, since people seldom say which half of the day they
+mean: "half past five", "5:30" and "17:30" are `05:30`, and the last is also `17:30`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ _SCALES = frozenset({"100", "1000", "1000000"})
 _WORD = re.compile(f"[0-9]+|(?:[^\\W0-9_]|[{MARKS}])+")
 """As words are elsewhere, but a unit is one of its own: "5pm"."""
 _DIGIT = re.compile("[0-9]")
-_COUNTABLE = re.compile("[0-9]{1,9}")
+_AMOUNT = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 """A number that is counted with; thousands of digits are too many even to be one of Python."""
 _NEXT = re.compile("[ -]?")
 _LISTED = re.compile(r"[ ,\-]{1,2}")
@@ -112,8 +113,11 @@ def spoken_numbers(text: str, words: Sequence[str], language: Language) -> list[
 
 def _may_have_numbers(text: str, words: Sequence[str], language: Language) -> bool:
     """Whether a text has numbers; takes a fifth of the time that it takes to read them."""
-    if not language.digits.keys().isdisjoint(words) or _DIGIT.search(text):
+    if _DIGIT.search(text):
         return True
+    for names in (language.digits.keys(), language.number_names.keys()):
+        if not names.isdisjoint(words):
+            return True
     code = _READ.get(language.name)
     start = text[:MAX_CHARACTERS]
     return code is not None and alpha2digit(start, code, 0.0) != start
@@ -131,11 +135,13 @@ class _Reader:
             end = word.end()
         self._numbers = sorted(self._in_words())
         self._numbers = sorted([*self._numbers, *self._in_digits()])
+        self._before = {each.behind: each for each in self._numbers}
 
     def _in_words(self) -> Iterator[_Read]:
         if code := _READ.get(self._language.name):
             for read in find_numbers(self.words, code, 0.0):
-                yield _Read(read.start, read.end, read.text.strip("."), is_spoken=True)
+                digits = read.text.strip(".").replace(",", ".")
+                yield _Read(read.start, read.end, digits, is_spoken=True)
 
     def _in_digits(self) -> Iterator[_Read]:
         """What is in digits, and words of dictated digits that are no others: "oh"."""
@@ -159,9 +165,12 @@ class _Reader:
         for run in self._runs():
             yield from _joined(run, [self.words[each.first].gap for each in run])
         for each, after in pairwise([*self._numbers, None]):
-            if each is not None and _COUNTABLE.fullmatch(each.digits):
-                yield from self._time(each, after)
-                yield from self._count(each, after)
+            if each is not None and _AMOUNT.fullmatch(each.digits):
+                yield from self._scaled(each)
+                if each.digits.isdecimal():
+                    yield from self._time(each, after)
+                    yield from self._count(each, after)
+        yield from self._named()
 
     def _runs(self) -> Iterator[list[_Read]]:
         """Whole numbers that follow each other; "double five" is one with two digits."""
@@ -186,7 +195,7 @@ class _Reader:
     def _time(self, number: _Read, after: _Read | None) -> Iterator[_Read]:
         """A time of day with this hour: "half past six", "six thirty", "6:30 pm", "six o'clock"."""
         first, behind, hour = number.first, number.behind, int(number.digits)
-        if not 0 < hour <= 24:
+        if hour > 24 or (hour == 0 and number.is_spoken):
             return
         minutes, is_time = 60 * hour, False
         step, place = self._step(first)
@@ -254,19 +263,69 @@ class _Reader:
         return None
 
     def _count(self, number: _Read, after: _Read | None) -> Iterator[_Read]:
-        """A number with what is behind it: "12 k", "5 million", "two and a half", "two thirds"."""
+        """A number with a part behind it: "two and a half", "two thirds"."""
         first, behind, digits, _ = number
-        if self._word(behind) == "k":
-            yield _Read(first, behind + 1, f"{digits}000", is_spoken=True)
-        elif after and after.first == behind and after.digits in _SCALES and not number.is_spoken:
-            yield _Read(first, after.behind, f"{int(digits) * int(after.digits)}", is_spoken=True)
-        elif after and after.first == behind and (rank := _RANK.match(after.digits)):
+        if after and after.first == behind and (rank := _RANK.match(after.digits)):
             yield _Read(first, after.behind, digits + rank[1], is_spoken=False)
-        link = [self._word(behind), self._word(behind + 1)]
-        part = self._language.clock_minutes.get(self._word(behind + 2))
-        if part and self._language.function_words.issuperset(link):
-            fraction = f"{part / 60:g}".removeprefix("0")
-            yield _Read(first, behind + 3, digits + fraction, is_spoken=False)
+        part, end = self._part(behind)
+        if part and not self._scale(end)[0]:
+            yield _Read(first, end, f"{int(digits) + Decimal(part)}", is_spoken=False)
+
+    def _part(self, behind: int) -> tuple[float, int]:
+        """The part of a whole behind a number, "and a half" or "et demi", with the place behind."""
+        for place in (behind + 2, behind + 1):
+            minutes = self._language.clock_minutes.get(self._word(place))
+            link = [self._word(each) for each in range(behind, place)]
+            if minutes and self._language.function_words.issuperset(link):
+                return minutes / 60, place + 1
+        return 0, behind
+
+    def _scaled(self, number: _Read) -> Iterator[_Read]:
+        """A number of thousands and the like: "12 k", "5 million", "1.2 million", "1.5k"."""
+        first, behind, digits, is_spoken = number
+        if self._is_fraction(first):
+            return
+        if not is_spoken and self._is_fraction(behind):
+            digits, behind = f"{digits}.{self._word(behind)}", behind + 1
+        part, end = self._part(behind)
+        scale, behind = self._scale(end)
+        if scale:
+            amount = (Decimal(digits) + Decimal(part)) * scale
+            yield _Read(first, behind, f"{int(amount)}", is_spoken=True)
+
+    def _is_fraction(self, place: int) -> bool:
+        """Whether digits are behind a decimal point."""
+        return (
+            place > 0
+            and self._word(place).isdecimal()
+            and self._word(place - 1).isdecimal()
+            and self.words[place].gap in (".", ",")
+        )
+
+    def _scale(self, place: int) -> tuple[int, int]:
+        """What a number before this place is to be multiplied with, and the place behind; or 0."""
+        if self._word(place) == "k":
+            return 1000, place + 1
+        scale = self._before.get(place + 1)
+        if scale and scale.first == place and scale.is_spoken and scale.digits in _SCALES:
+            return int(scale.digits), scale.behind
+        return 0, place
+
+    def _named(self) -> Iterator[_Read]:
+        """Numbers with names: "noon", "two dozen", "half a dozen"."""
+        for place, (word, *_) in enumerate(self.words):
+            named = self._language.number_names.get(word, "")
+            if not named.isdecimal():
+                if named:
+                    yield _Read(place, place + 1, named, is_spoken=False)
+                continue
+            first, dozens = place, 1.0
+            if (many := self._before.get(place)) and _AMOUNT.fullmatch(many.digits):
+                first, dozens = many.first, float(many.digits)
+            for before in (place - 1, place - 2):
+                if part := self._language.clock_minutes.get(self._word(before)):
+                    first, dozens = before, part / 60
+            yield _Read(first, place + 1, f"{int(dozens * int(named))}", is_spoken=True)
 
     def _said(self, start: int, end: int) -> str:
         return " ".join(self._word(place) for place in range(start, end))

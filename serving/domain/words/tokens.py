@@ -16,6 +16,7 @@ from serving.domain.words.codes import (
     codes_in,
     has_codes,
     has_digit,
+    roman_numerals,
     spellings,
     without_grouping,
 )
@@ -39,7 +40,9 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
         asked: Adds neighbours as one word, and leaves out the words of numbers ("oh", "one",
             "four", "two"): other numbers have them too, and the number itself is asked for.
     """
-    text = language.folded(normal_form(text)).replace("_", "-")
+    text = normal_form(text)
+    numerals = [*roman_numerals(text)]
+    text = language.folded(text).replace("_", "-")
     coded = has_codes(text)
     if coded:
         text = without_grouping(" ".join(text.split()))
@@ -47,7 +50,7 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     found = [*zip(words, range(1, len(words) + 1), strict=True)]
     numbers = spoken_numbers(text, words, language)
     spelled = spelled_words(text, words, language)
-    if not (coded or numbers or spelled or asked) and text.isascii():
+    if not (coded or numbers or numerals or spelled or asked) and text.isascii():
         return found
     starts = word_starts(text)
     parts = {
@@ -74,7 +77,12 @@ def tokens(text: str, language: Language, *, asked: bool = False) -> list[Token]
     found = [(form, place) for form, place in found if place not in parts] + pairs
     ranks = {each.digits for each in numbers if asked and each.digits.endswith(RANKS)}
     codes = [*codes_in(text)] if coded else []
-    for start, code in (*codes, *spelled, *((each.start, each.digits) for each in numbers)):
+    for start, code in (
+        *codes,
+        *numerals,
+        *spelled,
+        *((each.start, each.digits) for each in numbers),
+    ):
         place = bisect_right(starts, start)
         found += [(form, place) for form in ([code] if code in ranks else spellings(code))]
     return [*dict.fromkeys(found)]
