@@ -7,7 +7,8 @@ it read and the place behind that, or None.
                | ("since" | "before" | "until" | "by" | "after" | "around") time | time
     time       = ( distance | part | unit of | absolute | relative | counted | recurring | year )
                  [ part of a day | day within it ]
-    distance   = (count unit | recurring) ("after" | "before" | "from") time
+    distance   = (count unit | recurring | part of a day) ("after" | "before" | "from") time
+               | count weeks "on" weekday
     part       = ("early" | "end of" | "first week of" | "second Tuesday of" ...) time
     unit of    = ("week" | "month" | "weekend" ...) "of" time
     relative   = "yesterday" | "tonight" | ("last" | "this" | "next") [count] (unit | recurring)
@@ -28,7 +29,7 @@ from dateutil.relativedelta import relativedelta
 
 from serving.domain.english import time_words as words
 from serving.domain.english.tense import Tense, is_past, tense_of
-from serving.domain.english.time_tokens import Counted, Token, Tokens
+from serving.domain.english.time_tokens import Counted, Token, Tokens, full_year
 from serving.domain.questions import calendar
 from serving.domain.questions.calendar import FIRST, LAST, Recurring, Span, Unit
 
@@ -43,6 +44,9 @@ MAX_DEPTH = 4
 MAX_RANK_IN_DIGITS = 3
 MAX_RANK_IN_WORDS = 10
 """An ordinal up to this may be that of anything: "the 2nd, please", "she was the fourth"."""
+
+_JOINTS = ("to", "until", "till", "through", "-", "–")
+"""What is between the first and the last time of a range."""
 
 Reading = tuple[Span, int]
 """A time, and the place behind the words that name it."""
@@ -141,8 +145,8 @@ class Sentence(Tokens):
             return read and (read[0].widened(_around(read[0])), read[1])
         if self._is(at, "earlier", "later"):
             return self._cut(at)
-        read = self._time(at)
-        return read and self._continued(*read)
+        read = self._day_before_month(at, _JOINTS) or self._time(at)
+        return read and self._continued(at, *read)
 
     def _is_roughly(self, at: int) -> bool:
         if self._is(at, "about"):
@@ -197,12 +201,23 @@ class Sentence(Tokens):
         return self._time(at, ranged=True)
 
     def _range(self, at: int) -> Reading | None:
-        joints = (
-            ("and",) if self._is(at, "between") else ("to", "until", "till", "through", "-", "–")
-        )
+        joints = ("and",) if self._is(at, "between") else _JOINTS
         first = self._day_before_month(at + 1, joints) or self._time(at + 1, ranged=True)
         if first is None or not self._is(first[1], *joints):
             return None if self._is(at, "between") else first and self._from(first)
+        if self._is(at, "from") and not words.MOVED.isdisjoint(self._words[:at]):
+            return self._time(first[1] + 1, ranged=True)  # "moved from Monday to Tuesday"
+        return self._stretch(at + 1, first)
+
+    def _stretch(self, at: int, first: Reading) -> Reading | None:
+        """Reads the time behind another and a joint; the span is from the first to the last."""
+        span, behind = first
+        number, end, is_ordinal = self._day_number(self._behind(behind + 1, "the")) or (0, 0, False)
+        is_day = is_ordinal or not self._is(behind, "until")
+        if span.length == _DAY and number and is_day and not self._names_month(end):
+            day = span.begins.replace(day=1) + (number - 1) * _DAY
+            if span.begins < day and day.month == span.begins.month:
+                return Span(span.begins, day + _DAY), end
         if (last := self._time(first[1] + 1, ranged=True)) is None:
             return None
         if first[0].begins > last[0].begins:
@@ -215,7 +230,7 @@ class Sentence(Tokens):
                     or last
                 )
             else:
-                first = self._time(at + 1, ranged=True, which=lambda it: it.begun(ends)) or first
+                first = self._time(at, ranged=True, which=lambda it: it.begun(ends)) or first
         if first[0].begins > last[0].begins:
             return None
         return Span(first[0].begins, last[0].ends), last[1]
@@ -238,20 +253,14 @@ class Sentence(Tokens):
             return Span(span.begins, LAST if self._is_future else self._today.ends), behind + 1
         return read
 
-    def _continued(self, span: Span, behind: int) -> Reading:
+    def _continued(self, at: int, span: Span, behind: int) -> Reading:
         """Days of a range without a word before it: "May 3-7", "Monday to Wednesday"."""
-        if not self._is(behind, "-", "–", "to", "through", "till", "until"):
+        if not self._is(behind, *_JOINTS):
             return span, behind
-        if span.length == _DAY and self._kind(behind + 1) == "number":
-            number = self._word(behind + 1)
-            if number.isdigit() and not self._is(behind, "until"):
-                last = span.begins.replace(day=1) + (int(number) - 1) * _DAY
-                if span.begins < last and last.month == span.begins.month:
-                    return Span(span.begins, last + _DAY), behind + 2
-        last_read = self._time(behind + 1, ranged=True)
-        if last_read is None or last_read[0].begins <= span.begins:
-            return span, behind
-        return Span(span.begins, last_read[0].ends), last_read[1]
+        return self._stretch(at, (span, behind)) or (span, behind)
+
+    def _names_month(self, at: int) -> bool:
+        return self._month_number(self._behind(at, "of")) is not None
 
     # ---- times
 
@@ -282,7 +291,9 @@ class Sentence(Tokens):
 
     def _narrowed(self, span: Span, behind: int) -> Reading:
         """Reads a part of a day, or a day of what is longer, behind it: "last week on Friday"."""
-        if span.length <= _DAY and span.length >= timedelta(hours=23):
+        if span.length == _DAY:
+            if self._is(behind, "week") and self._is_future:
+                return span.moved(_WEEK), behind + 1  # "on Monday week"
             place = behind
             if self._is(place, "in", "at", "during"):
                 place = self._behind(place + 1, "the")
@@ -313,9 +324,18 @@ class Sentence(Tokens):
                 day = self._relative(behind + 1) or self._recurring_time(
                     self._behind(behind + 1, "on")
                 )
-                if day is None:
-                    return None
-                return day[0].moved(day[0].begins - count.low * unit.value - day[0].begins), day[1]
+                return day and (_moved(day[0], -count.low, unit), day[1])
+            if (
+                unit is Unit.WEEK
+                and self._is_future
+                and self._is(behind, "on", "today", "tomorrow")
+            ):
+                # "A week on Friday", "a fortnight tomorrow"
+                place = self._behind(behind, "on")
+                day = self._relative(place) or (
+                    self._recurring_time(place) if self._is_weekday(place) else None
+                )
+                return day and (_moved(day[0], count.low, unit), day[1])
             return self._away(count.high, unit, behind, every=every)
         recurring = self._recurring(start, led=True)
         if recurring is not None and self._is(recurring[1], "after", "before", "following"):
@@ -329,7 +349,18 @@ class Sentence(Tokens):
                 else thing.beginning(reference[0].ends)
             )
             return found and (found, reference[1])
-        return None
+        return self._part_of_day_away(start) if every else None
+
+    def _part_of_day_away(self, at: int) -> Reading | None:
+        """Reads "The night before" a day, "the morning after" it."""
+        hours = words.PARTS_OF_DAY.get(self._word(at))
+        if hours is None or not self._is(at + 1, "after", "before"):
+            return None
+        read = self._reference(at + 2)
+        if read is None or read[0].length > _DAY:
+            return None
+        away = _DAY if self._is(at + 1, "after") else -_DAY
+        return calendar.hours_of(read[0].moved(away), *hours), read[1]
 
     def _away(self, count: int, unit: Unit, behind: int, *, every: bool) -> Reading | None:
         if not self._is(behind, "after", "before", "following", "from"):
@@ -446,7 +477,7 @@ class Sentence(Tokens):
                     month, day = day, month
             case _:
                 return None
-        return Unit.DAY.around(datetime(number, month, day)), at + 1
+        return Unit.DAY.around(datetime(full_year(number), month, day)), at + 1
 
     def _relative(self, at: int) -> Reading | None:
         start = self._behind(at, "the")
@@ -459,8 +490,8 @@ class Sentence(Tokens):
                 return Span(self._today.begins - _WEEK, self._today.begins), start + 2
             case ["night", "before", "last"]:
                 return self._day(-2, "night"), start + 3
-            case ["last", "night", _]:
-                return self._day(-1, "night"), start + 2
+            case ["last", "evening" | "night" as part, _]:
+                return self._day(-1, part), start + 2
             case ["yesterday", _, _]:
                 return self._day(-1), start + 1
             case ["today", _, _]:
@@ -505,9 +536,13 @@ class Sentence(Tokens):
             return None  # "my last week at the shop"
         if which == "this" and self._is(start, "past", "last", "coming", "next"):
             which, start, definite = self._word(start), start + 1, True
-        which = {"previous": "last", "current": "this", "coming": "next", "upcoming": "next"}.get(
-            which, which
-        )
+        which = {
+            "previous": "last",
+            "prior": "last",
+            "current": "this",
+            "coming": "next",
+            "upcoming": "next",
+        }.get(which, which)
         if which not in ("last", "past", "this", "next"):
             return None
         is_past = which in ("last", "past")
@@ -537,7 +572,9 @@ class Sentence(Tokens):
             return None
         if self._is(behind, "of"):
             return None  # "the last week of school"
-        if which == "past" or (which == "last" and definite and not self._is(at - 1, "previous")):
+        if which == "past" or (
+            which == "last" and definite and not self._is(at - 1, "previous", "prior")
+        ):
             return self._rolling(count.high, step, forward=False), behind
         steps = {"last": -1, "this": 0, "next": 1}[which]
         return _units_at(self._now + steps * count.low * step.value, count.low, step), behind
@@ -703,16 +740,20 @@ class Sentence(Tokens):
         if self._is_repeated(behind):
             return None
         following = self._word(behind)
-        if following == "week" or (following[-1:] == "s" and following[:-1] in words.PARTS_OF_DAY):
-            return None  # "on Monday week", "on Friday evenings"
+        if following[-1:] == "s" and following[:-1] in words.PARTS_OF_DAY:
+            return None  # "on Friday evenings"
         is_led = (
             self._is_led(at)
             or self._is(at - 1, "on", "last", "next", "this", "past", "coming", "and", "or")
             or (self._is(at - 1, "the") and self._is(at - 2, "on"))
+            or following == "week"
         )
         if is_short and not (self._is_capital(at) and is_led):
             return None
-        is_owned = self._word(at - 1) in words.OWNING or self._is_possessive(at - 1)
+        is_of_unit = self._word(at - 1) in words.UNITS  # "last week's Monday"
+        is_owned = self._word(at - 1) in words.OWNING or (
+            self._is_possessive(at - 1) and not is_of_unit
+        )
         if not is_led and (is_owned or not self._ends_before(behind)):
             # "Albright's Wednesday visit", "whose Saturday": of any week.
             return None
@@ -744,7 +785,7 @@ class Sentence(Tokens):
     def _day_alone(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
         """Reads "Her last day is the 3rd", "make it the 17th"; "the first" may be of anything."""
         number, behind, is_ordinal = self._day_number(at) or (0, at, False)
-        if self._is_repeated(behind) or self._month_number(self._behind(behind, "of")):
+        if self._is_repeated(behind) or self._names_month(behind):
             return None
         is_definite = self._is(at - 1, "the") or self._is_weekday(at - 1)
         listed = self._is(at - 2, "and", "or") and self._day_number(at - 3)
@@ -827,20 +868,27 @@ class Sentence(Tokens):
             return whole.part(int(word[1:]) - 1, 4), longer[1] if longer else at + 1
         if (number := self._year_number(at)) and (ranged or self._is_led(at)):
             return (calendar.year(number), at + 1) if self._ends_before(at + 1) else None
-        if not self._is(at, "the"):
+        place = self._behind(at, "the")
+        if place == at and self._word(at - 1) not in words.THIRDS:
             return None
-        decade = words.DECADES.get(self._word(at + 1))
-        written = self._word(at + 1).removesuffix("s")
-        if decade is None and written != self._word(at + 1) and written.isdigit():
+        word = self._word(place)
+        decade = words.DECADES.get(word)
+        written = word.removeprefix("'").removesuffix("s")
+        if decade is None and word.endswith("s") and written.isdigit():
             decade = int(written)
         if decade is None or decade % 10:
             return None
         first = decade if decade > 100 else 1900 + decade if decade > 20 else 2000 + decade
-        return Unit.DECADE.around(datetime(first, 1, 1)), at + 2
+        return Unit.DECADE.around(datetime(first, 1, 1)), place + 1
 
 
 _LEEWAY = {Unit.MINUTE: timedelta(minutes=10), Unit.HOUR: timedelta(hours=1)}
 """How exactly "ten minutes ago" is meant."""
+
+
+def _moved(span: Span, count: int, unit: Unit) -> Span:
+    """The span, some units later."""
+    return span.moved(span.begins + count * unit.value - span.begins)
 
 
 def _around(span: Span) -> timedelta:

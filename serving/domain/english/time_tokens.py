@@ -16,16 +16,18 @@ from serving.domain.questions.calendar import Unit
 _PADDING = 16
 """More than the words that any rule looks ahead, or back."""
 
-_DIGITS = frozenset("0123456789q")
+_DIGITS = frozenset("0123456789q'")
+_APOSTROPHE = re.compile("[\u2018\u2019]")
 _END = frozenset(".!?;\n")
 
 _TOKEN = re.compile(
     r"""
-    (?P<iso>(?<![\w.])\d{4}-\d\d-\d\d(?![\w]))
-  | (?P<dotted>(?<![\w.])\d{1,2}\.\d{1,2}\.\d{4}(?!\w|\.\d))
-  | (?P<slashed>(?<![\w.])\d{1,2}/\d{1,2}/\d{4}(?!\w))
+    (?P<iso>(?<![\w.])\d{4}([-/])\d\d\2\d\d(?![^\WT]|[-/]\d))
+  | (?P<dotted>(?<![\w.])(?:\d{1,2}\.\d{1,2}\.\d{4}|\d\d\.\d\d\.\d\d)(?!\w|\.\d))
+  | (?P<slashed>(?<![\w.])\d{1,2}/\d{1,2}/(?:\d{4}|\d\d)(?![\w/]))
   | (?P<short>(?<![\w./])\d{1,2}(?:/\d{1,2}(?![\w/])|\.\d{1,2}\.(?!\w)))
-  | (?P<number>(?<![\w.])\d+(?:st|nd|rd|th|s)?(?![\w]|\.\d))
+  | (?P<number>(?<![\w.])(?:\d+(?:st|nd|rd|th|s)?|['\u2018\u2019]\d\ds?)(?![\w]|\.\d))
+  | (?P<decimal>\d+\.\d+)
   | (?P<word>q[1-4]\b|[^\W\d_]+(?:['’][^\W\d_]+)?)
   | (?P<other>\S)
     """,
@@ -61,12 +63,19 @@ def sentences(text: str) -> Iterator[list[Token]]:
             yield tokens
             tokens = []
             continue
-        stem, apostrophe, rest = written.lower().replace("’", "'").partition("'")
+        stem, apostrophe, rest = _APOSTROPHE.sub("'", written.lower()).partition("'")
         possessive = apostrophe == "'" and rest == "s"
         folded = stem if possessive else stem + apostrophe + rest
+        if written == "Sat" and tokens:
+            folded = "saturday"  # and not the past of "sit"
         place = slice(match.start(), match.end())
         tokens.append(Token(folded, written, str(match.lastgroup), place, possessive))
     yield tokens
+
+
+def full_year(number: int) -> int:
+    """The year of its last two digits, from 1950 to 2049; others stay."""
+    return number if number >= 100 else number + (2000 if number < 50 else 1900)
 
 
 class Tokens:
@@ -133,6 +142,8 @@ class Tokens:
 
     def _year_number(self, at: int) -> int | None:
         word = self._word(at)
+        if re.fullmatch(r"'\d\d", word):
+            return full_year(int(word[1:]))
         return int(word) if len(word) == 4 and word.isdigit() and 1800 <= int(word) < 2200 else None
 
     def _day_number(self, at: int) -> tuple[int, int, bool] | None:
@@ -151,16 +162,31 @@ class Tokens:
         return (number, at + 1, True) if number else None
 
     def _count(self, at: int) -> tuple[Counted, int] | None:
+        """A count, or two between which it is: "two or three", "2-3", "1.5", "two and a half"."""
+        if (first := self._one_count(at)) is None:
+            return None
+        count, behind = first
+        if self._are(behind, ("and", "a", "half")):
+            return Counted(count.low, count.high + 1), behind + 3
+        is_range = self._is(behind, "or", "to", "-", "–")
+        if is_range and (last := self._one_count(behind + 1)) and last[0].high > count.high:
+            return Counted(count.low, last[0].high), last[1]
+        return first
+
+    def _one_count(self, at: int) -> tuple[Counted, int] | None:
         start = self._behind(at, "a", "an")
         word = self._word(start)
         if word in words.VAGUE_COUNTS:
             return Counted(*words.VAGUE_COUNTS[word]), self._behind(start + 1, "of", "more")
-        if word == "half" and self._is(start + 1, "a", "an"):
-            return None
+        if word == "half" or self._is(start - 2, "half"):
+            return None  # "half a day", of which "a day" is no count
         if start > at:
             return Counted(1, 1), start
         if word.isdigit():
             return (Counted(int(word), int(word)), at + 1) if len(word) <= 3 else None
+        if self._kind(at) == "decimal":
+            whole = int(float(word))
+            return (Counted(whole, whole + 1), at + 1) if whole < 1000 else None
         if word in words.TENS:
             place = self._behind(at + 1, "-")
             ones = words.ONES.get(self._word(place), 0)

@@ -19,7 +19,7 @@ OTHER = "*"
 
 _KANA = re.compile("[\u3040-\u30ff]")
 _HAN = re.compile("[\u4e00-\u9fff]")
-_DAY_FIRST = re.compile(r"(?<![\d/.])(\d{1,2})/(\d{1,2})(?:/(\d{4}))?(?![\d/])")
+_DAY_FIRST = re.compile(r"(?<![\d/.])(\d{1,2})/(\d{1,2})(?:/(\d{4}|\d\d))?(?![\d/])")
 _NUMBER = r"(?P<number>\d+(?:[.:-]\d+)*)"
 _SIGN = r"(?P<sign>[.,;:!?–-])|(?P<mark>\S)"
 _UNSPACED = ("chinese", "japanese")

@@ -57,13 +57,17 @@ VAGUE_COUNTS = {"couple": (2, 2), "few": (2, 5), "several": (3, 8)}
 
 UNITS = {
     "minute": (1, Unit.MINUTE),
+    "min": (1, Unit.MINUTE),
     "hour": (1, Unit.HOUR),
+    "hr": (1, Unit.HOUR),
     "day": (1, Unit.DAY),
     "week": (1, Unit.WEEK),
+    "wk": (1, Unit.WEEK),
     "fortnight": (2, Unit.WEEK),
     "month": (1, Unit.MONTH),
     "quarter": (3, Unit.MONTH),
     "year": (1, Unit.YEAR),
+    "yr": (1, Unit.YEAR),
     "decade": (1, Unit.DECADE),
     "century": (1, Unit.CENTURY),
 }
@@ -182,13 +186,13 @@ FREE = frozenset({"break", "holiday", "holidays", "vacation", "vacations"})
 
 FOLLOWING = _set(
     """
-    a about actually after afternoon again ago all already also an and any anyway anymore are
-    around as at because before being both but by can can't could did didn't do does doesn't don't
-    during evening everybody everyone for from had has have he her his how i if in instead is isn't
-    it just last maybe might morning must my next night no nobody not now of on only or our perhaps
-    please probably she should since so somebody someone still that the their then there these they
-    this those though through till to today tomorrow too unless until was we were what when where
-    which while who why will with won't would yesterday you your
+    a about actually after afternoon again ago all already also an and any anyway anymore are around
+    as at because before being both but by can can't could did didn't do does doesn't don't during
+    evening everybody everyone for from had has have he her his how i if in instead is isn't it just
+    last lunchtime maybe midday midnight might morning must my next night no noon nobody not now of
+    on only or our perhaps please probably she should since so somebody someone still that the their
+    then there these they this those though through till to today tomorrow too unless until was we
+    were what when where which while who why will with won't would yesterday you your
     """
 )
 """Words that can follow a time. Another word makes "the second" or "2000" belong to it."""
@@ -220,6 +224,11 @@ ARRANGING = _set(
     """
 )
 """Verbs whose past is about the future: "booked for Friday"."""
+
+MOVED = _set(
+    "bumped changed delayed moved postponed rearranged rebooked rescheduled shifted switched"
+)
+"""Verbs after which "from Monday to Tuesday" is about Tuesday."""
 
 MOVING = _set(
     """

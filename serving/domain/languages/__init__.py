@@ -88,7 +88,10 @@ _TIMES_IN_ENGLISH = frozenset(
     if word.isalpha()
 )
 _TIME_WORDS = {
-    name: frozenset(" ".join(each.times).split()) - _TIMES_IN_ENGLISH - each.function_words
+    name: frozenset(" ".join(each.times).split())
+    - _TIMES_IN_ENGLISH
+    - ENGLISH.clock_minutes.keys()
+    - each.function_words
     for name, each in _LANGUAGES.items()
     if each.times
 }
