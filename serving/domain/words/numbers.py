@@ -215,8 +215,10 @@ class _Reader:
         half = self._half(behind)
         if is_time or half is not None:
             yield _Read(first, behind, _clock((minutes - 60) % 720 + 60), is_spoken=False)
-            if half or hour > 12:
+            if half:
                 yield _Read(first, behind, _clock(minutes % 720 + 720), is_spoken=False)
+            elif not 0 < hour <= 12:
+                yield _Read(first, behind, _clock(minutes % 1440), is_spoken=False)
 
     def _step(self, hour: int) -> tuple[int, int]:
         """Whether what is before an hour adds minutes to it (1), or takes them (-1), and its place.

@@ -478,7 +478,7 @@ def test_number_words_of_other_languages_are_read(language: str, said: str, numb
         ("dutch", "om half zes", "05:30"),
         ("dutch", "kwart over vijf", "05:15"),
         ("dutch", "acht uur 's avonds", "20:00"),
-        ("french", "à minuit", "12:00"),
+        ("french", "à minuit", "00:00"),
     ],
 )
 def test_clock_words_of_other_languages_are_read(language: str, said: str, clock: str) -> None:
@@ -519,6 +519,7 @@ def test_number_of_thousands_of_digits_is_a_word() -> None:
         ("1.2 million", "2000000"),
         ("1.5k", "5000"),
         ("two dozen", "212"),
+        ("midnight", "12:00"),
         ("IV is what X and I ask", "4"),
         ("MY ROOM IX", "9"),
         ("in nineteen eighty six two of us", "862"),
