@@ -187,9 +187,32 @@ def test_word_is_no_compound_of_another(stored: str, asked: str) -> None:
 @pytest.mark.parametrize(
     ("language", "one", "several"),
     [
+        ("danish", "bog", "bøger"),
         ("dutch", "fiets", "fietsen"),
+        ("dutch", "kind", "kinderen"),
+        ("english", "tooth", "teeth"),
+        ("english", "woman", "women"),
+        ("english", "shelf", "shelves"),
+        ("english", "knife", "knives"),
+        ("english", "mouse", "mice"),
+        ("english", "grandchild", "grandchildren"),
+        ("english", "bus", "buses"),
+        ("french", "jeu", "jeux"),
+        ("french", "œil", "yeux"),
+        ("german", "foto", "fotos"),
+        ("german", "museum", "museen"),
         ("italian", "chiave", "chiavi"),
+        ("italian", "lago", "laghi"),
+        ("norwegian", "nøkkel", "nøkler"),
+        ("portuguese", "animal", "animais"),
+        ("portuguese", "fácil", "fáceis"),
+        ("portuguese", "possível", "possíveis"),
         ("portuguese", "reunião", "reuniões"),
+        ("portuguese", "viagem", "viagens"),
+        ("spanish", "lápiz", "lápices"),
+        ("spanish", "dulce", "dulces"),
+        ("spanish", "examen", "exámenes"),
+        ("swedish", "tand", "tänder"),
         ("swedish", "cykel", "cyklar"),
         ("swedish", "cykeln", "cyklarna"),
         ("swedish", "möte", "mötena"),
@@ -198,6 +221,20 @@ def test_word_is_no_compound_of_another(stored: str, asked: str) -> None:
 )
 def test_plural_has_the_stem_of_its_singular(language: str, one: str, several: str) -> None:
     assert stemmer_of(language)(several) == stemmer_of(language)(one)
+
+
+@pytest.mark.parametrize(
+    ("language", "one", "other"),
+    [
+        ("english", "olif", "olives"),
+        ("english", "leaf", "leaves"),  # "he leaves"
+        ("french", "heureu", "heureuse"),
+        ("german", "gla", "gläser"),
+        ("portuguese", "mal", "mais"),
+    ],
+)
+def test_word_in_another_form_is_no_plural(language: str, one: str, other: str) -> None:
+    assert stemmer_of(language)(other) != stemmer_of(language)(one)
 
 
 def test_alternatives_are_the_lexemes_of_each_word() -> None:
