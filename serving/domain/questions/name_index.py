@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -13,6 +14,10 @@ MIN_LETTERS = 3
 """Shorter words match too many names by sound and by prefix."""
 
 _WORD = re.compile(r"[^\W\d_]+")
+_LATIN = str.maketrans(
+    {"æ": "ae", "ð": "d", "ø": "o", "þ": "th", "đ": "d", "\u0131": "i", "ł": "l", "œ": "oe"}
+)
+"""The letters of names that Unicode does not compose of another one and a mark."""
 
 
 def words_of(text: str) -> Iterator[str]:
@@ -21,10 +26,11 @@ def words_of(text: str) -> Iterator[str]:
 
 
 class _Spelling(NamedTuple):
-    """A word of a name: casefolded, and capitalised."""
+    """A word of a name: casefolded, capitalised, and without accents."""
 
     folded: str
     written: str
+    plain: str
 
 
 class NameIndex:
@@ -46,9 +52,9 @@ class NameIndex:
         for name in names:
             for word in words_of(name):
                 if (folded := word.casefold()) != word:
-                    spelling = _Spelling(folded, word.capitalize())
-                    self._by_sound[metaphone(folded)].add(spelling)
-                    self._by_beginning[folded[:MIN_LETTERS]].add(spelling)
+                    spelling = _Spelling(folded, word.capitalize(), plain := _plain(folded))
+                    self._by_sound[metaphone(plain)].add(spelling)
+                    self._by_beginning[plain[:MIN_LETTERS]].add(spelling)
 
     def meant_by(self, word: str) -> str | None:
         """The word of a name that this word probably stands for: misheard, or shortened.
@@ -57,23 +63,30 @@ class NameIndex:
         it, with at least `MIN_LETTERS` letters.
         """
         folded = word.casefold()
-        begun = self._by_beginning.get(folded[:MIN_LETTERS], ())
-        longer = [each for each in begun if each.folded.startswith(folded)]
+        plain = _plain(folded)
+        begun = self._by_beginning.get(plain[:MIN_LETTERS], ())
+        longer = [each for each in begun if each.plain.startswith(plain)]
         if any(each.folded == folded for each in longer):
             return None
         only_one = longer[0].written if len(longer) == 1 else None
-        return self._sounding_like(folded) or only_one
+        return self._sounding_like(plain) or only_one
 
-    def _sounding_like(self, folded: str) -> str | None:
+    def _sounding_like(self, plain: str) -> str | None:
         """The word with the same sound and the nearest spelling; None if two are equally near."""
-        if not (sound := metaphone(folded)):
+        if not (sound := metaphone(plain)):
             return None
         alike = self._by_sound.get(sound, ())
-        near = sorted((damerau_levenshtein_distance(folded, each.folded), each) for each in alike)
+        near = sorted((damerau_levenshtein_distance(plain, each.plain), each) for each in alike)
         if not near or (len(near) > 1 and near[0][0] == near[1][0]):
             return None
         distance, spelling = near[0]
         return spelling.written if distance <= most_letters_apart(spelling.folded) else None
+
+
+def _plain(word: str) -> str:
+    """A word without accents; Metaphone skips letters that English does not have."""
+    letters = unicodedata.normalize("NFD", word.translate(_LATIN))
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 def most_letters_apart(word: str) -> int:

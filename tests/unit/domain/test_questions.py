@@ -33,6 +33,11 @@ from tests.support.builders import NOON, days, fact, segment
         ("the river of Li, gallery", "rivver", None),  # in lower case
         ("the river of Li, gallery", "Galery", None),
         ("the river of Li, gallery", "Lee", None),  # short
+        ("Łukasz", "Lukasz", "Łukasz"),
+        ("Øystein", "Oistein", "Øystein"),
+        ("Þóra", "Thora", "Þóra"),
+        ("Bjorn", "Björn", "Bjorn"),
+        ("Björn, Bjørn", "Bjorn", None),  # two are equally near
         ("Мелани, Melanie", "Мелони", None),  # a script that metaphone does not know
     ],
 )
