@@ -639,8 +639,8 @@ func (x *WatchChangesRequest) GetBatchSize() int32 {
 // Response message for CatalogService.WatchChanges.
 type WatchChangesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The changes, in order. Empty in the first response, in the last, and every 20
-	// seconds without a change, as a sign of life.
+	// The changes, in order. Empty in the first response if there are none since
+	// `after_token`, and in the last.
 	Changes []*ItemChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	// The position after these changes, to go on from.
 	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`

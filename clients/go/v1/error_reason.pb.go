@@ -64,6 +64,12 @@ const (
 	// NOT_FOUND. The item to change is not stored. Metadata: kind, id. Do not
 	// retry.
 	ErrorReason_ERROR_REASON_ITEM_NOT_FOUND ErrorReason = 12
+	// UNAVAILABLE. A leg of `required_legs` did not answer, or not in full.
+	// Metadata: why, by leg. Retry after RetryInfo.
+	ErrorReason_ERROR_REASON_REQUIRED_LEG_MISSING ErrorReason = 13
+	// UNAVAILABLE. The service is starting, or no replica of it runs. Retry after
+	// RetryInfo.
+	ErrorReason_ERROR_REASON_STARTING ErrorReason = 14
 )
 
 // Enum value maps for ErrorReason.
@@ -82,6 +88,8 @@ var (
 		10: "ERROR_REASON_VERSION_CONFLICT",
 		11: "ERROR_REASON_CHANGES_GONE",
 		12: "ERROR_REASON_ITEM_NOT_FOUND",
+		13: "ERROR_REASON_REQUIRED_LEG_MISSING",
+		14: "ERROR_REASON_STARTING",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                 0,
@@ -97,6 +105,8 @@ var (
 		"ERROR_REASON_VERSION_CONFLICT":            10,
 		"ERROR_REASON_CHANGES_GONE":                11,
 		"ERROR_REASON_ITEM_NOT_FOUND":              12,
+		"ERROR_REASON_REQUIRED_LEG_MISSING":        13,
+		"ERROR_REASON_STARTING":                    14,
 	}
 )
 
@@ -132,7 +142,7 @@ var File_trivium_v1_error_reason_proto protoreflect.FileDescriptor
 const file_trivium_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
 	"\x1dtrivium/v1/error_reason.proto\x12\n" +
-	"trivium.v1*\xc8\x03\n" +
+	"trivium.v1*\x8a\x04\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12,\n" +
@@ -147,7 +157,9 @@ const file_trivium_v1_error_reason_proto_rawDesc = "" +
 	"\x1dERROR_REASON_VERSION_CONFLICT\x10\n" +
 	"\x12\x1d\n" +
 	"\x19ERROR_REASON_CHANGES_GONE\x10\v\x12\x1f\n" +
-	"\x1bERROR_REASON_ITEM_NOT_FOUND\x10\fB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
+	"\x1bERROR_REASON_ITEM_NOT_FOUND\x10\f\x12%\n" +
+	"!ERROR_REASON_REQUIRED_LEG_MISSING\x10\r\x12\x19\n" +
+	"\x15ERROR_REASON_STARTING\x10\x0eB\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3"
 
 var (
 	file_trivium_v1_error_reason_proto_rawDescOnce sync.Once

@@ -1279,7 +1279,8 @@ func (x *SpeakerCount) GetSegmentCount() int64 {
 type StoreReceipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The store: "postgres" (segments and facts), "embeddings", "access_counts",
-	// "dead_letters", "names" (with their cache), "vector_index" or "graph".
+	// "dead_letters", "names" (with their cache), "vector_index", "graph", or
+	// "memory" (the tenants in the memory of the replica).
 	Store string `protobuf:"bytes,1,opt,name=store,proto3" json:"store,omitempty"`
 	// Whether the store could be verified. If not, its items are erased as soon
 	// as the store is reachable.
@@ -1289,8 +1290,8 @@ type StoreReceipt struct {
 	RemainingCount int64 `protobuf:"varint,3,opt,name=remaining_count,json=remainingCount,proto3" json:"remaining_count,omitempty"`
 	// Why the store could not be verified; empty if it was.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The number of rows removed by this call; 0 for "vector_index" and
-	// "graph", which follow and do not count.
+	// The number of rows removed by this call; 0 for "vector_index", "graph" and
+	// "memory", which follow and do not count.
 	RemovedCount int64 `protobuf:"varint,5,opt,name=removed_count,json=removedCount,proto3" json:"removed_count,omitempty"`
 	// How the store was asked for the erased items after the erasure. Texts and
 	// vectors are known only to the call that erases: a call that repeats it asks

@@ -871,8 +871,8 @@ func (x *WarmRequest) GetTimeBudget() *durationpb.Duration {
 // Response message for RetrievalService.Warm.
 type WarmResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The names of the tenant's entities, and each leg of the profile in its
-	// order.
+	// The names of the tenant's entities, the tenant in memory, and each leg of the
+	// profile in its order.
 	Parts []*WarmPart `protobuf:"bytes,1,rep,name=parts,proto3" json:"parts,omitempty"`
 	// The name of the profile used.
 	Profile       string `protobuf:"bytes,2,opt,name=profile,proto3" json:"profile,omitempty"`
@@ -927,7 +927,8 @@ func (x *WarmResponse) GetProfile() string {
 // Something that the next query of the tenant needs.
 type WarmPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "names", or the name of a leg.
+	// "names", "memory" (the tenant in the memory of the replica; absent if it is
+	// not to be there), or the name of a leg.
 	Part string `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`
 	// Whether it answered, so that the next query does not wait for it.
 	Warm bool `protobuf:"varint,2,opt,name=warm,proto3" json:"warm,omitempty"`

@@ -186,7 +186,7 @@ class ItemChange:
 class Changes:
     """Changes in their order, and the token to go on from after them.
 
-    There may be none: in the first response, in the last, and every 20 seconds, as a sign of life.
+    There may be none: in the first response, and in the last.
     """
 
     changes: tuple[ItemChange, ...]
@@ -647,7 +647,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmPart:
-    """The names of a tenant or a leg: whether the next query waits for it, and why."""
+    """The names of a tenant, its items in memory, or a leg: whether the next query waits for it."""
 
     part: str
     warm: bool

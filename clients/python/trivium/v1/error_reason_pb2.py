@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtrivium/v1/error_reason.proto\x12\ntrivium.v1*\xc8\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x01\x12,\n(ERROR_REASON_TEXT_SEARCH_CONFIG_CONFLICT\x10\x02\x12\"\n\x1e\x45RROR_REASON_STORE_UNAVAILABLE\x10\x03\x12 \n\x1c\x45RROR_REASON_ALL_LEGS_FAILED\x10\x04\x12\x1b\n\x17\x45RROR_REASON_OVERLOADED\x10\x05\x12&\n\"ERROR_REASON_TIME_BUDGET_EXHAUSTED\x10\x06\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x07\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x08\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\t\x12!\n\x1d\x45RROR_REASON_VERSION_CONFLICT\x10\n\x12\x1d\n\x19\x45RROR_REASON_CHANGES_GONE\x10\x0b\x12\x1f\n\x1b\x45RROR_REASON_ITEM_NOT_FOUND\x10\x0c\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtrivium/v1/error_reason.proto\x12\ntrivium.v1*\x8a\x04\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45RROR_REASON_INVALID_FIELD\x10\x01\x12,\n(ERROR_REASON_TEXT_SEARCH_CONFIG_CONFLICT\x10\x02\x12\"\n\x1e\x45RROR_REASON_STORE_UNAVAILABLE\x10\x03\x12 \n\x1c\x45RROR_REASON_ALL_LEGS_FAILED\x10\x04\x12\x1b\n\x17\x45RROR_REASON_OVERLOADED\x10\x05\x12&\n\"ERROR_REASON_TIME_BUDGET_EXHAUSTED\x10\x06\x12\x19\n\x15\x45RROR_REASON_INTERNAL\x10\x07\x12 \n\x1c\x45RROR_REASON_UNAUTHENTICATED\x10\x08\x12\"\n\x1e\x45RROR_REASON_PERMISSION_DENIED\x10\t\x12!\n\x1d\x45RROR_REASON_VERSION_CONFLICT\x10\n\x12\x1d\n\x19\x45RROR_REASON_CHANGES_GONE\x10\x0b\x12\x1f\n\x1b\x45RROR_REASON_ITEM_NOT_FOUND\x10\x0c\x12%\n!ERROR_REASON_REQUIRED_LEG_MISSING\x10\r\x12\x19\n\x15\x45RROR_REASON_STARTING\x10\x0e\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\033trivium.dev/go/v1;triviumv1'
   _globals['_ERRORREASON']._serialized_start=46
-  _globals['_ERRORREASON']._serialized_end=502
+  _globals['_ERRORREASON']._serialized_end=568
 # @@protoc_insertion_point(module_scope)

@@ -333,8 +333,8 @@ export const WatchChangesRequestSchema: GenMessage<WatchChangesRequest> = /*@__P
  */
 export type WatchChangesResponse = Message<"trivium.v1.WatchChangesResponse"> & {
   /**
-   * The changes, in order. Empty in the first response, in the last, and every 20
-   * seconds without a change, as a sign of life.
+   * The changes, in order. Empty in the first response if there are none since
+   * `after_token`, and in the last.
    *
    * @generated from field: repeated trivium.v1.ItemChange changes = 1;
    */

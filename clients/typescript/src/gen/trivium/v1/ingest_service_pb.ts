@@ -662,7 +662,8 @@ export const SpeakerCountSchema: GenMessage<SpeakerCount> = /*@__PURE__*/
 export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
   /**
    * The store: "postgres" (segments and facts), "embeddings", "access_counts",
-   * "dead_letters", "names" (with their cache), "vector_index" or "graph".
+   * "dead_letters", "names" (with their cache), "vector_index", "graph", or
+   * "memory" (the tenants in the memory of the replica).
    *
    * @generated from field: string store = 1;
    */
@@ -692,8 +693,8 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
   reason: string;
 
   /**
-   * The number of rows removed by this call; 0 for "vector_index" and
-   * "graph", which follow and do not count.
+   * The number of rows removed by this call; 0 for "vector_index", "graph" and
+   * "memory", which follow and do not count.
    *
    * @generated from field: int64 removed_count = 5;
    */

@@ -342,8 +342,8 @@ export const WarmRequestSchema: GenMessage<WarmRequest> = /*@__PURE__*/
  */
 export type WarmResponse = Message<"trivium.v1.WarmResponse"> & {
   /**
-   * The names of the tenant's entities, and each leg of the profile in its
-   * order.
+   * The names of the tenant's entities, the tenant in memory, and each leg of the
+   * profile in its order.
    *
    * @generated from field: repeated trivium.v1.WarmPart parts = 1;
    */
@@ -371,7 +371,8 @@ export const WarmResponseSchema: GenMessage<WarmResponse> = /*@__PURE__*/
  */
 export type WarmPart = Message<"trivium.v1.WarmPart"> & {
   /**
-   * "names", or the name of a leg.
+   * "names", "memory" (the tenant in the memory of the replica; absent if it is
+   * not to be there), or the name of a leg.
    *
    * @generated from field: string part = 1;
    */
