@@ -116,7 +116,8 @@ class Client:
         ValueError: A token would be sent to another machine without encryption.
 
     Every call raises a `TriviumError` if it fails. It raises `ValueError`, before it is sent, for a
-    time without a time zone and for text with a lone surrogate.
+    time without a time zone and for text with a lone surrogate, and `TypeError` for one text in
+    place of a list.
     """
 
     def __init__(
@@ -224,7 +225,8 @@ class Client:
         """
         within = self._reading(timeout)
         each = [
-            self._question(query, timeout=within, briefing=briefing, **options) for query in queries
+            self._question(query, timeout=within, briefing=briefing, **options)
+            for query in requests.texts("queries", queries)
         ]
         request = RetrieveBatchRequest(tenant=self.tenant, requests=each)
         return responses.to_batch(self._send(self._retrieval.RetrieveBatch, request, within))
@@ -594,13 +596,13 @@ class Client:
 
     def get_segments(self, ids: Sequence[str], *, timeout: float | None = None) -> SegmentsFound:
         """Reads up to 1,000 segments by id."""
-        request = GetSegmentsRequest(tenant=self.tenant, ids=ids)
+        request = GetSegmentsRequest(tenant=self.tenant, ids=requests.texts("ids", ids))
         response = self._send(self._catalog.GetSegments, request, self._reading(timeout))
         return responses.to_segments_found(response)
 
     def get_facts(self, ids: Sequence[str], *, timeout: float | None = None) -> FactsFound:
         """Reads up to 1,000 facts by id."""
-        request = GetFactsRequest(tenant=self.tenant, ids=ids)
+        request = GetFactsRequest(tenant=self.tenant, ids=requests.texts("ids", ids))
         response = self._send(self._catalog.GetFacts, request, self._reading(timeout))
         return responses.to_facts_found(response)
 

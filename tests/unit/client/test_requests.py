@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -222,3 +223,45 @@ def test_value_of_another_type_is_named(field: str, value: Any, said: str) -> No
 
     with pytest.raises(TypeError, match=said):
         requests.ingest("acme", [item])
+
+
+LISTS: dict[str, Callable[[Any], object]] = {
+    "segment_ids": lambda one: requests.forget("acme", segment_ids=one),
+    "fact_ids": lambda one: requests.forget("acme", fact_ids=one),
+    "seed_ids": lambda one: requests.retrieve("acme", "why?", timeout=1, seed_ids=one),
+    "required_legs": lambda one: requests.retrieve("acme", "why?", timeout=1, required_legs=one),
+    "tenants": lambda one: requests.retrieve("acme", "why?", timeout=1, tenants=one),
+    "remove_labels": lambda one: requests.patch(
+        "acme", segment_id="a", fact_id="", remove_labels=one
+    ),
+    "list_facts": lambda one: requests.list_facts("acme", one, None, 0),
+    "entities": lambda one: requests.ingest("acme", [Segment(text="x", entities=one)]),
+    "keywords": lambda one: requests.ingest("acme", [Segment(text="x", keywords=one)]),
+    "evidence": lambda one: requests.to_message(
+        Fact(subject="a", relation="b", object="c", evidence=one)
+    ),
+    "closes": lambda one: requests.to_message(
+        Fact(subject="a", relation="b", object="c", closes=one)
+    ),
+    **{
+        f"filter {name}": lambda one, name=name: filtered(Filter(**{name: one}))
+        for name in ("kinds", "speakers", "sessions", "entities")
+    },
+    "labels": lambda one: filtered(Filter(labels={"stars": one})),
+    **{
+        f"none_of {name}": lambda one, name=name: filtered(Filter(none_of=Exclusion(**{name: one})))
+        for name in ("kinds", "speakers", "sessions", "ids", "fact_ids")
+    },
+}
+"""What sends a list of texts."""
+
+
+def filtered(given: Filter) -> object:
+    return requests.list_segments("acme", given, 0)
+
+
+@pytest.mark.parametrize("send", LISTS.values(), ids=LISTS)
+def test_one_text_for_a_list_is_refused(send: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match=r"must be a list, such as \['t1'\], is 't1'"):
+        send("t1")
+    send(["t1"])

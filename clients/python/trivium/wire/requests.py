@@ -131,6 +131,7 @@ def retrieve(
     Raises:
         ValueError: The query has a lone surrogate, a time has no time zone, or an override of a
             leg has an unknown field.
+        TypeError: One text is given for a list of them.
     """
     if has_lone_surrogate(query):
         raise ValueError(f"the query cannot be sent: it {LONE_SURROGATE}")
@@ -148,17 +149,28 @@ def retrieve(
         explain=explain,
         briefing=None if briefing is None else _briefing(briefing),
         profile_overrides=_struct(profile_overrides),
-        seed_ids=seed_ids,
-        required_legs=required_legs,
+        seed_ids=texts("seed_ids", seed_ids),
+        required_legs=texts("required_legs", required_legs),
         known_at=_timestamp(known_at),
         time_zone=time_zone,
         tenants=[
             retrieval_service_pb2.TenantWeight(
                 tenant=name, weight=tenants[name] if isinstance(tenants, Mapping) else None
             )
-            for name in tenants
+            for name in texts("tenants", tenants)
         ],
     )
+
+
+def texts(name: str, values: Iterable[str]) -> Iterable[str]:
+    """The values of the list `name`, of which protobuf takes one text for its letters.
+
+    Raises:
+        TypeError: They are one text.
+    """
+    if isinstance(values, str):
+        raise TypeError(f"{name} must be a list, such as [{values!r}], is {values!r}")
+    return values
 
 
 def time_zone_of(instant: datetime | None) -> str:
@@ -344,7 +356,7 @@ def patch(
         title=title,
         importance=importance,
         set_labels=set_labels,
-        remove_labels=remove_labels,
+        remove_labels=texts("remove_labels", remove_labels),
         expires_at=_timestamp(expires_at),
         never_expires=never_expires,
         if_version=if_version,
@@ -372,7 +384,9 @@ def forget(
     given = [by_ids, bool(session), bool(speaker), everything, filter_ is not None]
     if given.count(True) != 1:
         raise ValueError("exactly one of ids, session, speaker, filter and everything is required")
-    ids = ingest_service_pb2.ItemIds(segment_ids=segment_ids, fact_ids=fact_ids)
+    ids = ingest_service_pb2.ItemIds(
+        segment_ids=texts("segment_ids", segment_ids), fact_ids=texts("fact_ids", fact_ids)
+    )
     request = ingest_service_pb2.ForgetRequest(
         tenant=tenant,
         ids=ids if by_ids else None,
@@ -402,7 +416,10 @@ def list_facts(
 ) -> catalog_service_pb2.ListFactsRequest:
     """Builds the request for the first page of facts."""
     return catalog_service_pb2.ListFactsRequest(
-        tenant=tenant, entities=entities, valid_at=_timestamp(valid_at), page_size=page_size
+        tenant=tenant,
+        entities=texts("entities", entities),
+        valid_at=_timestamp(valid_at),
+        page_size=page_size,
     )
 
 
@@ -479,9 +496,9 @@ def _segment(segment: Segment) -> segment_pb2.Segment:
         importance=segment.importance,
         sensitive=segment.sensitive,
         labels=segment.labels,
-        entities=segment.entities,
+        entities=texts("entities", segment.entities),
         entity=segment.entity,
-        keywords=segment.keywords,
+        keywords=texts("keywords", segment.keywords),
         embedding=None if segment.embedding is None else _embedding(segment.embedding),
         created_at=_timestamp(segment.created_at),
         expires_at=_timestamp(segment.expires_at),
@@ -505,10 +522,10 @@ def _fact(fact: Fact) -> fact_pb2.Fact:
         valid_to=_timestamp(fact.valid_to),
         recorded_at=_timestamp(fact.recorded_at),
         retracted_at=_timestamp(fact.retracted_at),
-        evidence=fact.evidence,
+        evidence=texts("evidence", fact.evidence),
         weight=fact.weight,
         sensitive=fact.sensitive,
-        closes=fact.closes,
+        closes=texts("closes", fact.closes),
         single_valued=fact.single_valued,
         expires_at=_timestamp(fact.expires_at),
     )
@@ -516,11 +533,11 @@ def _fact(fact: Fact) -> fact_pb2.Fact:
 
 def _filter(given: Filter) -> filter_pb2.Filter:
     return filter_pb2.Filter(
-        kinds=given.kinds,
+        kinds=texts("kinds", given.kinds),
         labels=[_label(key, wanted) for key, wanted in given.labels.items()],
-        speakers=given.speakers,
-        sessions=given.sessions,
-        entities=given.entities,
+        speakers=texts("speakers", given.speakers),
+        sessions=texts("sessions", given.sessions),
+        entities=texts("entities", given.entities),
         min_importance=given.min_importance,
         event_time=_time_range(given.event_time),
         created_at=_time_range(given.created_at),
@@ -541,18 +558,18 @@ def _label(key: str, wanted: LabelCondition) -> filter_pb2.LabelFilter:
         case bool():
             return filter_pb2.LabelFilter(key=key, exists=wanted)
         case values:
-            return filter_pb2.LabelFilter(key=key, values=values)
+            return filter_pb2.LabelFilter(key=key, values=texts(f"labels[{key!r}]", values))
 
 
 def _exclusion(given: Exclusion) -> filter_pb2.Exclusion | None:
     if given == Exclusion():
         return None
     return filter_pb2.Exclusion(
-        kinds=given.kinds,
-        speakers=given.speakers,
-        sessions=given.sessions,
-        ids=given.ids,
-        fact_ids=given.fact_ids,
+        kinds=texts("kinds", given.kinds),
+        speakers=texts("speakers", given.speakers),
+        sessions=texts("sessions", given.sessions),
+        ids=texts("ids", given.ids),
+        fact_ids=texts("fact_ids", given.fact_ids),
         filters=map(_filter, given.filters),
     )
 
