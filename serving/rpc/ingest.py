@@ -74,9 +74,11 @@ def to_ingest_call(
             rejected[place] = (item.item if item else None, of_item.violations)
             continue
         items[place] = item
+        # Of items with the same id the last one is stored, with its time, vector and version or
+        # none.
+        undated.discard(item.item)
         if not is_dated(message):
             undated.add(item.item)
-        # Of items with the same id the last one is stored, with its vector and version or none.
         vectors.pop(item.item, None)
         if vector is not None:
             vectors[item.item] = vector

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -247,6 +248,15 @@ def test_repeated_item_requires_only_its_last_version() -> None:
     versioned = IngestItem(segment=segment_item(id="a").segment, if_version=3)
 
     assert ingested(versioned, segment_item(id="a")).batch.versions == {}
+
+
+@pytest.mark.parametrize("item", [segment_item, fact_item])
+def test_repeated_item_is_undated_as_its_last(item: Callable[..., IngestItem]) -> None:
+    field = "event_time" if item is segment_item else "recorded_at"
+    undated, dated = item(id="a"), item(id="a", **{field: Timestamp(seconds=1)})
+
+    assert ingested(undated, dated).batch.undated == set()
+    assert len(ingested(dated, undated).batch.undated) == 1
 
 
 def test_version_below_one_rejects_its_item() -> None:
