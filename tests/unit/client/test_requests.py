@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -225,6 +226,18 @@ def test_value_of_another_type_is_named(field: str, value: Any, said: str) -> No
         requests.ingest("acme", [item])
 
 
+def filtered(given: Filter) -> object:
+    return requests.list_segments("acme", given, 0)
+
+
+def filtered_by(field: str, values: Any) -> object:
+    return filtered(Filter(**{field: values}))
+
+
+def left_out_by(field: str, values: Any) -> object:
+    return filtered(Filter(none_of=Exclusion(**{field: values})))
+
+
 LISTS: dict[str, Callable[[Any], object]] = {
     "segment_ids": lambda one: requests.forget("acme", segment_ids=one),
     "fact_ids": lambda one: requests.forget("acme", fact_ids=one),
@@ -244,20 +257,16 @@ LISTS: dict[str, Callable[[Any], object]] = {
         Fact(subject="a", relation="b", object="c", closes=one)
     ),
     **{
-        f"filter {name}": lambda one, name=name: filtered(Filter(**{name: one}))
+        f"filter {name}": partial(filtered_by, name)
         for name in ("kinds", "speakers", "sessions", "entities")
     },
     "labels": lambda one: filtered(Filter(labels={"stars": one})),
     **{
-        f"none_of {name}": lambda one, name=name: filtered(Filter(none_of=Exclusion(**{name: one})))
+        f"none_of {name}": partial(left_out_by, name)
         for name in ("kinds", "speakers", "sessions", "ids", "fact_ids")
     },
 }
 """What sends a list of texts."""
-
-
-def filtered(given: Filter) -> object:
-    return requests.list_segments("acme", given, 0)
 
 
 @pytest.mark.parametrize("send", LISTS.values(), ids=LISTS)
