@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeAlias
 
 from serving.domain.budget import MIN_ANSWER_S, Deadline
@@ -41,6 +42,10 @@ MIN_CONCURRENCY = 2
 
 IDLE_TENANT_RESERVE = 0.25
 """The part of the capacity that is kept for tenants without a query in flight."""
+
+RESERVE_KEPT_S = 1.0
+"""Tenants that called within this time share the reserve. What one does not take is kept for it as
+long, since callers do not come at regular intervals."""
 
 EWMA_DECAY = 0.95
 """The weight of the past in a service time at each sample: about the last twenty count."""
@@ -91,6 +96,7 @@ class _ServiceTime:
 class _Tenant:
     called_at: float = 0.0
     in_flight: int = 0
+    next_reserved_at: float = 0.0
 
 
 class Admission:
@@ -115,7 +121,6 @@ class Admission:
         self._clock = clock
         self._in_flight = 0
         self._tenants: OrderedDict[TenantName, _Tenant] = OrderedDict()
-        self._next_reserved_at = 0.0
         self._service_times = [_ServiceTime(each, clock()) for each in INITIAL_SERVICE_TIMES_S]
 
     @contextmanager
@@ -163,6 +168,11 @@ class Admission:
                 return caller
             self._tenants.popitem(last=False)
 
+    def _calling_since(self, time_s: float) -> int:
+        """How many tenants called since that time."""
+        latest = reversed(self._tenants.values())
+        return sum(1 for _ in takewhile(lambda each: each.called_at >= time_s, latest))
+
     def _shed(
         self, caller: _Tenant, profile: Profile, budget_s: float, required: Work
     ) -> tuple[int, Work]:
@@ -180,9 +190,11 @@ class Admission:
             if concurrency <= limit:
                 return level, shed
         # Pending calls of one tenant must not keep out those that have nothing in flight.
-        is_reserved = not caller.in_flight and now >= self._next_reserved_at
+        is_reserved = not caller.in_flight and now >= caller.next_reserved_at
         if is_reserved and concurrency <= min(self._max_concurrency, in_time):
-            self._next_reserved_at = now + service_s / IDLE_TENANT_RESERVE
+            unused_since = max(caller.next_reserved_at, now - RESERVE_KEPT_S)
+            interval_s = self._calling_since(now - RESERVE_KEPT_S) * service_s / IDLE_TENANT_RESERVE
+            caller.next_reserved_at = unused_since + interval_s
             return level, shed
         retry_s = min(max((concurrency + pending - limit) * service_s, MIN_RETRY_S), MAX_RETRY_S)
         raise OverloadedError("the service", round(retry_s, 3))
