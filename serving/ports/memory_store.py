@@ -53,6 +53,8 @@ class Batch:
             write that creates the tenant sets it.
         versions: Those that stored items must have, of which these are changes. The content of a
             changed item is not what a client sent, so a write of any content is a change of it.
+        at: When it is written: stored items of these names that have expired by then are erased
+            before, as by `expired_by` of a `Selector`. None changes them, as those that last.
     """
 
     tenant: TenantName
@@ -63,6 +65,7 @@ class Batch:
     given: GivenVectors | None = None
     time_zone: tzinfo | None = None
     versions: Mapping[ItemId, int] = field(default_factory=dict)
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -546,6 +546,7 @@ async def test_finder_of_the_entities_is_known(stored: Stored, extracted: bool) 
     assert found.extracted is extracted  # type: ignore[union-attr]
 
 
+SECOND = timedelta(seconds=1)
 PAST, FUTURE = NOON - days(400), datetime.now(UTC) + days(400)
 EXPIRED = segment("gone", expires_at=PAST)
 LASTING = segment("lasting", expires_at=FUTURE)
@@ -667,3 +668,34 @@ async def test_expired_fact_holds_no_longer(stored: Stored) -> None:
     after = await stored.timeline.holding(scope(as_of=FUTURE), 10, deadline)
 
     assert ([each.item.id for each in before], after) == (["f"], [])
+
+
+@pytest.mark.parametrize("expiring", [frozenset[ItemId](), frozenset([LASTING.item])])
+async def test_expired_item_written_again_is_new(
+    stored: Stored, expiring: frozenset[ItemId]
+) -> None:
+    gone = replace(LASTING, expires_at=NOON)
+    resting = fact("resting", "Ann", "saw", "Goa", evidence=("lasting",))
+    await stored.store.write(Batch(TENANT, [gone, resting], expiring=expiring))
+
+    receipt = await stored.store.write(Batch(TENANT, [LASTING], expiring=expiring, at=NOON))
+
+    assert receipt.outcomes == ["created"]
+    [left] = await stored.load(LASTING.item, resting.item)
+    assert (left.version, left.expires_at) == (1, FUTURE)
+
+
+async def test_version_of_expired_item_is_not_found(stored: Stored) -> None:
+    await stored.write(EXPIRED)
+    changed = replace(EXPIRED, expires_at=FUTURE)
+
+    with pytest.raises(ItemNotFoundError):
+        await stored.store.write(Batch(TENANT, [changed], versions={changed.item: 1}, at=PAST))
+
+
+async def test_item_about_to_expire_is_updated(stored: Stored) -> None:
+    await stored.write(replace(LASTING, expires_at=NOON))
+
+    receipt = await stored.store.write(Batch(TENANT, [LASTING], at=NOON - SECOND))
+
+    assert receipt.outcomes == ["updated"]

@@ -83,6 +83,9 @@ class InMemoryStore:
 
     async def write(self, batch: Batch) -> WriteReceipt:
         self._check_available()
+        if batch.at is not None:
+            items = tuple(item.item for item in batch.items)
+            await self.erase(batch.tenant, Selector(items=items, expired_by=batch.at))
         for item, version in batch.versions.items():
             _require_version(item, self._rows(batch.tenant).get(item), version)
         rows = self._tenant(batch.tenant, batch.text_search_config, batch.time_zone).rows

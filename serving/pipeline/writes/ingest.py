@@ -85,6 +85,7 @@ class Ingestor:
         if retold:
             batch = replace(batch, items=await self._with_mentions(batch))
         async with self._slots.slot(batch.tenant, patient=patient):
+            batch = replace(batch, at=self._now())
             return await self._store.write(await self._with_entities(batch) if retold else batch)
 
     async def _with_mentions(self, batch: Batch) -> list[Item]:

@@ -270,7 +270,7 @@ LISTS: dict[str, Callable[[Any], object]] = {
 
 
 @pytest.mark.parametrize("send", LISTS.values(), ids=LISTS)
-def test_one_text_for_a_list_is_refused(send: Callable[[Any], object]) -> None:
+def test_text_in_place_of_list_is_refused(send: Callable[[Any], object]) -> None:
     with pytest.raises(TypeError, match=r"must be a list, such as \['t1'\], is 't1'"):
         send("t1")
     send(["t1"])

@@ -1,6 +1,6 @@
 """Storing a batch of items in one transaction.
 
-1. Lock the tenant; read its row and the stored rows of the items.
+1. Lock the tenant; read its row and the stored rows of the items, which have not expired.
 2. Skip items that are unchanged: those with the stored hash, and those that repeat what is stored.
 3. Write the others, segments before facts, each in the order of their ids, so that concurrent
    writers lock rows in the same order and cannot deadlock.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from serving.adapters.postgres.writes import names
 from serving.adapters.postgres.writes.closings import find_superseded, refresh_closings, topic_hash
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import ItemNotFoundError, VersionConflictError
-from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
+from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, is_expired
 from serving.domain.items.superseding import topic_of
 from serving.domain.items.text import text_of
 from serving.ports.change_log import Change, EmbeddingTask
@@ -42,6 +43,14 @@ from serving.ports.memory_store import Batch, GivenVectors, Outcome, WriteReceip
 
 class ExclusiveLockRequiredError(Exception):
     """The write changes facts outside the batch; retry it with the exclusive lock."""
+
+
+class ExpiredItemsError(Exception):
+    """Stored items of the batch have expired; retry it when they are erased."""
+
+    def __init__(self, items: Sequence[ItemId]) -> None:
+        super().__init__(items)
+        self.items = tuple(items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
 
     Raises:
         ExclusiveLockRequiredError: The write needs `exclusive`.
+        ExpiredItemsError: Items have expired by `batch.at`.
         TextSearchConfigConflictError: The tenant has another configuration.
         InvalidRequestError: The configuration does not exist.
         ItemNotFoundError, VersionConflictError: As `MemoryStore.write`.
@@ -106,6 +116,8 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     # No hash of a content, and another one with each change.
     hashes |= {of: b"%d" % version for of, version in batch.versions.items()}
     stored = await _read_stored(connection, tenant, hashes)
+    if batch.at is not None:
+        _require_lasting(stored, batch.at)
     for of, version in batch.versions.items():
         _require_version(of, stored.get(of), version)
     new_or_stored = [(item, stored.get(item.item)) for item in batch.items]
@@ -152,6 +164,12 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     xids = {stored[item].xid for item in unchanged} | ({xid} if xid else set())
     outcomes = [_outcome(written.get(item.item)) for item in batch.items]
     return WriteReceipt(outcomes, ConsistencyToken.of(epoch, xids))
+
+
+def _require_lasting(stored: Mapping[ItemId, _Stored], at: datetime) -> None:
+    expired = [of for of, row in stored.items() if is_expired(row.item, at)]
+    if expired:
+        raise ExpiredItemsError(expired)
 
 
 def _require_version(item: ItemId, stored: _Stored | None, version: int) -> None:

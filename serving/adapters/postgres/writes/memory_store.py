@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
 from serving.adapters.postgres.audit_log import log_change
@@ -15,7 +16,11 @@ from serving.adapters.postgres.tables.filters import TENANT_ID
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
 from serving.adapters.postgres.tables.tenants import find_tenant
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
-from serving.adapters.postgres.writes.batch import ExclusiveLockRequiredError, write_batch
+from serving.adapters.postgres.writes.batch import (
+    ExclusiveLockRequiredError,
+    ExpiredItemsError,
+    write_batch,
+)
 from serving.adapters.postgres.writes.erasure import (
     DERIVED_TABLES,
     count_selected,
@@ -46,17 +51,24 @@ class PostgresMemoryStore:
 
     async def write(self, batch: Batch) -> WriteReceipt:
         """Stores the items in one transaction, then notifies the projections."""
-        # Nobody else writes between the look at a version and the change.
-        exclusive = bool(batch.versions)
         try:
-            receipt = await self._write(batch, exclusive=exclusive)
-        except ExclusiveLockRequiredError:
-            receipt = await self._write(batch, exclusive=True)
+            receipt = await self._write(batch)
+        except ExpiredItemsError as error:
+            await self.erase(batch.tenant, Selector(items=error.items, expired_by=batch.at))
+            receipt = await self._write(replace(batch, at=None))
         if receipt.changes:
             self._notifications.announce(Channel.CHANGES)
         return receipt
 
-    async def _write(self, batch: Batch, *, exclusive: bool) -> WriteReceipt:
+    async def _write(self, batch: Batch) -> WriteReceipt:
+        # Nobody else writes between the look at a version and the change.
+        exclusive = bool(batch.versions)
+        try:
+            return await self._write_locked(batch, exclusive=exclusive)
+        except ExclusiveLockRequiredError:
+            return await self._write_locked(batch, exclusive=True)
+
+    async def _write_locked(self, batch: Batch, *, exclusive: bool) -> WriteReceipt:
         async with self._database.transaction() as connection:
             receipt = await write_batch(connection, batch, exclusive=exclusive)
             if receipt.changes:

@@ -392,7 +392,7 @@ def test_lifetime_of_a_tenant_comes_before_the_general() -> None:
 
 
 async def test_repeated_segment_keeps_its_first_default_expiry() -> None:
-    store, times = InMemoryStore(), iter([NOON, NOON + days(1)])
+    store, times = InMemoryStore(), iter([NOON, NOON, NOON + days(1), NOON + days(1)])
     ingestor = Ingestor(store, lifetimes=LIFETIMES, now=lambda: next(times))
     await ingestor.ingest(batch_of(chitchat()))
 
