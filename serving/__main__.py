@@ -10,10 +10,10 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import pydantic
@@ -23,6 +23,7 @@ from pydantic_settings import SettingsError
 from serving.composition.process import write_no_core_dumps
 from serving.config.settings import (
     Settings,
+    faults_of,
     load_settings,
     set_process_environment,
     settings_as_yaml,
@@ -124,7 +125,7 @@ def serve_config(placement: str) -> None:
     from serving.deployments import app
 
     arguments = {"serve": {"placement": placement}}
-    settings = load_settings(arguments)
+    settings = _settings(arguments)
     click.echo(yaml.safe_dump(app.serve_config(settings, arguments), sort_keys=False), nl=False)
 
 
@@ -212,11 +213,11 @@ def doctor() -> None:
     sys.exit(0 if all(finding.ok for finding in findings) else EXIT_FAILED)
 
 
-def _settings() -> Settings:
+def _settings(arguments: Mapping[str, Any] | None = None) -> Settings:
     try:
-        settings = load_settings()
+        settings = load_settings(arguments)
     except (pydantic.ValidationError, SettingsError, OSError, yaml.YAMLError) as error:
-        _end_misconfigured(str(error))
+        _end_misconfigured(faults_of(error))
     if settings.postgres.dsn is not None:
         from serving.adapters.postgres.connection.dsn import parses
 

@@ -14,12 +14,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    YamlConfigSettingsSource,
+    SettingsError,
 )
 
 DEFAULT_MODEL = "minilm"
@@ -425,9 +433,17 @@ class Settings(BaseSettings):
         del dotenv_settings, file_secret_settings
         file = os.environ.get("TRIVIUM_CONFIG")  # noqa: TID251 - this module reads settings
         sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, env_settings)
-        if file is None:
+        if not file:
             return sources
-        return (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=file))
+        return (*sources, InitSettingsSource(settings_cls, _tree_of(Path(file))))
+
+
+def _tree_of(file: Path) -> dict[str, Any]:
+    with file.open() as text:  # whose name is in the faults of YAML
+        tree = yaml.safe_load(text)
+    if not isinstance(tree, dict | None):
+        raise SettingsError(f"{file} (TRIVIUM_CONFIG) must be a mapping of sections")
+    return tree or {}
 
 
 def default_data_dir() -> Path:
@@ -449,8 +465,27 @@ def load_settings(arguments: Mapping[str, Any] | None = None) -> Settings:
 
     Raises:
         pydantic.ValidationError: Values are unknown or out of range; lists all of them.
+        SettingsError: A variable has no JSON where it must, or the file is no mapping.
+        OSError, yaml.YAMLError: The file cannot be read.
     """
     return Settings(**dict(arguments or {}))
+
+
+def faults_of(error: Exception) -> str:
+    """What is wrong with settings, without their values: a line for each fault."""
+    if isinstance(error, SettingsError) and error.__cause__ is not None:
+        return f"{error}: in a variable, sections, lists and mappings are JSON"
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "\n  ".join(["", *map(_fault, error.errors(include_url=False, include_input=False))])
+
+
+def _fault(error: Mapping[str, Any]) -> str:
+    path = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        return f"{path}: there is no such setting (docs/configuration.md)"
+    why = str(error["msg"]).removeprefix("Value error, ")
+    return f"{path}: {why}" if path else why
 
 
 def settings_as_yaml(settings: Settings) -> str:

@@ -432,13 +432,15 @@ def run(command: str, variable: str, value: str | Path) -> Result:
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("TRIVIUM_POSTGRES", SECRET, "invalid settings"),
-        ("TRIVIUM_POSTGRES__DNS", SECRET, "postgres.dns"),
+        ("TRIVIUM_POSTGRES", SECRET, 'field "postgres"'),
+        ("TRIVIUM_POSTGRES__DNS", SECRET, "  postgres.dns: there is no such setting"),
+        ("TRIVIUM_HTTP__CORS_ORIGINS", f"https://{SECRET}", "lists and mappings are JSON"),
+        ("TRIVIUM_CONFIG", "/nowhere/trivium.yaml", "/nowhere/trivium.yaml"),
         (DSN, f"host=127.0.0.1 password=two {SECRET}", f"postgres.dsn does not parse ({DSN})"),
         ("TRIVIUM_TLS__CERTIFICATE", SECRET, "there is no setting TRIVIUM_TLS__CERTIFICATE"),
     ],
 )
-@pytest.mark.parametrize("command", ["check-config", "serve"])
+@pytest.mark.parametrize("command", ["check-config", "serve", "serve-config"])
 def test_the_command_reports_it_without_the_value(
     command: str, variable: str, value: str, said: str
 ) -> None:
@@ -548,5 +550,35 @@ def test_an_empty_variable_sets_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     usual = load_settings()
     monkeypatch.setenv("TRIVIUM_CACHE_DIR", "")
     monkeypatch.setenv("TRIVIUM_SERVE__GRPC_PORT", "")
+
+    assert load_settings() == usual
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"- {SECRET}\n", "mine.yaml (TRIVIUM_CONFIG) must be a mapping of sections"),
+        (f"postgres: {{dns: {SECRET}}}\n", "postgres.dns: there is no such setting"),
+        ("postgres: [\n", "mine.yaml"),
+    ],
+)
+def test_unusable_file_of_settings_is_reported(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+
+    ended = run("check-config", "TRIVIUM_CONFIG", file)
+
+    assert ended.exit_code == EXIT_MISCONFIGURED
+    assert said in ended.stderr
+    assert SECRET not in ended.output
+
+
+def test_empty_file_of_settings_sets_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usual = load_settings()
+    file = tmp_path / "mine.yaml"
+    file.write_text("# nothing yet\n")
+    monkeypatch.setenv("TRIVIUM_CONFIG", str(file))
 
     assert load_settings() == usual
