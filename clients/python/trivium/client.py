@@ -113,7 +113,8 @@ class Client:
             there. As `time_zone` of `RetrieveOptions`.
 
     Raises:
-        ValueError: A token would be sent to another machine without encryption.
+        ValueError: A token would be sent to another machine without encryption, or is none that
+            can be sent.
 
     Every call raises a `TriviumError` if it fails. It raises `ValueError`, before it is sent, for a
     time without a time zone and for text with a lone surrogate, and `TypeError` for one text in

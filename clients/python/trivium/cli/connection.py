@@ -18,6 +18,8 @@ from trivium.wire.channel import DEFAULT_TIMEOUT_S, DEFAULT_WRITE_TIMEOUT_S
 from trivium.wire.credentials import TLS
 
 DEFAULT_ADDRESS = "127.0.0.1:9000"
+MAX_TIMEOUT_S = 24 * 60 * 60
+"""Far beyond what any call takes; gRPC takes an endless deadline for one that has passed."""
 PEM = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -122,7 +124,7 @@ _OPTIONS = (
     ),
     click.option(
         "--timeout",
-        type=click.FloatRange(min=0, min_open=True),
+        type=click.FloatRange(min=0, min_open=True, max=MAX_TIMEOUT_S),
         metavar="SECONDS",
         help="The deadline of each call.  [default: 2 for reads, 60 for writes]",
     ),

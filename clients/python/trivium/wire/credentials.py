@@ -42,7 +42,13 @@ def channel_credentials(tls: TLS | None) -> grpc.ChannelCredentials | None:
 
 
 def bearer(token: str) -> list[tuple[str, str]]:
-    """The metadata that carries a token; empty without one."""
+    """The metadata that carries a token; empty without one.
+
+    Raises:
+        ValueError: It has a character that no header has.
+    """
+    if not (token.isascii() and token.isprintable()):
+        raise ValueError("the token must be printable ASCII, without a line break at its end")
     return [("authorization", f"Bearer {token}")] if token else []
 
 
