@@ -53,6 +53,8 @@ def _restricting_filter(check: Checker, message: filter_pb2.Filter) -> Filter:
         for place, label in enumerate(each.labels):
             if label.HasField("date"):
                 _require_bounds(check, f"{path}.labels[{place}].date", label.date)
+            if label.HasField("number") and not label.number.ListFields():
+                check.reject(f"{path}.labels[{place}].number", "must have a min or a max")
     if not check.violations and not filter_.selects:
         check.reject(
             "filter", "must say what to erase, not only none_of; use everything to erase all items"

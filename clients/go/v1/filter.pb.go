@@ -283,8 +283,8 @@ type LabelFilter struct {
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The accepted values. Compared exactly.
 	Values []string `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty"`
-	// The accepted numbers. A value is a number if it is written as in JSON; any
-	// other fails.
+	// The accepted numbers. A value is a number if it is written in digits, such
+	// as "5", "-0.5", "+05" or "1e3"; any other fails.
 	Number *NumberRange `protobuf:"bytes,3,opt,name=number,proto3" json:"number,omitempty"`
 	// The accepted dates. A value is a date if it is one of ISO 8601, such as
 	// "2026-03-01" or "2026-03-01T18:30:00+01:00", in UTC unless it says

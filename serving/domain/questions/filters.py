@@ -18,7 +18,7 @@ OF_SESSION = "c:"
 """How the term of a session begins."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,100}(\.[0-9]{1,100})?([eE][+-]?[0-9]{1,2})?")
-"""A number as JSON has it, and small enough for a float64."""
+"""A number as JSON has it, with a plus or zeros before it too, and small enough for a float64."""
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].+)?", re.ASCII)
 
 

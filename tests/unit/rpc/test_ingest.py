@@ -29,7 +29,7 @@ from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
 from tests.support.refusals import refused_for
 from tests.unit.rpc.calling import Call, service_over
 from trivium.v1 import fact_pb2, segment_pb2
-from trivium.v1.filter_pb2 import Exclusion, Filter, LabelFilter, TimeRange
+from trivium.v1.filter_pb2 import Exclusion, Filter, LabelFilter, NumberRange, TimeRange
 from trivium.v1.ingest_service_pb2 import (
     ForgetRequest,
     IngestItem,
@@ -446,6 +446,10 @@ def test_a_malformed_erasure_names_its_field(fields: dict[str, Any], field: str)
         (
             Filter(labels=[LabelFilter(key="due", date=TimeRange(end=Timestamp()))]),
             ".labels[0].date.end",
+        ),
+        (
+            Filter(labels=[LabelFilter(key="page", number=NumberRange())]),
+            ".labels[0].number",
         ),
         (Filter(created_at=TimeRange()), ".created_at"),
         (Filter(kinds=["note"], event_time=TimeRange()), ".event_time"),

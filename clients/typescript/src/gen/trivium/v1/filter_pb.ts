@@ -207,8 +207,8 @@ export type LabelFilter = Message<"trivium.v1.LabelFilter"> & {
   values: string[];
 
   /**
-   * The accepted numbers. A value is a number if it is written as in JSON; any
-   * other fails.
+   * The accepted numbers. A value is a number if it is written in digits, such
+   * as "5", "-0.5", "+05" or "1e3"; any other fails.
    *
    * @generated from field: trivium.v1.NumberRange number = 3;
    */
