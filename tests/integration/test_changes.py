@@ -20,7 +20,7 @@ from tests.fixtures.local_service import TENANT, local_address
 from tests.fixtures.neo4j import leaves_sockets
 from tests.support.tracked_files import ROOT
 from tests.support.waiting import until_async
-from trivium import AsyncClient, Segment
+from trivium import AsyncClient, ChangeKind, Fact, ItemKind, Segment
 
 pytestmark = pytest.mark.postgres
 
@@ -71,6 +71,22 @@ async def test_killed_stream_loses_and_repeats_nothing(memory: AsyncClient) -> N
 
     await writing
     assert set(seen.values()) == {1}
+
+
+@leaves_sockets
+async def test_item_erased_and_rewritten_comes_once(memory: AsyncClient) -> None:
+    sailed = Segment(id="a", text="We sailed.")
+    stored = await memory.ingest([sailed, Fact(id="a", subject="x", relation="y", object="z")])
+    await memory.forget(segment_ids=["a"], fact_ids=["a"])
+    await memory.ingest([sailed])
+
+    read = await anext(memory.watch_changes(stored.consistency_token))
+
+    assert {(each.item.kind, each.change) for each in read.changes} == {
+        (ItemKind.FACT, ChangeKind.ERASED),
+        (ItemKind.SEGMENT, ChangeKind.STORED),
+    }
+    assert len(read.changes) == 2
 
 
 # ---------------------------------------------------------------- the webhook of the page

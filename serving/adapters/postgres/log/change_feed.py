@@ -98,11 +98,24 @@ def _is_read(log: str) -> str:
     """
 
 
+_IS_STORED_AGAIN = " OR ".join(
+    f"""
+    change_log.kind = '{kind}'
+    AND EXISTS (SELECT FROM {kind}
+                 WHERE {kind}.tenant_id = {TENANT_ID} -- tenant filter
+                   AND {kind}.id = change_log.erased_id)
+    """
+    for kind in ItemKind
+)
+"""Whether an erased item was stored again, with another key: that is logged further on, since
+whoever erases has the tenant to itself."""
+
 # Of each item the last change that was not read: one that is logged first may be committed last.
 # That of an erased item has its name.
 _OF_TENANT = f"""
 op <> 'embedded'
 AND (tenant_id = {TENANT_ID} OR erased_tenant = %(tenant)s::text) -- tenant filter
+AND NOT (op = 'erased' AND ({_IS_STORED_AGAIN}))
 AND NOT {_is_read("change_log")}
 AND NOT EXISTS (SELECT FROM change_log AS later
                  WHERE later.key = change_log.key AND later.seq > change_log.seq
