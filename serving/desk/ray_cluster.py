@@ -25,6 +25,7 @@ import psutil
 import ray
 import ray._private.services
 import ray._private.utils
+import ray.serve._private.api
 from ray import serve
 from ray.serve.context import _get_global_client
 from ray.serve.schema import ApplicationStatusOverview, ServeDeploySchema
@@ -171,6 +172,9 @@ class DeskRay:
         schema.http_options.port = self._ports["http_port"]
         schema.grpc_options.port = self._ports["grpc_port"]
         self._serves = True
+        # Its proxies have 60 s to start, which a busy machine takes longer for.
+        proxies: Any = ray.serve._private.api
+        proxies.HTTP_PROXY_TIMEOUT = START_TIMEOUT_S
         serve.start(
             proxy_location=schema.proxy_location,
             http_options=schema.http_options.model_dump(),

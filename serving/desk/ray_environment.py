@@ -15,7 +15,7 @@ from serving.config.settings import ServeSettings
 
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT_S = 240
-"""The longest start of Ray's dashboard, of its node, and then of the deployments."""
+"""The longest start of Ray's dashboard, its node, its proxies, and then of the deployments."""
 
 LATENCY_ENVIRONMENT = {
     # Direct ingress, gRPC between replicas, user code in the main loop: 1.2 ms a call

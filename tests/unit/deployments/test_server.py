@@ -194,6 +194,7 @@ USED = {
     "ray._private.services:ConsolePopen": "serving/desk/ray_cluster.py",
     "ray._private.services:get_node": "serving/desk/ray_cluster.py",
     "ray._private.utils:set_sigterm_handler": "serving/desk/ray_cluster.py",
+    "ray.serve._private.api:HTTP_PROXY_TIMEOUT": "serving/desk/ray_cluster.py",
     "ray.serve.context:_get_global_client": "serving/desk/ray_cluster.py",
     "ray.serve._private.grpc_util:gRPCGenericServer": "serving/deployments/server.py",
     "ray.serve._private.replica:start_asgi_http_server": "serving/deployments/server.py",
