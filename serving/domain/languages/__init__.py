@@ -141,7 +141,7 @@ FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _LANGU
 
 def language_of(text_search_config: str) -> Language:
     """The language of this name; without words if none are known."""
-    return _LANGUAGES.get(text_search_config, Language(text_search_config))
+    return _LANGUAGES.get(text_search_config) or Language(text_search_config)
 
 
 @cache
