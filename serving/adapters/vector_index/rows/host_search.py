@@ -135,6 +135,8 @@ def ranked(rows: NDArray[np.integer], scores: NDArray[np.float32]) -> tuple[list
     """
     rounded = scores.astype(np.float64).round(6)
     order = np.lexsort((rows, -rounded))
+    if order.ndim == 1:
+        return rows[order].tolist(), rounded[order].tolist()
     return (
         np.take_along_axis(rows, order, -1).tolist(),
         np.take_along_axis(rounded, order, -1).tolist(),

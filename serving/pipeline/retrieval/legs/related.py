@@ -94,7 +94,7 @@ def duplicates_of(
     scores = [{each.item: each.score for each in candidates} for candidates in found.values()]
     by_scores: defaultdict[tuple[float | None, ...], set[ItemId]] = defaultdict(set)
     for item in chain.from_iterable(scores):
-        by_scores[tuple(of_leg.get(item) for of_leg in scores)].add(item)
+        by_scores[tuple([of_leg.get(item) for of_leg in scores])].add(item)
     seeds = set(seeds)
     return frozenset(
         chain.from_iterable(

@@ -82,7 +82,7 @@ class Ordering:
         """Returns the items whose rows are needed next; empty when there are enough."""
         if self._rows_needed is None:
             return [fused.item for fused in self._waiting]
-        missing = self._rows_needed - len(self.uncut())
+        missing = self._rows_needed - (len(self.uncut()) if self._rows else 0)
         if missing <= 0:
             return []
         # Half as many again: some will turn out to be repeats or gone. Equal scores are
