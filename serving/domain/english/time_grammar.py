@@ -205,7 +205,8 @@ class Sentence(Tokens):
         first = self._day_before_month(at + 1, joints) or self._time(at + 1, ranged=True)
         if first is None or not self._is(first[1], *joints):
             return None if self._is(at, "between") else first and self._from(first)
-        if self._is(at, "from") and not words.MOVED.isdisjoint(self._words[:at]):
+        is_turn = self._usual is Tense.FUTURE
+        if is_turn and self._is(at, "from") and not words.MOVED.isdisjoint(self._words[:at]):
             return self._time(first[1] + 1, ranged=True)  # "moved from Monday to Tuesday"
         return self._stretch(at + 1, first)
 
@@ -216,7 +217,8 @@ class Sentence(Tokens):
         is_day = is_ordinal or not self._is(behind, "until")
         if span.length == _DAY and number and is_day and not self._names_month(end):
             day = span.begins.replace(day=1) + (number - 1) * _DAY
-            if span.begins < day and day.month == span.begins.month:
+            is_begun = self._is_future or day <= self._now
+            if span.begins < day and day.month == span.begins.month and is_begun:
                 return Span(span.begins, day + _DAY), end
         if (last := self._time(first[1] + 1, ranged=True)) is None:
             return None
@@ -239,6 +241,9 @@ class Sentence(Tokens):
         """Reads "The 3" of "between 3 and 7 May"."""
         first = self._day_number(self._behind(at, "the"))
         if first is None or not self._is(first[1], *joints):
+            return None
+        second = self._day_number(self._behind(first[1] + 1, "the"))
+        if second is None or not self._names_month(second[1]):
             return None
         last = self._time(first[1] + 1, ranged=True)
         if last is None or last[0].length > _DAY or last[0].begins.day <= first[0]:
@@ -302,7 +307,9 @@ class Sentence(Tokens):
                 return calendar.hours_of(span, *hours), place + 1
             return span, behind
         if span.length > _DAY and (
-            self._is(behind, "on", "in", "at") or self._is_possessive(behind - 1)
+            self._is(behind, "on", "in", "at")
+            or self._is_possessive(behind - 1)
+            or self._is_weekday(behind)
         ):
             skipped = behind + self._is(behind, "on", "in", "at")
             recurring = self._recurring(self._behind(skipped, "the"), led=True)

@@ -168,7 +168,7 @@ class Tokens:
         count, behind = first
         if self._are(behind, ("and", "a", "half")):
             return Counted(count.low, count.high + 1), behind + 3
-        is_range = self._is(behind, "or", "to", "-", "–")
+        is_range = self._is(behind, "or", "to", "until", "-", "–")
         if is_range and (last := self._one_count(behind + 1)) and last[0].high > count.high:
             return Counted(count.low, last[0].high), last[1]
         return first

@@ -60,7 +60,7 @@ class _Translation:
 
     def of_text(self, text: str) -> str:
         text = self._language.folded(text)
-        text = _DAY_FIRST.sub(lambda day: ".".join([day[1], day[2], day[3] or ""]), text)
+        text = _DAY_FIRST.sub(lambda day: f"{day[1]:0>2}.{day[2]:0>2}.{day[3] or ''}", text)
         text = " ".join(map(self._in_english, self._token.finditer(text)))
         for pattern, replacement in self._language.time_rules:
             text = pattern.sub(replacement, text)
