@@ -58,6 +58,7 @@ def test_phrase_is_read_at_three_dates(row: str) -> None:
         ("Where was she on the 10th of February 2024?", "2024-02-10..2024-02-11"),
         ("What happened before January 4th, 2024?", "..2024-01-04"),
         ("Who called on 4th October?", "2023-10-04..2023-10-05"),
+        ("What changed from Monday to Tuesday?", "2023-11-13..2023-11-15"),
         ("And on 03.02.2024?", "2024-02-03..2024-02-04"),
         ("And on 2/3/2024?", "2024-02-03..2024-02-04"),
         ("And on 2024-02-03?", "2024-02-03..2024-02-04"),
