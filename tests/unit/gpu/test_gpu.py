@@ -466,11 +466,12 @@ def of_width(steps: Steps, step: str, tokens: int, width: int) -> Tensor:
     return steps.gated(stream)
 
 
-@pytest.fixture(autouse=True)
-def _no_compiled_code() -> None:
+@pytest.fixture
+def no_compiled_code() -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.usefixtures("no_compiled_code")
 @pytest.mark.parametrize("step", ["normed", "rotated", "gated"])
 def test_compiled_code_has_fixed_widths(step: str) -> None:
     graphs: list[torch.fx.GraphModule] = []
@@ -488,6 +489,7 @@ def test_compiled_code_has_fixed_widths(step: str) -> None:
     assert len(graphs) == 3, "one for each width, of any number of tokens"
 
 
+@pytest.mark.usefixtures("no_compiled_code")
 @pytest.mark.parametrize("step", ["normed", "rotated", "gated"])
 def test_step_without_compiler_is_noticed_at_start(step: str) -> None:
     def failing(*_: object) -> Tensor:

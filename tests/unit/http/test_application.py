@@ -366,10 +366,6 @@ def test_unknown_field_is_no_fault_to_connect() -> None:
 GENERATOR = Path(__file__).parents[3] / ".venv-protoc" / "bin" / "openapi-python-client"
 NAME = "generated_client"
 
-pytestmark = pytest.mark.skipif(
-    not GENERATOR.exists(), reason="`make unit` and `make test` install the generator"
-)
-
 
 @pytest.fixture
 def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -390,6 +386,9 @@ def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         del sys.modules[name]
 
 
+@pytest.mark.skipif(
+    not GENERATOR.exists(), reason="`make unit` and `make test` install the generator"
+)
 async def test_client_generated_from_openapi_calls_the_service(generated: Any) -> None:
     models = generated(".models")
     service: Any = FakeRpcs(retrieval_pb.RetrieveResponse(hits=[retrieval_pb.Hit(rank=1)]))

@@ -409,8 +409,8 @@ async def test_read_with_a_token_finds_adjacent_writes() -> None:
 # ---------------------------------------------------------------- maintenance
 
 
-@pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.pipeline.index.maintenance.MAINTAIN_EVERY_S", 0.001)
 
 
@@ -442,6 +442,7 @@ def maintain(engine: WatchedEngine, rounds: int) -> None:
     maintenance.join(10)
 
 
+@pytest.mark.usefixtures("often")
 def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
     engine = WatchedEngine()
 
@@ -450,6 +451,7 @@ def test_an_engine_is_maintained_until_the_end_and_closed() -> None:
     assert engine.is_ended.is_set()
 
 
+@pytest.mark.usefixtures("often")
 def test_a_round_that_fails_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
     engine = WatchedEngine()
     engine.errors = [RuntimeError("what nobody thought of")]
@@ -459,6 +461,7 @@ def test_a_round_that_fails_is_followed_by_the_next(caplog: pytest.LogCaptureFix
     assert "index maintenance failed" in caplog.text
 
 
+@pytest.mark.usefixtures("often")
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities on Linux alone")
 def test_maintenance_gives_way_to_other_threads() -> None:
     class PriorityEngine(WatchedEngine):
