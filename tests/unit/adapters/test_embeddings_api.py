@@ -19,11 +19,7 @@ from serving.adapters.openai_api.extractor import USUAL_TURN
 from serving.composition.models import open_reranker
 from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
-from serving.domain.errors import (
-    DependencyError,
-    OverloadedError,
-    UnsoundVectorError,
-)
+from serving.domain.errors import DependencyError, OverloadedError, UnsoundVectorError
 from serving.ports.text_analysis import Conversation, UnusableAnswerError
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fakes.simulation.openai_api import (

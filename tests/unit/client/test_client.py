@@ -358,14 +358,6 @@ def test_briefing_is_the_servers_block(client: Client, fake_service: FakeService
     assert client.briefing("and of nothing?") == ""
 
 
-def test_retrieval_without_briefing_does_not_ask_for_one(
-    client: Client, fake_service: FakeService
-) -> None:
-    client.retrieve("why?")
-
-    assert not fake_service.request().HasField("briefing")
-
-
 def test_rejected_items_are_reported_not_raised(client: Client, fake_service: FakeService) -> None:
     stored = IngestResponse(consistency_token="1~e~0~9")
     stored.outcomes.add(index=0, item={"segment_id": "a"}, state="ITEM_STATE_CREATED")

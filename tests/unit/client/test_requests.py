@@ -24,12 +24,6 @@ from trivium.wire.requests import Batcher
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_budget_is_nine_tenths_of_the_timeout() -> None:
-    request = requests.retrieve("acme", "why?", timeout=0.08)
-
-    assert request.time_budget.ToTimedelta() == timedelta(milliseconds=72)
-
-
 def test_absent_fields_are_not_sent() -> None:
     request = requests.retrieve("acme", "why?", timeout=1)
 

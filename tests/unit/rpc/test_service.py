@@ -40,12 +40,7 @@ from tests.support.builders import A_DAY_LATER, NOON, TENANT, fact, segment
 from tests.support.refusals import refused_for
 from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
 from tests.unit.rpc.calling import Call, service_over
-from trivium.v1 import (
-    catalog_service_pb2,
-    ingest_service_pb2,
-    retrieval_service_pb2,
-    segment_pb2,
-)
+from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2, segment_pb2
 from trivium.v1.retrieval_service_pb2 import (
     CompareRequest,
     ListProfilesRequest,

@@ -14,13 +14,7 @@ from serving.domain.items.records import ItemId, Segment
 from serving.domain.ranking.diversity import jaccard, maximal_marginal_relevance, words_of
 from serving.domain.ranking.holds.likeness import USUAL, likeness, scale_of
 from serving.domain.ranking.ranked_list import Candidate, RankStyle, within_depth
-from serving.domain.ranking.repeats import (
-    folded,
-    newest_first,
-    newest_of_repeats,
-    said_in,
-    tied,
-)
+from serving.domain.ranking.repeats import folded, newest_first, newest_of_repeats, said_in, tied
 from tests.support.builders import NOON, days, fact, ids, ranked, segment
 
 

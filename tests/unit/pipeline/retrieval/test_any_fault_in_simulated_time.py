@@ -277,19 +277,6 @@ def ten_queries(legs: Mapping[str, FaultyLeg], store_s: float = 0.0) -> list[Out
     return run_in_virtual_time(ten())
 
 
-@pytest.mark.parametrize("name", BEYOND_POSTGRES)
-def test_hung_leg_costs_three_queries_their_share(name: str) -> None:
-    legs = {leg: FaultyLeg([ANSWERS]) for leg in LEGS}
-    legs[name] = FaultyLeg([HANGS])
-
-    outcomes = ten_queries(legs)
-
-    assert all(outcome.answer is not None and outcome.answer.hits for outcome in outcomes)
-    slow = [outcome.seconds > 2 * ANSWERS.after_s for outcome in outcomes]
-    assert slow == [True] * FAILURES + [False] * (10 - FAILURES)
-    assert len(legs[name].time_s) == FAILURES
-
-
 def test_hung_postgres_costs_three_queries_their_budget() -> None:
     # That there are facts is known without asking the store.
     legs = {leg: FaultyLegOverFacts([ANSWERS]) for leg in BEYOND_POSTGRES}

@@ -233,20 +233,6 @@ async def test_expired_items_are_in_no_answer() -> None:
     assert await shown(2) == ["old"]
 
 
-async def test_repeat_that_has_expired_stands_for_none() -> None:
-    stored = [
-        segment("old", "We sailed to Goa."),
-        segment(
-            "gone", "We sailed to Goa.", event_time=NOON + days(0.5), expires_at=NOON + days(1)
-        ),
-    ]
-
-    answer = await answered(stored, {"dense": FixedLeg("gone old")}, TWO_LEGS)
-
-    assert hit_ids(answer) == ["old"]
-    assert answer.folded == 0
-
-
 async def test_segments_near_a_named_time_come_first() -> None:
     store = await store_of(
         *(

@@ -21,12 +21,7 @@ from serving.pipeline.writes.extraction import (
 from serving.pipeline.writes.projector import LAST_BACK_OFF_S, Projector
 from serving.ports.change_log import Change
 from serving.ports.memory_store import UnreadTurn
-from serving.ports.text_analysis import (
-    Conversation,
-    Proposal,
-    ProposedFact,
-    UnusableAnswerError,
-)
+from serving.ports.text_analysis import Conversation, Proposal, ProposedFact, UnusableAnswerError
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import A_DAY_LATER, NOON, TENANT, batch_of, days, fact, segment
@@ -270,12 +265,6 @@ async def test_equal_facts_have_equal_ids() -> None:
     ]
     assert len({id_, *others}) == 6
     assert len(id_) < 64
-
-
-async def test_a_fact_that_is_proposed_twice_is_stored_once() -> None:
-    extraction = await extracted(giving(proposal("a"), proposal("a", subject="ann")), turn("a"))
-
-    assert len(extraction.turns.facts) == 1
 
 
 async def test_names_are_spelled_as_known() -> None:

@@ -13,19 +13,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from serving.domain.errors import (
-    PermissionDeniedError,
-    StoreUnavailableError,
-    UnauthenticatedError,
-)
+from serving.domain.errors import PermissionDeniedError, StoreUnavailableError, UnauthenticatedError
 from serving.domain.identity import ApiKey, Caller, KeyText, Role
 from serving.domain.items.records import TenantName
-from serving.rpc.identity.authenticator import (
-    OPEN,
-    Authenticator,
-    each_within_tenants,
-    hide_from,
-)
+from serving.rpc.identity.authenticator import OPEN, Authenticator, each_within_tenants, hide_from
 from serving.rpc.identity.key_ring import STALE_S, KeyRing
 from serving.rpc.identity.rules import ANYONE, RULES
 from serving.rpc.identity.web_tokens import WebTokens, read_key_set
@@ -34,12 +25,7 @@ from tests.support.stepped_clock import SteppedClock
 from tests.unit.rpc.calling import Call, service_over
 from tests.unit.rpc.identity import callers
 from tests.unit.rpc.identity.callers import NOW, OURS, FakeApiKeys, Issuer, bearer, door
-from trivium.v1 import (
-    catalog_service_pb2,
-    ingest_service_pb2,
-    retrieval_service_pb2,
-    segment_pb2,
-)
+from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2, segment_pb2
 
 REVOKED_WITHIN_S = 5.0
 """As docs/operating.md promises."""
