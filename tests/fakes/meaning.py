@@ -151,15 +151,17 @@ class PoisonedEncoder(FakeEncoder):
 
 
 class FakeEmbedder:
-    """An `Embedder` that makes no batches."""
+    """An `Embedder` that makes no batches; it keeps its queries."""
 
     def __init__(self) -> None:
         self._encoder = FakeEncoder()
+        self.queries: list[str] = []
 
     async def model(self) -> EmbeddingModel:
         return self._encoder.model()
 
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
+        self.queries.append(text)
         if deadline.passed:
             raise TimeoutError
         vector: Vector = self._encoder.encode([self._encoder.tokenize_query(text)])[0]

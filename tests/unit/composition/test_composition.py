@@ -69,7 +69,6 @@ from serving.domain.errors import (
 from serving.domain.identity import Role
 from serving.domain.items.records import ItemKind
 from serving.domain.ranking.profile import LegSpec, Profile
-from serving.ports.embedding import Vector
 from serving.ports.vector_index import IndexTier, WantedNeighbours
 from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.pending import PENDING_CALLS
@@ -367,18 +366,8 @@ def test_more_than_a_whole_gpu_is_refused() -> None:
 WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 3)
 
 
-class CountingEmbedder(FakeEmbedder):
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[str] = []
-
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
-        self.asked.append(text)
-        return await super().embed_query(text, deadline)
-
-
 async def test_space_keeps_as_many_questions_as_set() -> None:
-    embedder = CountingEmbedder()
+    embedder = FakeEmbedder()
     settings = Settings(embedder=EmbedderSettings(kept_questions=1))
     parts = SpaceParts(embedder, FixedIndex())
 
@@ -386,7 +375,7 @@ async def test_space_keeps_as_many_questions_as_set() -> None:
         for text in ("a", "a", "b", "a"):
             await space.text_search.search(text, WANTED, Deadline.after(5))
 
-    assert embedder.asked == ["a", "b", "a"]
+    assert embedder.queries == ["a", "b", "a"]
 
 
 def test_ended_process_logs_its_reason() -> None:

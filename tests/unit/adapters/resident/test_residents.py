@@ -22,20 +22,11 @@ from serving.domain.ranking.profile import Yields
 from serving.domain.words.query_plan import MAX_SCORED
 from tests.fakes.resident_feed import InMemoryFeed
 from tests.support.builders import TENANT, fact, ids, query, scope, segment
+from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
 
 OTHER = TenantName("other")
 SOON = 60.0
-
-
-class Clock:
-    """Stands still unless it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def loaded(
@@ -102,7 +93,7 @@ async def test_unseen_write_of_the_caller_has_no_answer() -> None:
 
 
 async def test_unchecked_log_ends_answers() -> None:
-    feed, clock = InMemoryFeed(), Clock()
+    feed, clock = InMemoryFeed(), SteppedClock()
     feed.put(segment("a"))
     view = TenantsInMemory(feed, 2**30, clock)
     await view.load(TENANT, Deadline.after(SOON))

@@ -23,30 +23,29 @@ WANTED = WantedNeighbours(ItemKind.SEGMENT, scope(), 5)
 
 
 class GatedEmbedder(FakeEmbedder):
-    """Notes what it is asked, and answers when the test lets it."""
+    """Answers when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[str] = []
         self.gate = asyncio.Event()
         self.cancelled = 0
 
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
-        self.asked.append(text)
+        vector = await super().embed_query(text, deadline)
         try:
             async with asyncio.timeout(deadline.remaining()):
                 await self.gate.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return await super().embed_query(text, deadline)
+        return vector
 
 
 class RefusingEmbedder(GatedEmbedder):
     """Has no room, once."""
 
     async def embed_query(self, text: str, deadline: Deadline) -> Vector:
-        first = not self.asked
+        first = not self.queries
         vector = await super().embed_query(text, deadline)
         if first:
             raise OverloadedError("the embedder's queue")
@@ -67,7 +66,7 @@ async def two_ask(
 
 async def asked(embedder: GatedEmbedder, times: int = 1) -> None:
     async with asyncio.timeout(10):
-        while len(embedder.asked) < times:  # noqa: ASYNC110 - there is no event to wait for
+        while len(embedder.queries) < times:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
 
 
@@ -83,7 +82,7 @@ async def test_equal_questions_are_embedded_once() -> None:
     embedder.gate.set()
     made = [*await asyncio.gather(*together), await search.vector_of(TENANT, GOA, soon())]
 
-    assert embedder.asked == [GOA]
+    assert embedder.queries == [GOA]
     assert all(np.array_equal(each, made[0]) for each in made)
 
 
@@ -95,7 +94,7 @@ async def test_response_time_reveals_no_query_of_another_tenant() -> None:
     await search.vector_of(TENANT, GOA, soon())
     await search.vector_of(TenantName("other"), GOA, soon())
 
-    assert embedder.asked == [GOA, GOA]
+    assert embedder.queries == [GOA, GOA]
 
 
 async def test_tenants_asked_together_share_the_embedding() -> None:
@@ -108,7 +107,7 @@ async def test_tenants_asked_together_share_the_embedding() -> None:
         lookup = VectorLookup(each, space)
         await lookup.nearest(WantedNeighbours(ItemKind.SEGMENT, each.scope, 5), soon())
 
-    assert embedder.asked == [GOA]
+    assert embedder.queries == [GOA]
 
 
 async def test_cancelled_caller_does_not_cancel_shared_embedding() -> None:
@@ -119,7 +118,7 @@ async def test_cancelled_caller_does_not_cancel_shared_embedding() -> None:
     embedder.gate.set()
 
     assert len(await second)
-    assert embedder.asked == [GOA]
+    assert embedder.queries == [GOA]
 
 
 async def test_caller_with_more_time_embeds_again() -> None:
@@ -171,7 +170,7 @@ async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> N
     for text in ["a", "b", "a", "c", "a", "b"]:
         await search.vector_of(TENANT, text, soon())
 
-    assert embedder.asked == ["a", "b", "c", "b"]
+    assert embedder.queries == ["a", "b", "c", "b"]
 
 
 class BatchEmbedder(FakeEmbedder):

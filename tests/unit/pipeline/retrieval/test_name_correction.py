@@ -10,7 +10,6 @@ from serving.domain.errors import StoreUnavailableError, TriviumError
 from serving.domain.items.records import segment_id
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.pipeline.retrieval.explain_absence import AbsenceExplainer
-from serving.pipeline.retrieval.legs.leg import LegAnswer, LegRequest
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.pipeline import FixedLeg, FixedNames
@@ -30,16 +29,6 @@ WHERE = query("Where is Melony?")
 
 def names() -> FixedNames:
     return FixedNames(Melony="Melanie")
-
-
-class ListeningLeg(FixedLeg):
-    """Keeps the question that it is asked."""
-
-    text = ""
-
-    async def find(self, request: LegRequest) -> LegAnswer:
-        self.text = request.query.text
-        return await super().find(request)
 
 
 async def test_meant_name_follows_each_misheard_word() -> None:
@@ -116,31 +105,35 @@ async def test_unresolvable_question_stays_unchanged(error: TriviumError | Timeo
 
 async def test_legs_and_signals_receive_the_corrected_question() -> None:
     stored = [segment("a", "one", speaker="Noam"), segment("b", "two", speaker="Melanie")]
-    leg = ListeningLeg("a b")
+    leg = FixedLeg("a b")
     profile = replace(CORRECTING, signals=(SignalSpec(name="speaker", weight=10),))
 
     answer = await answered(stored, {"lexical": leg}, profile, WHERE, names=names())
 
-    assert leg.text == "Where is Melony Melanie?"
+    assert leg.requests[0].query.text == "Where is Melony Melanie?"
     assert hit_ids(answer) == ["b", "a"]
     assert answer.name_corrections == (NameCorrection("Melony", "Melanie"),)
 
 
 async def test_profile_without_correction_keeps_the_question() -> None:
-    leg, known = ListeningLeg("a"), names()
+    leg, known = FixedLeg("a"), names()
     profile = replace(CORRECTING, resolve_names=False)
 
     answer = await answered([segment("a")], {"lexical": leg}, profile, WHERE, names=known)
 
-    assert (leg.text, answer.name_corrections, known.asked) == ("Where is Melony?", (), [])
+    assert (leg.requests[0].query.text, answer.name_corrections, known.asked) == (
+        "Where is Melony?",
+        (),
+        [],
+    )
 
 
 async def test_explained_legs_receive_the_corrected_question() -> None:
     store = await store_of(segment("a", "one"))
-    leg = ListeningLeg("a")
+    leg = FixedLeg("a")
     answering = steps(store, {"lexical": leg}, names=names())
     explainer = AbsenceExplainer(answering, store, some_space(), InMemoryGraph())
 
     await explainer.explain(WHERE, CORRECTING, segment_id("a"), soon())
 
-    assert leg.text == "Where is Melony Melanie?"
+    assert leg.requests[0].query.text == "Where is Melony Melanie?"
