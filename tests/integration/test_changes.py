@@ -1,4 +1,4 @@
-"""Streams of changes by the service over a real PostgreSQL, whose readers are killed."""
+"""Streams of changes, and programs of pages, by the service over a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+import runpy
 import sys
 import threading
 from collections import Counter
@@ -23,6 +24,7 @@ from tests.support.waiting import until_async
 from trivium import AsyncClient, ChangeKind, Fact, ItemKind, Segment
 
 pytestmark = pytest.mark.postgres
+
 
 NO_GRAPH = "bolt://127.0.0.1:1"
 ITEMS, WRITERS = 60, 3
@@ -165,3 +167,24 @@ async def test_webhook_of_the_page_gets_each_change(
         await until_async(rest)
 
     assert Hook.posted["c", "segment", "stored"] == 1
+
+
+EXAMPLE = re.compile(r"^```python\n(?P<code>.*?)^```\n+```text\n(?P<output>.*?)^```", re.M | re.S)
+PAGES = ["docs/describe.md"]
+"""The examples ask PostgreSQL alone."""
+
+
+@leaves_sockets
+@pytest.mark.parametrize("page", PAGES)
+async def test_page_example_prints_the_shown_output(
+    page: str, postgres_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    examples = [*EXAMPLE.finditer((ROOT / page).read_text())]
+    script = tmp_path / "example.py"
+
+    assert examples
+    async with local_address(postgres_dsn, NO_GRAPH) as address:
+        for example in examples:
+            script.write_text(example["code"].replace("127.0.0.1:9000", address))
+            await asyncio.to_thread(runpy.run_path, str(script))
+            assert capsys.readouterr().out == example["output"]

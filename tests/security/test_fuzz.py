@@ -1,4 +1,4 @@
-"""The quick form of `make fuzz`."""
+"""The quick form of `make fuzz`, and the values that are counted in hostile messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.rpc.identity.rules import RULES
+from serving.rpc.message_bounds import wire_values
 from tests.security.edge import METADATA, METHODS, TARGETS, Edge, Inputs
+from tests.security.hostile import Hostility
 from tests.support.processes import inherited_environment
 from trivium.v1.catalog_service_pb2 import GetSegmentsRequest
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest
@@ -100,3 +102,32 @@ def test_inputs_varied_by_coverage_are_read_properly(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "guided: 5000 inputs" in done.stdout
     assert not [*temporary.iterdir()]
+
+
+def fields_in(message: Any) -> int:
+    """The fields of a message and of those in it, with each value of a repeated one."""
+    count = 0
+    for field, value in message.ListFields():
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            of_value = field.message_type.fields_by_name["value"].message_type
+            inner = [fields_in(each) if of_value else 0 for each in value.values()]
+            count += sum(3 + each for each in inner)
+        elif field.message_type is not None:
+            count += sum(1 + fields_in(each) for each in (value if field.is_repeated else [value]))
+        elif field.is_repeated and field.type == field.TYPE_STRING:
+            count += len(value)
+        else:
+            count += 1
+    return count
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
+def test_fields_of_messages_are_all_counted(method: Any) -> None:
+    hostility = Hostility(1, {})
+    for _ in range(20):
+        message = hostility.message(method.input_type)
+        encoded = message.SerializeToString()
+
+        # A value of a map that is empty may be left out.
+        assert wire_values(encoded, method.input_type, 10**6) <= fields_in(message)
+        assert 3 * wire_values(encoded, method.input_type, 10**6) >= fields_in(message)
