@@ -22,6 +22,7 @@ from tests.fakes.simulation.openai_api import (
 )
 from tests.fixtures.postgres import fresh_database
 from tests.fixtures.service import PASSWORD, Service, started_service
+from tests.support.processes import command_lines
 from tests.support.waiting import until
 from trivium import Client, Segment
 from trivium.errors import AuthenticationError, UnavailableError
@@ -85,6 +86,17 @@ def test_revoked_key_is_rejected_within_5_s(desk: GuardedDesk) -> None:
     desk.keys("revoke", key.split("_")[1])
 
     until(lambda: not desk.answers(key), timeout_s=REVOKED_WITHIN_S)
+
+
+def test_no_command_line_shows_a_password_or_a_key(desk: GuardedDesk) -> None:
+    key = desk.keys("create", "--tenant", "acme", "--role", "admin")
+    until(lambda: desk.answers(key))
+
+    lines = command_lines(desk.service.process.pid)
+
+    assert any("ServeReplica" in line for line in lines), "the replica is not looked at"
+    hidden = (PASSWORD, API_KEY, key.split("_", maxsplit=2)[2], desk.service.token)
+    assert [line for line in lines if any(each in line for each in hidden)] == []
 
 
 def test_mcp_caller_has_the_memory_of_its_key(desk: GuardedDesk) -> None:
