@@ -1,15 +1,19 @@
 """The command `make bench-resident`: what tenants in memory change, which must be the CPU alone.
 
 The questions of a set are asked in turns, with and without what is in memory, by a parameter of the
-profile. The answers are compared by ids, order and scores.
+profile. The answers are compared by ids, order and scores. Then they are asked once more while
+another tenant is written to: after each write the stores are asked until memory has it too.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +32,8 @@ from bench.harness.writing import store
 from bench.reports.recording import console, recorded
 from bench.reports.report import Column, latency, parameter, table_of, value
 from bench.speed.cpu.figures import ROLES
-from trivium.values import Retrieval
+from trivium.aio import AsyncClient
+from trivium.values import Retrieval, Segment
 
 RESIDENT = "resident"
 """The scenario."""
@@ -41,16 +46,28 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 TURN = 100
 """The questions that are asked in one variant, and then in the other."""
 
+BY_WORDS = "lexical"
+"""The leg that tells whether an answer was from memory."""
+
+WRITTEN_TO = "bench-written-to"
+
 
 @click.command(context_settings=HELP)
 @data_option
 @click.option("--callers", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--writes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=100.0,
+    show_default=True,
+    help="Of another tenant, a second, at the end.",
+)
 @out_option
-def main(data: Path | None, callers: int, out: Path) -> None:
+def main(data: Path | None, callers: int, writes: float, out: Path) -> None:
     """Compare the answers and the CPU time with and without tenants in memory."""
     collection = chosen(data)
     with recorded(RESIDENT, collection, out, resident_table) as take:
-        asyncio.run(_measure(collection, callers, take))
+        asyncio.run(_measure(collection, callers, writes, take))
 
 
 def resident_table(records: Sequence[Record]) -> str:
@@ -61,6 +78,7 @@ def resident_table(records: Sequence[Record]) -> str:
         "CPU ms": value("measured", "cpu_ms"),
         **{name: value("measured", "by_role_ms", role) for role, name in ROLES.items()},
         "answers": value("n"),
+        "from memory": value("measured", "from_memory"),
         "the same": value("measured", "same"),
     }
     return table_of(select(records, RESIDENT), columns)
@@ -90,7 +108,7 @@ class _Variant:
         self.seconds += [seconds for seconds, _ in run.answered]
         self.spent.update(use.by_role)
 
-    def result(self, name: str, same: int) -> Result:
+    def result(self, name: str, same: int | None = None) -> Result:
         """The result, with the number of answers that were the same as those of the other."""
         count = len(self.answers)
         by_role = {role: 1e3 * seconds / count for role, seconds in self.spent.items()}
@@ -99,11 +117,16 @@ class _Variant:
             parameters={"variant": name, "callers": self._callers},
             n=count,
             latency=Latency.of(self.seconds),
-            measured={"cpu_ms": sum(by_role.values()), "by_role_ms": by_role, "same": same},
+            measured={
+                "cpu_ms": sum(by_role.values()),
+                "by_role_ms": by_role,
+                "from_memory": sum(map(_is_from_memory, self.answers)),
+                "same": same,
+            },
         )
 
 
-async def _measure(collection: Collection, callers: int, take: Take) -> None:
+async def _measure(collection: Collection, callers: int, writes: float, take: Take) -> None:
     console.print("starting the service")
     queries = collection.queries
     with fresh_data() as data_dir:
@@ -122,10 +145,43 @@ async def _measure(collection: Collection, callers: int, take: Take) -> None:
             for start in range(0, len(queries), TURN):
                 for name in sorted(variants, reverse=bool(start // TURN % 2)):
                     await variants[name].take(processes, queries[start : start + TURN])
+            during = _Variant(connections, VARIANTS["memory"], callers)
+            async with _written_to(connections.client(WRITTEN_TO), writes):
+                await during.take(processes, queries)
     memory, stores = (variants[name] for name in VARIANTS)
     same = sum(map(_are_same, memory.answers, stores.answers))
     for name, variant in variants.items():
         take(variant.result(name, same))
+    take(during.result(f"memory, during {writes:g} writes/s"))
+
+
+@asynccontextmanager
+async def _written_to(client: AsyncClient, per_s: float) -> AsyncIterator[None]:
+    """Writes turns meanwhile, one a call, at this rate however long each takes."""
+
+    async def write() -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.TaskGroup() as writing:
+            for place in count():
+                await asyncio.sleep(began + place / per_s - loop.time())
+                turn = Segment(
+                    id=f"turn-{place}", text=f"Turn {place}", event_time=datetime.now(UTC)
+                )
+                writing.create_task(client.ingest([turn]))
+
+    writer = asyncio.create_task(write())
+    try:
+        yield
+    finally:
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
+
+
+def _is_from_memory(answer: Retrieval | None) -> bool:
+    return answer is not None and any(
+        report.leg == BY_WORDS and report.in_memory for report in answer.leg_reports
+    )
 
 
 def _are_same(left: Retrieval | None, right: Retrieval | None) -> bool:
