@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from serving.domain.english.dates import EnglishDates
+from serving.domain.items.period import Period
 from serving.domain.items.records import Segment
 from serving.domain.items.text import name_key
-from serving.domain.questions.period import Period
 from serving.ports.text_analysis import Conversation, Proposal, ProposedFact
 
 MAX_WORDS = 16

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from serving.domain.budget import Deadline
-from serving.domain.questions.period import Period
+from serving.domain.items.period import Period
 from serving.domain.questions.query import Scope
 from serving.domain.ranking.ranked_list import Candidate
 

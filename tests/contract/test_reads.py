@@ -12,8 +12,8 @@ import pytest
 
 from serving.adapters.postgres.reads.access_log import PostgresAccessLog
 from serving.domain.budget import Deadline
+from serving.domain.items.period import Period
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
-from serving.domain.questions.period import Period
 from serving.domain.questions.query import NO_FILTER, Exclusion, Filter, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.ports.memory_store import Batch, Selector

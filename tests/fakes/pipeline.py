@@ -8,8 +8,9 @@ from datetime import datetime
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
+from serving.domain.items.period import Period
 from serving.domain.items.records import ItemId, TenantName, segment_id
-from serving.domain.questions.period import NamedTimes, Period
+from serving.domain.questions.named_times import NamedTimes
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest

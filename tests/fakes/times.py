@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from serving.domain.budget import Deadline
+from serving.domain.items.period import Period
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName
-from serving.domain.questions.period import Period, longest_about
+from serving.domain.questions.named_times import longest_about
 from serving.domain.questions.query import NO_FILTER, Scope
 from serving.domain.questions.visibility import hidden_by
 from serving.domain.ranking.ranked_list import Candidate, best_first

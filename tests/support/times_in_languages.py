@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from serving.domain.english.dates import EnglishDates
-from serving.domain.questions.period import Period
+from serving.domain.items.period import Period
 
 TABLE = Path(__file__).parents[1] / "unit" / "domain" / "english" / "times_in_languages.tsv"
 PHRASES = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()]

@@ -15,9 +15,10 @@ from serving.domain.english.tense import Tense
 from serving.domain.english.time_grammar import Sentence
 from serving.domain.english.time_tokens import sentences
 from serving.domain.english.time_translation import in_english
+from serving.domain.items.period import MAX_MENTION, Period
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.calendar import FIRST, LAST, Span
-from serving.domain.questions.period import MAX_MENTION, NamedTimes, Period
+from serving.domain.questions.named_times import NamedTimes
 
 MAX_DATES = 4
 """The times read of a text."""

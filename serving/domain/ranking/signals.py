@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.domain.items.instants import instant_of, microseconds
+from serving.domain.items.period import Period
 from serving.domain.items.records import Item, ItemId, Segment, time_of
 from serving.domain.items.text import name_words, words_of_name
-from serving.domain.questions.period import Period
 from serving.domain.ranking.ranked_list import Candidate, RankedList, best_first
 
 SAID_AROUND = timedelta(days=3)

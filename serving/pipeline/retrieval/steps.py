@@ -32,7 +32,7 @@ from serving.domain.errors import (
 )
 from serving.domain.items.records import Item, ItemId, Segment, is_expired, segment_id
 from serving.domain.items.text import questions_of
-from serving.domain.questions.period import NamedTimes
+from serving.domain.questions.named_times import NamedTimes
 from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import Fused, fuse
 from serving.domain.ranking.profile import Profile

@@ -11,8 +11,8 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.english.dates import EnglishDates
 from serving.domain.english.entities import entities_in
+from serving.domain.items.period import MAX_MENTION
 from serving.domain.items.records import Item, ItemId, Segment
-from serving.domain.questions.period import MAX_MENTION
 from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.expiry import Lifetimes
 from serving.pipeline.writes.write_slots import WriteSlots

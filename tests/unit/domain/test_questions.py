@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.domain.items.period import Period
 from serving.domain.items.text import MAX_QUESTIONS, questions_of, text_of, text_to_embed
 from serving.domain.questions.filters import label_term
 from serving.domain.questions.name_index import NameIndex, words_of
-from serving.domain.questions.period import Period
 from serving.domain.questions.query import Exclusion, Filter, NumberRange, TimeRange
 from serving.domain.questions.time_zones import parse_time_zone
 from tests.support.builders import NOON, days, fact, segment

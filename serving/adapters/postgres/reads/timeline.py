@@ -8,9 +8,10 @@ from dataclasses import replace
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, conditions_of
 from serving.domain.budget import Deadline
+from serving.domain.items.period import MAX_MENTION, Period
 from serving.domain.items.records import ItemKind, fact_id, segment_id
 from serving.domain.items.text import name_key
-from serving.domain.questions.period import MAX_MENTION, Period, longest_about
+from serving.domain.questions.named_times import longest_about
 from serving.domain.questions.query import Scope
 from serving.domain.ranking.ranked_list import Candidate
 

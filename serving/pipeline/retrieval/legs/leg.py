@@ -14,7 +14,7 @@ from typing import ClassVar, TypeVar
 from serving.domain.breaker import DependencyCalls
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId
-from serving.domain.questions.period import NamedTimes
+from serving.domain.questions.named_times import NamedTimes
 from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
 from serving.domain.ranking.profile import LegSpec

@@ -10,8 +10,9 @@ from functools import partial
 from serving.domain.breaker import POSTGRES
 from serving.domain.budget import BY_MEANING
 from serving.domain.errors import OverloadedError, UnavailableError
+from serving.domain.items.period import MAX_MENTION
 from serving.domain.items.records import ItemKind
-from serving.domain.questions.period import MAX_MENTION, NamedTimes
+from serving.domain.questions.named_times import NamedTimes
 from serving.domain.questions.query import TimeRange
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from serving.domain.english.dates import MAX_DATES, EnglishDates
 from serving.domain.english.time_words import BEGINNING, FOLLOWING, NAMING
-from serving.domain.questions.period import Period
+from serving.domain.items.period import Period
 
 NOW = datetime(2023, 11, 15, 10, 30, tzinfo=UTC)
 DATES = EnglishDates()

@@ -9,7 +9,7 @@ import pytest
 
 from serving.domain.english.dates import EnglishDates
 from serving.domain.english.time_translation import in_english
-from serving.domain.questions.period import Period
+from serving.domain.items.period import Period
 from tests.support.times_in_languages import PHRASES, readings
 
 NOW = datetime(2026, 11, 26, 9, tzinfo=UTC)

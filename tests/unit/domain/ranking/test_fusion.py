@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.domain.items.period import Period
 from serving.domain.items.records import segment_id
-from serving.domain.questions.period import Period
 from serving.domain.ranking.fusion import Fused, fuse
 from serving.domain.ranking.ledger import (
     DecayTerm,

@@ -30,8 +30,8 @@ from serving.domain.errors import (
     StoreUnavailableError,
     TriviumError,
 )
+from serving.domain.items.period import Period
 from serving.domain.items.records import Item, ItemId, Segment, TenantName
-from serving.domain.questions.period import Period
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorSpace
 from serving.pipeline.retrieval import legs

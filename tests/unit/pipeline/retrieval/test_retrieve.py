@@ -19,8 +19,8 @@ from serving.domain.errors import (
     RequiredLegsError,
     StoreUnavailableError,
 )
+from serving.domain.items.period import Period
 from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
-from serving.domain.questions.period import Period
 from serving.domain.questions.query import Filter, Query, TenantWeight
 from serving.domain.ranking.leg_options import WordsSearch
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle

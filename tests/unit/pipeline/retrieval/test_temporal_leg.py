@@ -9,8 +9,8 @@ import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError
+from serving.domain.items.period import Period
 from serving.domain.items.records import Segment, segment_id
-from serving.domain.questions.period import Period
 from serving.domain.questions.query import NO_FILTER, Filter, TimeRange
 from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate

@@ -1,4 +1,4 @@
-"""A time period that a question names."""
+"""Periods of time: those that questions name, and those that segments speak of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ MAX_MENTION = timedelta(days=92)
 """The longest time that a turn is said to speak of: a season."""
 
 _NONE = timedelta(0)
-_A_WEEK = timedelta(weeks=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +30,3 @@ class Period:
     def distance(self, instant: datetime) -> timedelta:
         """The distance of an instant to the nearer end; zero within the period."""
         return max(self.begins - instant, instant - self.ends, _NONE)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedTimes:
-    """The times that a question names.
-
-    `alone`: it names nothing else, as in "What happened yesterday?". `earliest_first`: it asks for
-    the beginning of them, as in "What was the first thing we talked about?".
-    """
-
-    periods: tuple[Period, ...] = ()
-    alone: bool = False
-    earliest_first: bool = False
-
-
-def longest_about(period: Period) -> timedelta:
-    """The longest time of which a period is what is spoken about: of a day its week."""
-    return max(period.length, _A_WEEK)
