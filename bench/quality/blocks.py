@@ -22,7 +22,7 @@ from bench.quality.command import ended_by_message
 from serving.domain.briefing import briefing
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Query, Scope
-from serving.pipeline.writes.ingest import mention_of
+from serving.pipeline.writes.ingest import mentions_of
 from trivium import values
 
 DIARY = Path(__file__).parent / "diary"
@@ -107,14 +107,12 @@ def _read(turns: list[values.Segment]) -> Iterator[Segment]:
     for turn in turns:
         assert turn.event_time is not None, "a turn of the diary has a time; this is a bug"
         said = turn.event_time.astimezone(UTC)
-        begins, ends = mention_of(turn.text, said) or (None, None)
         yield Segment(
             id=turn.id,
             text=turn.text,
             speaker=turn.speaker,
             event_time=said,
-            mentions_from=begins,
-            mentions_to=ends,
+            mentions=mentions_of(turn.text, said),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from functools import partial
 
@@ -10,12 +11,13 @@ import click
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.log.verification import PostgresTruth
 from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, set_time_zone
-from serving.adapters.postgres.writes.mentions import Mention, read_mentions_again
+from serving.adapters.postgres.writes.mentions import read_mentions_again
 from serving.commands.database import in_database
 from serving.config.settings import Settings
+from serving.domain.items.period import Period
 from serving.domain.items.records import TenantName
 from serving.domain.questions.time_zones import parse_time_zone
-from serving.pipeline.writes.ingest import mention_of
+from serving.pipeline.writes.ingest import mentions_of
 
 
 def set_zone(settings: Settings, *, tenant: str, time_zone: str) -> None:
@@ -42,8 +44,8 @@ def set_zone(settings: Settings, *, tenant: str, time_zone: str) -> None:
 def read_mentions(settings: Settings, *, tenant: str) -> None:
     """Reads the segments of a tenant, or of all, and says how many speak of another time now."""
 
-    def read_in(zone: tzinfo, text: str, said_at: datetime) -> Mention | None:
-        return mention_of(text, said_at.astimezone(zone))
+    def read_in(zone: tzinfo, text: str, said_at: datetime) -> Sequence[Period]:
+        return mentions_of(text, said_at.astimezone(zone))
 
     async def work(database: Database) -> None:
         tenants = [tenant] if tenant else await PostgresTruth(database).tenants()

@@ -245,17 +245,15 @@ def _spoken_of(segment: Segment, query: Query) -> str:
     The model would have to count from the day of the line to know which day "tomorrow" was. It need
     not for the day on which it was said, nor where the text has the month or the date.
     """
-    if segment.mentions_from is None or segment.mentions_to is None:
-        return ""
     said = query.local(segment.event_time)
-    first = query.local(segment.mentions_from)
-    last = query.local(segment.mentions_to - timedelta(microseconds=1))
-    if first.date() == last.date() == said.date():
-        return ""
-    if _is_dated(segment.text, first) and _is_dated(segment.text, last):
-        return ""
-    days = dict.fromkeys(_day(each, query).removesuffix(f" {said.year}") for each in (first, last))
-    return f" ({' to '.join(days)})"
+    shown: list[str] = []
+    for time in segment.mentions:
+        ends = query.local(time.begins), query.local(time.ends - timedelta(microseconds=1))
+        is_said_day = all(each.date() == said.date() for each in ends)
+        if not is_said_day and not all(_is_dated(segment.text, each) for each in ends):
+            days = dict.fromkeys(_day(each, query).removesuffix(f" {said.year}") for each in ends)
+            shown.append(" to ".join(days))
+    return f" ({', '.join(dict.fromkeys(shown))})" if shown else ""
 
 
 def _is_dated(text: str, day: datetime) -> bool:

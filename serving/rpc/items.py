@@ -25,7 +25,7 @@ from serving.domain.items.records import (
 from serving.domain.items.validity import Closing
 from serving.ports.embedding import EmbeddingModel, Vector
 from serving.rpc.check import MAX_ID_BYTES, Checker
-from trivium.v1 import fact_pb2, item_pb2, segment_pb2
+from trivium.v1 import fact_pb2, filter_pb2, item_pb2, segment_pb2
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 
 NANOSECONDS = 10**9
@@ -214,8 +214,10 @@ def from_segment(segment: Segment) -> segment_pb2.Segment:
         keywords=segment.keywords,
         created_at=timestamp(segment.created_at),
         updated_at=timestamp(segment.updated_at),
-        mentions_from=timestamp(segment.mentions_from),
-        mentions_to=timestamp(segment.mentions_to),
+        mentions=[
+            filter_pb2.TimeRange(start=timestamp(each.begins), end=timestamp(each.ends))
+            for each in segment.mentions
+        ],
         expires_at=timestamp(segment.expires_at),
         version=segment.version,
     )

@@ -17,6 +17,7 @@ from serving.domain.errors import (
     TextSearchConfigConflictError,
     VersionConflictError,
 )
+from serving.domain.items.period import Period
 from serving.domain.items.records import (
     Fact,
     Item,
@@ -57,6 +58,10 @@ RICH = segment(
     labels={"project": "goa", 'with "quotes"': "and \\ {braces},"},
     entities=("Goa", 'The "Ritz", Goa', "back\\slash", "🏖️"),
     entity="Mary-Ann",
+    mentions=(
+        Period(NOON - days(9999), NOON - days(9998)),
+        Period(NOON, NOON + timedelta(microseconds=1)),
+    ),
 )
 RICH_FACT = fact(
     "f",

@@ -175,24 +175,27 @@ async def test_earliest_come_first_when_wanted(stored: Stored) -> None:
     ]
 
 
-def about(id_: str, begins: float, ends: float, **fields: Any) -> Segment:
+def about(id_: str, *times: tuple[float, float], **fields: Any) -> Segment:
     """A segment whose text speaks of these days, counted from noon."""
-    begin, end = NOON + days(begins), NOON + days(ends)
-    return segment(id_, mentions_from=begin, mentions_to=end, **fields)
+    mentions = tuple(Period(NOON + days(begins), NOON + days(ends)) for begins, ends in times)
+    return segment(id_, mentions=mentions, **fields)
 
 
 async def test_segments_that_mention_a_period_are_found(stored: Stored) -> None:
     await stored.write(
-        about("on", 4, 5, event_time=NOON + days(1)),
-        about("across", 3, 4.5, event_time=NOON + days(0.5)),
-        about("before", 3, 4),
-        about("after", 5, 6),
-        about("long", 0, 30),
-        about("hidden", 4, 5, sensitive=True),
-        about("later", 4, 5, event_time=NOON + days(9)),
+        about("on", (4, 5), event_time=NOON + days(1)),
+        about("across", (3, 4.5), event_time=NOON + days(0.5)),
+        about("several", (-9999, -9998), (4, 5), (6, 7), event_time=NOON - days(1)),
+        about("before", (3, 4)),
+        about("after", (5, 6)),
+        about("around", (3, 4), (5, 6)),
+        about("long", (0, 30)),
+        about("long and short", (0, 30), (31, 32)),
+        about("hidden", (4, 5), sensitive=True),
+        about("later", (4, 5), event_time=NOON + days(9)),
         segment("none"),
     )
-    await stored.write(about("theirs", 4, 5), tenant=OTHER)
+    await stored.write(about("theirs", (4, 5)), tenant=OTHER)
 
     found = await stored.timeline.mentioning(
         Period(NOON + days(4), NOON + days(5)), scope(as_of=NOON + days(2)), 9, Deadline.after(60)
@@ -201,6 +204,7 @@ async def test_segments_that_mention_a_period_are_found(stored: Stored) -> None:
     assert found == [
         Candidate(segment_id("on"), (NOON + days(1)).timestamp()),
         Candidate(segment_id("across"), (NOON + days(0.5)).timestamp()),
+        Candidate(segment_id("several"), (NOON - days(1)).timestamp()),
     ]
 
 

@@ -358,7 +358,7 @@ def _as_sent(item: Item, undated: bool) -> Item:
     """The item without what the service gave it."""
     item = replace(item, created_at=None)
     if isinstance(item, Segment):
-        item = replace(item, mentions_from=None, mentions_to=None)
+        item = replace(item, mentions=())
         item = replace(item, entities=()) if item.extracted else item
         return replace(item, event_time=datetime.min) if undated else item
     return replace(item, recorded_at=datetime.min) if undated else item

@@ -73,11 +73,12 @@ class InMemoryTimeline:
         return best_first(
             Candidate(found.item, found.event_time.timestamp())
             for found in await segments_in(self._catalog, scope)
-            if found.mentions_from is not None
-            and found.mentions_to is not None
-            and found.mentions_from < period.ends
-            and found.mentions_to > period.begins
-            and found.mentions_to - found.mentions_from <= longest_about(period)
+            if any(
+                each.begins < period.ends
+                and each.ends > period.begins
+                and each.length <= longest_about(period)
+                for each in found.mentions
+            )
         )[:depth]
 
     async def important(

@@ -15,6 +15,7 @@ from serving.adapters.postgres.words.lexical import PostgresLexicalSearch
 from serving.adapters.resident import TenantsInMemory
 from serving.adapters.vector_index import ExactIndex
 from serving.domain.budget import Deadline
+from serving.domain.items.period import Period, disjoint
 from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment, TenantName, fact_id
 from serving.domain.items.records import segment_id as named_segment
 from serving.domain.questions.query import NO_FILTER, Exclusion, Filter, Query, TimeRange
@@ -116,6 +117,9 @@ TEXTS = st.lists(
 ).map(" ".join)
 INSTANTS = st.integers(-3, 3).map(lambda count: NOON + days(count))
 ANY_TIMES = st.none() | INSTANTS
+PERIODS = st.builds(
+    lambda begins, length: Period(begins, begins + days(length)), INSTANTS, st.integers(1, 2)
+)
 NUMBERS = st.integers(0, 5)
 ANY_SEGMENTS = st.builds(
     lambda number, **fields: segment(f"s{number}", **fields),
@@ -132,6 +136,7 @@ ANY_SEGMENTS = st.builds(
     labels=st.sampled_from([{}, {"project": "goa"}]),
     sensitive=st.integers(0, 20).map(lambda chance: chance == 0),
     event_time=INSTANTS,
+    mentions=st.lists(PERIODS, max_size=3).map(disjoint),
     expires_at=ANY_TIMES,
 )
 FACTS = st.builds(

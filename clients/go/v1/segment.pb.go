@@ -76,13 +76,11 @@ type Segment struct {
 	// model of the service. Unset means that the service computes it. Stored with
 	// a segment that is created or updated; a sensitive segment must not have one.
 	Embedding *Embedding `protobuf:"bytes,16,opt,name=embedding,proto3" json:"embedding,omitempty"`
-	// Output only. The time that the text speaks of, such as the next day for
-	// "tomorrow", from here on. The server reads it when the segment is written;
-	// of several times it is the stretch of all. Unset if it names none, or only
-	// long ones.
-	MentionsFrom *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=mentions_from,json=mentionsFrom,proto3" json:"mentions_from,omitempty"`
-	// Output only. Where the time that the text speaks of ends.
-	MentionsTo *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=mentions_to,json=mentionsTo,proto3" json:"mentions_to,omitempty"`
+	// Output only. The times that the text speaks of, such as the next day for
+	// "tomorrow": in order, each with both of its ends, and apart from each other.
+	// The server reads the first eight when the segment is written. Empty if it
+	// names none, or only ones longer than a season.
+	Mentions []*TimeRange `protobuf:"bytes,17,rep,name=mentions,proto3" json:"mentions,omitempty"`
 	// When it expires: from then on nothing shows it, and within a minute it is
 	// erased as by Forget. Must be in the future. Unset means after the time that
 	// the service sets for the tenant and the kind, if it sets one, else never.
@@ -235,16 +233,9 @@ func (x *Segment) GetEmbedding() *Embedding {
 	return nil
 }
 
-func (x *Segment) GetMentionsFrom() *timestamppb.Timestamp {
+func (x *Segment) GetMentions() []*TimeRange {
 	if x != nil {
-		return x.MentionsFrom
-	}
-	return nil
-}
-
-func (x *Segment) GetMentionsTo() *timestamppb.Timestamp {
-	if x != nil {
-		return x.MentionsTo
+		return x.Mentions
 	}
 	return nil
 }
@@ -324,7 +315,7 @@ var File_trivium_v1_segment_proto protoreflect.FileDescriptor
 const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\n" +
 	"\x18trivium/v1/segment.proto\x12\n" +
-	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x06\n" +
+	"trivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17trivium/v1/filter.proto\"\x8f\x06\n" +
 	"\aSegment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
@@ -347,10 +338,8 @@ const file_trivium_v1_segment_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x1a\n" +
 	"\bkeywords\x18\x0f \x03(\tR\bkeywords\x123\n" +
-	"\tembedding\x18\x10 \x01(\v2\x15.trivium.v1.EmbeddingR\tembedding\x12?\n" +
-	"\rmentions_from\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\fmentionsFrom\x12;\n" +
-	"\vmentions_to\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"mentionsTo\x129\n" +
+	"\tembedding\x18\x10 \x01(\v2\x15.trivium.v1.EmbeddingR\tembedding\x121\n" +
+	"\bmentions\x18\x11 \x03(\v2\x15.trivium.v1.TimeRangeR\bmentions\x129\n" +
 	"\n" +
 	"expires_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x18\n" +
 	"\aversion\x18\x14 \x01(\x03R\aversion\x1a9\n" +
@@ -380,6 +369,7 @@ var file_trivium_v1_segment_proto_goTypes = []any{
 	(*Embedding)(nil),             // 1: trivium.v1.Embedding
 	nil,                           // 2: trivium.v1.Segment.LabelsEntry
 	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
+	(*TimeRange)(nil),             // 4: trivium.v1.TimeRange
 }
 var file_trivium_v1_segment_proto_depIdxs = []int32{
 	3, // 0: trivium.v1.Segment.event_time:type_name -> google.protobuf.Timestamp
@@ -387,14 +377,13 @@ var file_trivium_v1_segment_proto_depIdxs = []int32{
 	3, // 2: trivium.v1.Segment.created_at:type_name -> google.protobuf.Timestamp
 	3, // 3: trivium.v1.Segment.updated_at:type_name -> google.protobuf.Timestamp
 	1, // 4: trivium.v1.Segment.embedding:type_name -> trivium.v1.Embedding
-	3, // 5: trivium.v1.Segment.mentions_from:type_name -> google.protobuf.Timestamp
-	3, // 6: trivium.v1.Segment.mentions_to:type_name -> google.protobuf.Timestamp
-	3, // 7: trivium.v1.Segment.expires_at:type_name -> google.protobuf.Timestamp
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	4, // 5: trivium.v1.Segment.mentions:type_name -> trivium.v1.TimeRange
+	3, // 6: trivium.v1.Segment.expires_at:type_name -> google.protobuf.Timestamp
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_trivium_v1_segment_proto_init() }
@@ -402,6 +391,7 @@ func file_trivium_v1_segment_proto_init() {
 	if File_trivium_v1_segment_proto != nil {
 		return
 	}
+	file_trivium_v1_filter_proto_init()
 	file_trivium_v1_segment_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

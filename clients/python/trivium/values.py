@@ -48,9 +48,8 @@ class Segment:
         created_at: When it was first stored. Set by the server, unless a new segment brings an
             earlier time, such as that of its export.
         updated_at: Set by the server.
-        mentions_from: The time that the text speaks of begins, such as the day of "tomorrow". Set
-            by the server; None if it names none.
-        mentions_to: That time ends. Set by the server.
+        mentions: The times that the text speaks of, such as the day of "tomorrow", in order. Set
+            by the server.
         expires_at: When it expires, and is erased within a minute; must be in the future. None
             means after the time that the service sets for its kind, if it sets one, else never.
         version: 1 when it is first stored, and one more with each change. Set by the server.
@@ -72,8 +71,7 @@ class Segment:
     embedding: Embedding | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
-    mentions_from: datetime | None = None
-    mentions_to: datetime | None = None
+    mentions: Sequence[TimeRange] = ()
     expires_at: datetime | None = None
     version: int = 0
 

@@ -21,7 +21,10 @@ from serving.domain.questions.calendar import FIRST, LAST, Span
 from serving.domain.questions.named_times import NamedTimes
 
 MAX_DATES = 4
-"""The times read of a text."""
+"""The times read of a question."""
+
+MAX_MENTIONS = 8
+"""The times read of a turn."""
 
 MAX_CHARACTERS = 2000
 """The beginning of a text that is read, so that long notes take no longer than turns."""
@@ -123,13 +126,13 @@ class EnglishDates:
         return NamedTimes(periods, alone, alone and _EARLIEST.search(question) is not None)
 
     def mentioned(self, text: str, said_at: datetime) -> tuple[Period, ...]:
-        """Returns the times that a turn speaks of, at most `MAX_DATES`, in order; no long ones."""
+        """Returns the first `MAX_MENTIONS` times that a turn speaks of, in order; no long ones."""
         text = _MISTAKE.sub(
             lambda mistake: _SCRATCH_THAT.ljust(len(mistake[0])), in_english(text[:MAX_CHARACTERS])
         )
         if not _may_name_time(text):
             return ()
-        found = list(islice(_found(text, said_at, Tense.FUTURE), MAX_DATES))
+        found = list(islice(_found(text, said_at, Tense.FUTURE), MAX_MENTIONS))
         meant = (each for each in _meant(text, found) if each.period.length <= MAX_MENTION)
         return tuple(each.period for each in meant)
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
+from serving.domain.items.period import Period
 from serving.domain.items.validity import Clocks, Closing, earliest, held_until
 
 TenantName = NewType("TenantName", str)
@@ -50,9 +51,9 @@ def fact_id(id_: str) -> ItemId:
 class Segment:
     """A conversation turn, a note or a passage. All times are timezone-aware and in UTC.
 
-    `mentions_from` and `mentions_to` are the half-open time that its text speaks of, such as the
-    day of "tomorrow"; None if it names none. `extracted` is whether the service found the entities
-    in its text. `version` counts how often it was stored with a change.
+    `mentions` are the times that its text speaks of, such as the day of "tomorrow": disjoint, in
+    order. `extracted` is whether the service found the entities in its text. `version` counts how
+    often it was stored with a change.
     """
 
     id: str
@@ -70,8 +71,7 @@ class Segment:
     keywords: tuple[str, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
-    mentions_from: datetime | None = None
-    mentions_to: datetime | None = None
+    mentions: tuple[Period, ...] = ()
     expires_at: datetime | None = None
     extracted: bool = field(default=False, compare=False)
     version: int = field(default=1, compare=False)

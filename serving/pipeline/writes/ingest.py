@@ -11,7 +11,7 @@ from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.english.dates import EnglishDates
 from serving.domain.english.entities import entities_in
-from serving.domain.items.period import MAX_MENTION
+from serving.domain.items.period import Period, disjoint
 from serving.domain.items.records import Item, ItemId, Segment
 from serving.pipeline.writes.backpressure import Backpressure
 from serving.pipeline.writes.expiry import Lifetimes
@@ -96,8 +96,7 @@ class Ingestor:
         for item in batch.items:
             if isinstance(item, Segment):
                 said_at = item.event_time.astimezone(zone)
-                begins, ends = mention_of(item.text, said_at) or (None, None)
-                item = replace(item, mentions_from=begins, mentions_to=ends)
+                item = replace(item, mentions=mentions_of(item.text, said_at))
                 # As below: others wait for their answers.
                 await asyncio.sleep(0)
             read.append(item)
@@ -117,16 +116,6 @@ class Ingestor:
         return replace(batch, items=list(named.values()))
 
 
-def mention_of(text: str, said_at: datetime) -> tuple[datetime, datetime] | None:
-    """The stretch of the times that a text speaks of; of times far apart the first.
-
-    It was `said_at` a time in the zone of the speaker.
-    """
-    periods = _DATES.mentioned(text, said_at)
-    if not periods:
-        return None
-    begins = min(period.begins for period in periods)
-    ends = max(period.ends for period in periods)
-    if ends - begins > MAX_MENTION:
-        return periods[0].begins, periods[0].ends
-    return begins, ends
+def mentions_of(text: str, said_at: datetime) -> tuple[Period, ...]:
+    """The times that a text speaks of; `said_at` is a time in the zone of the speaker."""
+    return disjoint(_DATES.mentioned(text, said_at))

@@ -18,10 +18,11 @@ from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.row_security import CALLER_ROLE
 from serving.desk.embedded_postgres.service_role import give_to_service
 from serving.domain.budget import Deadline
+from serving.domain.items.period import Period
 from serving.domain.items.records import Item, TenantName
 from tests.fixtures.local_service import local_service
 from tests.integration.postgres.log.following import run, write
-from tests.support.builders import TENANT, fact, segment
+from tests.support.builders import NOON, TENANT, days, fact, segment
 from trivium import Segment
 
 pytestmark = pytest.mark.postgres
@@ -107,11 +108,27 @@ async def test_words_are_still_found_by_their_index(both: Postgres) -> None:
     assert all(operator in indexed for operator in ("@@", "&&", "@>")), plan
 
 
+async def test_times_are_still_found_by_their_index(both: Postgres) -> None:
+    periods = [Period(NOON + days(n), NOON + days(n + 1)) for n in range(1000)]
+    await write(both, *(segment(f"s{n}", mentions=(each,)) for n, each in enumerate(periods)))
+    await run(both, "ANALYZE segment")
+    plan = await rows_for(
+        both,
+        TENANT,
+        "EXPLAIN SELECT id FROM segment WHERE tenant_id = 1 "
+        "AND mentions && tstzrange('2026-03-04', '2026-03-05')",
+    )
+
+    indexed = "".join(line for (line,) in plan if "Index Cond" in line)
+    assert "mentions &&" in indexed, plan
+
+
 @pytest.fixture
 def plain_account(empty_dsn: str) -> Iterator[str]:
     """An empty database, as an account that may neither create roles nor change functions."""
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION btree_gin")
+        connection.execute("CREATE EXTENSION btree_gist")
         connection.execute("CREATE ROLE plain LOGIN")
         connection.execute("GRANT ALL ON SCHEMA public TO plain")
     yield make_conninfo(empty_dsn, user="plain")

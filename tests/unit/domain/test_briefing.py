@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.domain.briefing import BlockForm, BriefingLimits, briefing
+from serving.domain.items.period import Period
 from serving.domain.items.records import Item, ItemId, Segment
 from serving.domain.items.validity import Closing
 from tests.support.builders import A_DAY_LATER, NOON, days, fact, query, segment
@@ -43,10 +44,10 @@ def line(*items: Item, **options: Any) -> str:
     return only
 
 
-def mentioning(text: str, begins: int, ends: int, **fields: Any) -> Segment:
+def mentioning(text: str, *times: tuple[float, float], **fields: Any) -> Segment:
     """A segment said on 1 March that speaks of days, counted from then."""
-    spoken_of = {"mentions_from": DAY + days(begins), "mentions_to": DAY + days(ends)}
-    return segment("1", text, **spoken_of, **fields)
+    mentions = tuple(Period(DAY + days(begins), DAY + days(ends)) for begins, ends in times)
+    return segment("1", text, mentions=mentions, **fields)
 
 
 def words(count: int, end: str = "", number: int = 1) -> list[Segment]:
@@ -95,16 +96,19 @@ def test_days_are_those_of_the_caller() -> None:
 
 
 @pytest.mark.parametrize(
-    ("begins", "ends", "shown"),
+    ("times", "shown"),
     [
-        (1, 2, ' said: "We sailed." (Mon 2 March)'),
-        (1, 4, ' said: "We sailed." (Mon 2 March to Wed 4 March)'),
-        (306, 307, ' said: "We sailed." (Fri 1 January 2027)'),
-        (0, 1, ' said: "We sailed."'),  # "today"
+        ([(1, 2)], ' said: "We sailed." (Mon 2 March)'),
+        ([(1, 4)], ' said: "We sailed." (Mon 2 March to Wed 4 March)'),
+        ([(306, 307)], ' said: "We sailed." (Fri 1 January 2027)'),
+        ([(0, 1)], ' said: "We sailed."'),  # "today"
+        ([(1, 2), (3, 5)], ' said: "We sailed." (Mon 2 March, Wed 4 March to Thu 5 March)'),
+        ([(0, 1), (3, 4)], ' said: "We sailed." (Wed 4 March)'),
+        ([(1, 1.25), (1.5, 2)], ' said: "We sailed." (Mon 2 March)'),
     ],
 )
-def test_line_shows_the_days_it_speaks_of(begins: int, ends: int, shown: str) -> None:
-    spoken = mentioning("We sailed.", begins, ends, speaker="Ola")
+def test_line_shows_the_days_it_speaks_of(times: list[tuple[float, float]], shown: str) -> None:
+    spoken = mentioning("We sailed.", *times, speaker="Ola")
 
     assert line(spoken).endswith(f"Ola{shown}")
     assert line(spoken, days=False) == '- Ola said: "We sailed."'
@@ -133,13 +137,19 @@ def test_line_shows_the_days_it_speaks_of(begins: int, ends: int, shown: str) ->
 def test_days_are_shown_where_words_are_relative(
     text: str, begins: int, ends: int, is_shown: bool
 ) -> None:
-    said = mentioning(text, begins, ends, event_time=DAY)
+    said = mentioning(text, (begins, ends), event_time=DAY)
 
     assert line(said).endswith(")") == is_shown
 
 
+def test_day_is_shown_next_to_a_dated_one() -> None:
+    said = mentioning("We fly tomorrow, and again on 4 May.", (1, 2), (64, 65))
+
+    assert line(said).endswith("on 4 May. (Mon 2 March)")
+
+
 def test_short_line_drops_the_days_it_speaks_of() -> None:
-    shown = line(mentioning(LONG, 1, 2, speaker="Ola"), max_chars=200)
+    shown = line(mentioning(LONG, (1, 2), speaker="Ola"), max_chars=200)
 
     assert len(shown) <= 200
     assert shown.endswith(('"', "March)"))

@@ -1,10 +1,12 @@
-"""Items: names, the form that is embedded, and facts that supersede others."""
+"""Items: names, the form that is embedded, periods, and facts that supersede others."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import chain, pairwise, starmap
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from serving.domain.items.passage import Part, part_named, passage
+from serving.domain.items.period import Period, disjoint
 from serving.domain.items.records import Fact
 from serving.domain.items.superseding import closings_of
 from serving.domain.items.text import name_key, name_words, names_entity, words_to_name_by
@@ -344,3 +347,53 @@ def test_the_final_end_is_the_end_without_retracted_closings(
 ) -> None:
     for one in closed(*stored).values():
         assert one.held_until(Clocks(as_of)) == ended(one)
+
+
+def period(begins: int, ends: int) -> Period:
+    """From one day on and before another, counted from noon."""
+    return Period(NOON + days(begins), NOON + days(ends))
+
+
+def on_days(periods: Iterable[Period]) -> list[int]:
+    ranges = (range((each.begins - NOON).days, (each.ends - NOON).days) for each in periods)
+    return [*chain.from_iterable(ranges)]
+
+
+@pytest.mark.parametrize(
+    ("at", "distance"), [(-2, 2), (0, 0), (0.5, 0), (1, 0), (1.5, 0.5)], ids=str
+)
+def test_the_distance_is_to_the_nearer_end_and_zero_within(at: float, distance: float) -> None:
+    assert Period(NOON, NOON + days(1)).distance(NOON + days(at)) == timedelta(days=distance)
+
+
+def test_a_period_that_ends_before_it_begins_is_rejected() -> None:
+    with pytest.raises(ValueError, match="cannot end"):
+        Period(NOON, NOON - days(1))
+
+
+PERIODS = st.builds(
+    lambda first, length: period(first, first + length), st.integers(-30, 30), st.integers(1, 9)
+)
+
+
+@given(st.lists(PERIODS, max_size=9))
+def test_disjoint_periods_have_each_day_once(periods: list[Period]) -> None:
+    parts = disjoint(periods)
+
+    assert on_days(parts) == sorted(set(on_days(periods)))
+    assert all(before.ends < after.begins for before, after in pairwise(parts))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ([(0, 92)], [(0, 92)]),
+        ([(30, 61), (0, 30), (61, 92), (92, 122)], [(0, 92)]),
+        ([(0, 92), (92, 93), (95, 96)], [(0, 92), (95, 96)]),
+        ([(0, 50), (99, 140), (50, 99)], [(0, 50), (99, 140)]),
+    ],
+)
+def test_period_that_makes_another_too_long_is_dropped(
+    given: list[tuple[int, int]], kept: list[tuple[int, int]]
+) -> None:
+    assert disjoint(starmap(period, given)) == tuple(starmap(period, kept))

@@ -1,4 +1,4 @@
-"""Queries, and the periods, zones and names in them."""
+"""Queries, and the zones and names in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.items.period import Period
 from serving.domain.items.text import MAX_QUESTIONS, questions_of, text_of, text_to_embed
 from serving.domain.questions.filters import label_term
 from serving.domain.questions.name_index import NameIndex, words_of
@@ -54,18 +53,6 @@ def test_names_added_later_are_matched_once() -> None:
 
 def test_words_are_runs_of_letters_with_a_minimum_length() -> None:
     assert list(words_of("Did Zoë's 3 dogs - Al, Bo2b - sail?")) == ["Did", "Zoë", "dogs", "sail"]
-
-
-@pytest.mark.parametrize(
-    ("at", "distance"), [(-2, 2), (0, 0), (0.5, 0), (1, 0), (1.5, 0.5)], ids=str
-)
-def test_the_distance_is_to_the_nearer_end_and_zero_within(at: float, distance: float) -> None:
-    assert Period(NOON, NOON + days(1)).distance(NOON + days(at)) == timedelta(days=distance)
-
-
-def test_a_period_that_ends_before_it_begins_is_rejected() -> None:
-    with pytest.raises(ValueError, match="cannot end"):
-        Period(NOON, NOON - days(1))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.domain.items.period import Period
 from serving.domain.items.records import MAX_LABELS, segment_id, time_of
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.patch import Patch, Patcher
@@ -22,7 +23,7 @@ from serving.ports.embedding import EmbeddingModel
 from serving.ports.memory_store import Selector
 from serving.rpc.forget import to_selector
 from serving.rpc.ingest import IngestCall, to_ingest_call
-from serving.rpc.items import duration, timestamp
+from serving.rpc.items import duration, from_segment, timestamp
 from serving.rpc.patch import to_patch_call
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
@@ -38,6 +39,7 @@ from trivium.v1.ingest_service_pb2 import (
     PatchRequest,
 )
 from trivium.v1.item_pb2 import ItemRef
+from trivium.wire.responses import to_segment
 
 MODEL = EmbeddingModel("model", 2)
 YEAR_ZERO = Timestamp(seconds=-62135596801)
@@ -46,6 +48,15 @@ YEAR_ZERO = Timestamp(seconds=-62135596801)
 def segment_item(**fields: object) -> IngestItem:
     given: dict[str, object] = {"id": "s1", "text": "hello", **fields}
     return IngestItem(segment=segment_pb2.Segment(**given))  # type: ignore[arg-type]
+
+
+def test_client_reads_the_times_of_a_segment() -> None:
+    times = [(NOON, NOON + days(1)), (NOON + days(3), NOON + days(5))]
+    said = segment("a", mentions=tuple(Period(*each) for each in times))
+
+    read = to_segment(from_segment(said))
+
+    assert [(each.start, each.end) for each in read.mentions] == times
 
 
 def fact_item(**fields: object) -> IngestItem:

@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from trivium.v1 import filter_pb2 as trivium_dot_v1_dot_filter__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18trivium/v1/segment.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n\x07Segment\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0f\n\x07speaker\x18\x05 \x01(\t\x12\x0f\n\x07session\x18\x06 \x01(\t\x12.\n\nevent_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\nimportance\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\tsensitive\x18\t \x01(\x08\x12/\n\x06labels\x18\n \x03(\x0b\x32\x1f.trivium.v1.Segment.LabelsEntry\x12\x10\n\x08\x65ntities\x18\x0b \x03(\t\x12\x0e\n\x06\x65ntity\x18\x0c \x01(\t\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08keywords\x18\x0f \x03(\t\x12(\n\tembedding\x18\x10 \x01(\x0b\x32\x15.trivium.v1.Embedding\x12\x31\n\rmentions_from\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bmentions_to\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x14 \x01(\x03\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_importance\"6\n\tEmbedding\x12\x19\n\x11model_fingerprint\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\x02\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18trivium/v1/segment.proto\x12\ntrivium.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17trivium/v1/filter.proto\"\xd5\x04\n\x07Segment\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x0f\n\x07speaker\x18\x05 \x01(\t\x12\x0f\n\x07session\x18\x06 \x01(\t\x12.\n\nevent_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\nimportance\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x11\n\tsensitive\x18\t \x01(\x08\x12/\n\x06labels\x18\n \x03(\x0b\x32\x1f.trivium.v1.Segment.LabelsEntry\x12\x10\n\x08\x65ntities\x18\x0b \x03(\t\x12\x0e\n\x06\x65ntity\x18\x0c \x01(\t\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08keywords\x18\x0f \x03(\t\x12(\n\tembedding\x18\x10 \x01(\x0b\x32\x15.trivium.v1.Embedding\x12\'\n\x08mentions\x18\x11 \x03(\x0b\x32\x15.trivium.v1.TimeRange\x12.\n\nexpires_at\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x14 \x01(\x03\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_importance\"6\n\tEmbedding\x12\x19\n\x11model_fingerprint\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\x02\x42\x1dZ\x1btrivium.dev/go/v1;triviumv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +36,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\033trivium.dev/go/v1;triviumv1'
   _globals['_SEGMENT_LABELSENTRY']._loaded_options = None
   _globals['_SEGMENT_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_SEGMENT']._serialized_start=74
-  _globals['_SEGMENT']._serialized_end=730
-  _globals['_SEGMENT_LABELSENTRY']._serialized_start=670
-  _globals['_SEGMENT_LABELSENTRY']._serialized_end=715
-  _globals['_EMBEDDING']._serialized_start=732
-  _globals['_EMBEDDING']._serialized_end=786
+  _globals['_SEGMENT']._serialized_start=99
+  _globals['_SEGMENT']._serialized_end=696
+  _globals['_SEGMENT_LABELSENTRY']._serialized_start=636
+  _globals['_SEGMENT_LABELSENTRY']._serialized_end=681
+  _globals['_EMBEDDING']._serialized_start=698
+  _globals['_EMBEDDING']._serialized_end=752
 # @@protoc_insertion_point(module_scope)

@@ -1,6 +1,7 @@
 import datetime
 
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from trivium.v1 import filter_pb2 as _filter_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -10,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Segment(_message.Message):
-    __slots__ = ("id", "text", "title", "kind", "speaker", "session", "event_time", "importance", "sensitive", "labels", "entities", "entity", "created_at", "updated_at", "keywords", "embedding", "mentions_from", "mentions_to", "expires_at", "version")
+    __slots__ = ("id", "text", "title", "kind", "speaker", "session", "event_time", "importance", "sensitive", "labels", "entities", "entity", "created_at", "updated_at", "keywords", "embedding", "mentions", "expires_at", "version")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -34,8 +35,7 @@ class Segment(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
     KEYWORDS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_FIELD_NUMBER: _ClassVar[int]
-    MENTIONS_FROM_FIELD_NUMBER: _ClassVar[int]
-    MENTIONS_TO_FIELD_NUMBER: _ClassVar[int]
+    MENTIONS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     id: str
@@ -54,11 +54,10 @@ class Segment(_message.Message):
     updated_at: _timestamp_pb2.Timestamp
     keywords: _containers.RepeatedScalarFieldContainer[str]
     embedding: Embedding
-    mentions_from: _timestamp_pb2.Timestamp
-    mentions_to: _timestamp_pb2.Timestamp
+    mentions: _containers.RepeatedCompositeFieldContainer[_filter_pb2.TimeRange]
     expires_at: _timestamp_pb2.Timestamp
     version: int
-    def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ..., title: _Optional[str] = ..., kind: _Optional[str] = ..., speaker: _Optional[str] = ..., session: _Optional[str] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., importance: _Optional[float] = ..., sensitive: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., entities: _Optional[_Iterable[str]] = ..., entity: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., keywords: _Optional[_Iterable[str]] = ..., embedding: _Optional[_Union[Embedding, _Mapping]] = ..., mentions_from: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., mentions_to: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., text: _Optional[str] = ..., title: _Optional[str] = ..., kind: _Optional[str] = ..., speaker: _Optional[str] = ..., session: _Optional[str] = ..., event_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., importance: _Optional[float] = ..., sensitive: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., entities: _Optional[_Iterable[str]] = ..., entity: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., keywords: _Optional[_Iterable[str]] = ..., embedding: _Optional[_Union[Embedding, _Mapping]] = ..., mentions: _Optional[_Iterable[_Union[_filter_pb2.TimeRange, _Mapping]]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class Embedding(_message.Message):
     __slots__ = ("model_fingerprint", "values")

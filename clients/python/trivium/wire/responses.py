@@ -237,8 +237,9 @@ def to_segment(message: segment_pb2.Segment) -> values.Segment:
         keywords=tuple(message.keywords),
         created_at=_time(message, "created_at"),
         updated_at=_time(message, "updated_at"),
-        mentions_from=_time(message, "mentions_from"),
-        mentions_to=_time(message, "mentions_to"),
+        mentions=tuple(
+            values.TimeRange(_time(each, "start"), _time(each, "end")) for each in message.mentions
+        ),
         expires_at=_time(message, "expires_at"),
         version=message.version,
     )

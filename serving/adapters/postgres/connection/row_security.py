@@ -29,6 +29,7 @@ SEARCH_OPERATORS = (
     "pg_catalog.ts_match_vq(tsvector, tsquery)",
     "pg_catalog.arrayoverlap(anyarray, anyarray)",
     "pg_catalog.arraycontains(anyarray, anyarray)",
+    "pg_catalog.multirange_overlaps_range(anymultirange, anyrange)",
 )
 
 

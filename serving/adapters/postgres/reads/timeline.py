@@ -8,7 +8,7 @@ from dataclasses import replace
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, TENANT_ID, conditions_of
 from serving.domain.budget import Deadline
-from serving.domain.items.period import MAX_MENTION, Period
+from serving.domain.items.period import Period
 from serving.domain.items.records import ItemKind, fact_id, segment_id
 from serving.domain.items.text import name_key
 from serving.domain.questions.named_times import longest_about
@@ -47,7 +47,6 @@ class PostgresTimeline:
         about = {
             "begins": period.begins,
             "ends": period.ends,
-            "longest": MAX_MENTION,
             "longest_about": longest_about(period),
         }
         return await self._segments(
@@ -117,11 +116,13 @@ class PostgresTimeline:
 
 _SECONDS = "extract(epoch FROM event_time)::float8"
 
-_MENTIONS = """
- AND mentions_from < %(ends)s::timestamptz
- AND mentions_from > %(begins)s::timestamptz - %(longest)s::interval
- AND mentions_to > %(begins)s::timestamptz
- AND mentions_to - mentions_from <= %(longest_about)s::interval"""
+_PERIOD = "tstzrange(%(begins)s::timestamptz, %(ends)s::timestamptz)"
+
+_MENTIONS = f"""
+ AND mentions && {_PERIOD}
+ AND EXISTS (SELECT FROM unnest(mentions) AS time
+              WHERE time && {_PERIOD}
+                AND upper(time) - lower(time) <= %(longest_about)s::interval)"""
 
 _EVIDENCE = """FROM segment
   WHERE segment.tenant_id = fact.tenant_id -- tenant filter

@@ -15,7 +15,7 @@ _FORMAT = 1
 """Part of each hash; another number makes every stored item count as changed."""
 
 _SET_BY_SERVER = {
-    *("created_at", "updated_at", "closings", "mentions_from", "mentions_to"),
+    *("created_at", "updated_at", "closings", "mentions"),
     *("evidence_expires_at", "extracted", "version"),
 }
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
+from psycopg.types.multirange import Multirange
+from psycopg.types.range import Range
+
 from serving.adapters.postgres.tables.filters import EVIDENCE_EXPIRES_AT
+from serving.domain.items.period import Period
 from serving.domain.items.records import Fact, Item, ItemKind, Segment
 from serving.domain.items.validity import Closing
 
 _SEGMENT_FIELDS = (
     *("id", "text", "title", "kind", "speaker", "session", "event_time", "importance"),
     *("sensitive", "labels", "entities", "entity", "keywords", "created_at", "updated_at"),
-    *("mentions_from", "mentions_to", "expires_at", "extracted", "version"),
+    *("mentions", "expires_at", "extracted", "version"),
 )
 _FACT_FIELDS = (
     *("id", "subject", "relation", "object", "sentence", "valid_from", "valid_to"),
@@ -41,7 +46,13 @@ def to_segment(row: Sequence[Any]) -> Segment:
     values = dict(zip(_SEGMENT_FIELDS, row, strict=True))
     values["entities"] = tuple(values["entities"])
     values["keywords"] = tuple(values["keywords"])
+    values["mentions"] = tuple(Period(each.lower, each.upper) for each in values["mentions"] or ())
     return Segment(**values)
+
+
+def to_multirange(periods: Sequence[Period]) -> Multirange[datetime] | None:
+    """The value of the column `mentions`; NULL if there are none."""
+    return Multirange(Range(each.begins, each.ends) for each in periods) if periods else None
 
 
 def to_fact(row: Sequence[Any]) -> Fact:

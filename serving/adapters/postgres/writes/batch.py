@@ -26,7 +26,13 @@ from serving.adapters.postgres.log.entries import log_written
 from serving.adapters.postgres.tables.content import content_hash, repeats, text_hash
 from serving.adapters.postgres.tables.filters import IS_HIDDEN, tags_of
 from serving.adapters.postgres.tables.models import find_model, find_or_make_model
-from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM, array_literal, typed_columns
+from serving.adapters.postgres.tables.rows import (
+    COLUMNS,
+    TO_ITEM,
+    array_literal,
+    to_multirange,
+    typed_columns,
+)
 from serving.adapters.postgres.tables.tenants import Tenant, find_or_make_tenant, lock_tenant
 from serving.adapters.postgres.words.tsvector import stored_words
 from serving.adapters.postgres.writes import names
@@ -300,6 +306,7 @@ def _column_values(item: Item, content_hash: bytes, tenant: Tenant) -> dict[str,
                 "labels": json.dumps(dict(item.labels)),
                 "entities": array_literal(item.entities),
                 "keywords": array_literal(item.keywords),
+                "mentions": to_multirange(item.mentions),
                 "tags": array_literal(tags_of(item)),
             }
         )
@@ -359,7 +366,8 @@ _COLUMN_TYPES = {
         {
             "text": "id text title kind speaker session entity",
             "text[]": "entities keywords tags",
-            "timestamptz": "event_time created_at mentions_from mentions_to expires_at",
+            "timestamptz": "event_time created_at expires_at",
+            "tstzmultirange": "mentions",
             "float8": "importance",
             "bool": "sensitive extracted",
             "jsonb": "labels",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.tables.filters import TENANT_ID
+from serving.adapters.postgres.tables.rows import to_multirange
+from serving.domain.items.period import Period
 
 BATCH_SEGMENTS = 1000
 
-Mention = tuple[datetime, datetime]
-"""The half-open time that a text speaks of."""
-
 
 async def read_mentions_again(
-    database: Database, tenant: str, mention_of: Callable[[str, datetime], Mention | None]
+    database: Database, tenant: str, mentions_of: Callable[[str, datetime], Sequence[Period]]
 ) -> int:
     """Reads the segments of a tenant again for the times that they speak of.
 
@@ -30,15 +29,9 @@ async def read_mentions_again(
             )
             if not rows:
                 return changed
-            read = [(id_, mention_of(text, said_at)) for id_, text, said_at in rows]
+            read = [to_multirange(mentions_of(text, said_at)) for _, text, said_at in rows]
             cursor = await connection.execute(
-                _STORE,
-                {
-                    "tenant": tenant,
-                    "ids": [id_ for id_, _ in read],
-                    "begins": [mention[0] if mention else None for _, mention in read],
-                    "ends": [mention[1] if mention else None for _, mention in read],
-                },
+                _STORE, {"tenant": tenant, "ids": [id_ for id_, *_ in rows], "mentions": read}
             )
             changed += cursor.rowcount
             last = rows[-1][0]
@@ -52,10 +45,9 @@ SELECT id, text, event_time FROM segment
 """
 
 _STORE = f"""
-UPDATE segment SET mentions_from = given.begins, mentions_to = given.ends
-  FROM unnest(%(ids)s::text[], %(begins)s::timestamptz[], %(ends)s::timestamptz[])
-       AS given (id, begins, ends)
+UPDATE segment SET mentions = given.mentions
+  FROM unnest(%(ids)s::text[], %(mentions)s::tstzmultirange[]) AS given (id, mentions)
  WHERE segment.tenant_id = {TENANT_ID} -- tenant filter
    AND segment.id = given.id
-   AND (mentions_from, mentions_to) IS DISTINCT FROM (given.begins, given.ends)
+   AND segment.mentions IS DISTINCT FROM given.mentions
 """

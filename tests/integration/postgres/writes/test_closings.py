@@ -16,8 +16,9 @@ from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.words.known_names import KnownNames
 from serving.adapters.postgres.writes import mentions
 from serving.adapters.postgres.writes.memory_store import PostgresMemoryStore
-from serving.adapters.postgres.writes.mentions import Mention, read_mentions_again
+from serving.adapters.postgres.writes.mentions import read_mentions_again
 from serving.domain.budget import Deadline
+from serving.domain.items.period import Period
 from serving.domain.items.records import Fact, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.domain.items.superseding import closings_of
 from serving.domain.items.validity import Closing
@@ -126,8 +127,9 @@ async def test_the_projections_follow_a_closed_fact(postgres: Postgres) -> None:
 OTHER = TenantName("other")
 
 
-def next_hour(text: str, said_at: datetime) -> Mention | None:
-    return (said_at, said_at + timedelta(hours=1)) if "soon" in text else None
+def hours_to_come(text: str, said_at: datetime) -> list[Period]:
+    starts = [said_at + timedelta(hours=hours) for hours in (1, 3)] if "soon" in text else []
+    return [Period(start, start + timedelta(hours=1)) for start in starts]
 
 
 async def test_operator_moves_a_tenants_days(postgres: Postgres, postgres_dsn: str) -> None:
@@ -146,7 +148,8 @@ async def test_operator_moves_a_tenants_days(postgres: Postgres, postgres_dsn: s
     assert await elsewhere.read_time_zone(TENANT, Deadline.after(60)) == ZoneInfo("Asia/Kolkata")
     said = (await elsewhere.load(TENANT, [segment_id("a")], Deadline.after(60)))[segment_id("a")]
     assert isinstance(said, Segment)
-    assert said.mentions_from == NOON.replace(hour=0) + timedelta(hours=18, minutes=30)
+    [day] = said.mentions
+    assert day.begins == NOON.replace(hour=0) + timedelta(hours=18, minutes=30)
 
 
 @pytest.mark.parametrize(
@@ -170,23 +173,23 @@ async def test_mentions_of_one_tenant_are_read_again(
     monkeypatch.setattr(mentions, "BATCH_SEGMENTS", 2)
     tomorrow = NOON + timedelta(days=1)
     turns = [segment(f"t{n}", f"I come soon, {n}.") for n in range(4)]
-    turns.append(segment("none", "I like tea.", mentions_from=NOON, mentions_to=tomorrow))
+    turns.append(segment("none", "I like tea.", mentions=(Period(NOON, tomorrow),)))
     for tenant in (TENANT, OTHER):
         await write(postgres, *turns, tenant=tenant)
     before = await stored(postgres, TENANT)
 
     async with Database(postgres_dsn, work_connections=1, search_connections=1) as database:
-        changed = await read_mentions_again(database, TENANT, next_hour)
-        again = await read_mentions_again(database, TENANT, next_hour)
+        changed = await read_mentions_again(database, TENANT, hours_to_come)
+        again = await read_mentions_again(database, TENANT, hours_to_come)
 
     after = await stored(postgres, TENANT)
     assert (changed, again) == (5, 0)
-    assert after["t3"].mentions_to == NOON + timedelta(hours=1)
-    assert after["none"].mentions_from is None
+    assert after["t3"].mentions == tuple(hours_to_come("soon", NOON))
+    assert after["none"].mentions == ()
     assert {id_: each.updated_at for id_, each in after.items()} == {
         id_: each.updated_at for id_, each in before.items()
     }
-    assert (await stored(postgres, OTHER))["t3"].mentions_from is None
+    assert (await stored(postgres, OTHER))["t3"].mentions == ()
 
 
 async def stored(postgres: Postgres, tenant: TenantName) -> dict[str, Segment]:

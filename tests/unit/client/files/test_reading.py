@@ -418,7 +418,7 @@ def test_written_items_are_read_unchanged(
 
 
 def test_examples_have_every_field_of_a_caller() -> None:
-    by_server = {"updated_at", "closings", "mentions_from", "mentions_to", "version"}
+    by_server = {"updated_at", "closings", "mentions", "version"}
     never_read = {"embedding"}
     of_segments_only = {"created_at"}
     examples: list[tuple[Item, Item]] = [(SEGMENT, BARE[0]), (FACT, BARE[1])]

@@ -459,6 +459,15 @@ def test_first_dates_are_read_in_order() -> None:
 
     assert len(found) == MAX_DATES
     assert [each[:7] for each in found] == ["2021-06", "2021-03", "2021-05", "2021-04"]
+    assert [each[:7] for each in mentioned(question)] == [*(each[:7] for each in found), "2021-07"]
+
+
+def test_first_eight_times_of_a_turn_are_read() -> None:
+    dates = [f"{day} March" for day in range(1, 20, 2)]
+
+    found = mentioned(f"We swim on {', '.join(dates)}.")
+
+    assert [each[8:10] for each in found] == ["01", "03", "05", "07", "09", "11", "13", "15"]
 
 
 @pytest.mark.parametrize(

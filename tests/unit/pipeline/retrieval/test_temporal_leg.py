@@ -192,10 +192,9 @@ async def test_said_about_a_time_is_every_fourth() -> None:
     asks = query("?", scope=scope(as_of=NOON + days(9)))
     said = [segment(f"said{n}", f"{n}", event_time=at + days(0.1 * n)) for n in range(5)]
     about = [
-        segment(f"about{n}", f"plan {n}", mentions_from=at, mentions_to=at + days(1),
-                event_time=NOON + days(0.1 * n))
+        segment(f"about{n}", f"plan {n}", mentions=(period(1, 2),), event_time=NOON + days(0.1 * n))
         for n in range(2)
-    ]  # fmt: skip
+    ]
     store = await store_of(*said, *about)
     legs = {"temporal": TemporalLeg(InMemoryTimeline(store))}
     profile = replace(TIMES, signals=())

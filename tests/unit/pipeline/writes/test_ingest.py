@@ -71,8 +71,10 @@ async def test_times_that_a_turn_names_are_stored() -> None:
     store = InMemoryStore()
     turns = [
         segment("day", "The dentist is tomorrow."),
-        segment("stretch", "We are away from Friday to Sunday, and on Monday I work."),
-        segment("apart", "He was born on 5 June 1987, and comes on Friday."),
+        segment("stretch", "We are away from Friday to Sunday."),
+        segment("adjoining", "We are away on Friday, and on Saturday I work."),
+        segment("apart", "I was in Rome on Tuesday and in Paris on Thursday."),
+        segment("far apart", "He was born on 5 June 1987. He comes on Friday."),
         segment("none", "I like tea."),
     ]
 
@@ -80,8 +82,10 @@ async def test_times_that_a_turn_names_are_stored() -> None:
 
     assert [await mention(store, turn.id) for turn in turns] == [
         "2026-03-01T18:30..2026-03-02T18:30",
-        "2026-03-01T18:30..2026-03-08T18:30",
-        "1987-06-04T18:30..1987-06-05T18:30",
+        "2026-03-05T18:30..2026-03-08T18:30",
+        "2026-03-05T18:30..2026-03-07T18:30",
+        "2026-02-23T18:30..2026-02-24T18:30 2026-02-25T18:30..2026-02-26T18:30",
+        "1987-06-04T18:30..1987-06-05T18:30 2026-03-05T18:30..2026-03-06T18:30",
         "",
     ]
 
@@ -97,9 +101,8 @@ async def test_times_are_those_of_the_tenants_zone() -> None:
 
 async def mention(store: InMemoryStore, id_: str) -> str:
     said = await stored(store, id_)
-    if said.mentions_from is None or said.mentions_to is None:
-        return ""
-    return f"{said.mentions_from:%Y-%m-%dT%H:%M}..{said.mentions_to:%Y-%m-%dT%H:%M}"
+    times = [f"{each.begins:%Y-%m-%dT%H:%M}..{each.ends:%Y-%m-%dT%H:%M}" for each in said.mentions]
+    return " ".join(times)
 
 
 async def test_of_several_items_with_one_id_the_last_counts() -> None:
@@ -228,7 +231,8 @@ async def test_new_text_is_read_again(given: tuple[str, ...], entities: tuple[st
 
     assert isinstance(item, Segment)
     assert (item.text, item.entities, item.extracted) == ("Ann sails today", entities, not given)
-    assert item.mentions_from == datetime.fromisoformat("2026-03-01T00:00:00+05:30")
+    [today] = item.mentions
+    assert today.begins == datetime.fromisoformat("2026-03-01T00:00:00+05:30")
 
 
 async def test_sentence_of_a_fact_changes() -> None:

@@ -1,6 +1,8 @@
--- The schema of Trivium, for PostgreSQL 15 to 18. Requires the extension btree_gin.
+-- The schema of Trivium, for PostgreSQL 15 to 18. Requires the extensions btree_gin
+-- and btree_gist.
 
 CREATE EXTENSION IF NOT EXISTS btree_gin;
+CREATE EXTENSION IF NOT EXISTS btree_gist;
 
 -- A single row about the whole database.
 CREATE TABLE meta (
@@ -45,8 +47,7 @@ CREATE TABLE segment (
   speaker       text NOT NULL,
   session       text NOT NULL,
   event_time    timestamptz NOT NULL,
-  mentions_from timestamptz,  -- the time that the text speaks of, such as "tomorrow"; NULL: none
-  mentions_to   timestamptz,
+  mentions      tstzmultirange,  -- times that the text speaks of, such as "tomorrow"; NULL: none
   importance    float8 NOT NULL,
   sensitive     boolean NOT NULL,
   labels        jsonb NOT NULL,
@@ -73,8 +74,8 @@ CREATE INDEX segment_sensitive ON segment (tenant_id, id) WHERE sensitive;
 -- index for any time range.
 CREATE INDEX segment_event_time ON segment (tenant_id, event_time) WHERE NOT sensitive;
 -- For questions about a day: few segments speak of one.
-CREATE INDEX segment_mentions ON segment (tenant_id, mentions_from)
-  WHERE mentions_from IS NOT NULL;
+CREATE INDEX segment_mentions ON segment USING gist (tenant_id, mentions)
+  WHERE mentions IS NOT NULL;
 -- For the erasure of what has expired, and for the facts whose evidence expires.
 CREATE INDEX segment_expiry ON segment (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX segment_expiring ON segment (tenant_id, id) INCLUDE (expires_at)

@@ -8,13 +8,15 @@ import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { TimeRange } from "./filter_pb.js";
+import { file_trivium_v1_filter } from "./filter_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file trivium/v1/segment.proto.
  */
 export const file_trivium_v1_segment: GenFile = /*@__PURE__*/
-  fileDesc("Chh0cml2aXVtL3YxL3NlZ21lbnQucHJvdG8SCnRyaXZpdW0udjEikAUKB1NlZ21lbnQSCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRINCgV0aXRsZRgDIAEoCRIMCgRraW5kGAQgASgJEg8KB3NwZWFrZXIYBSABKAkSDwoHc2Vzc2lvbhgGIAEoCRIuCgpldmVudF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgppbXBvcnRhbmNlGAggASgBSACIAQESEQoJc2Vuc2l0aXZlGAkgASgIEi8KBmxhYmVscxgKIAMoCzIfLnRyaXZpdW0udjEuU2VnbWVudC5MYWJlbHNFbnRyeRIQCghlbnRpdGllcxgLIAMoCRIOCgZlbnRpdHkYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIa2V5d29yZHMYDyADKAkSKAoJZW1iZWRkaW5nGBAgASgLMhUudHJpdml1bS52MS5FbWJlZGRpbmcSMQoNbWVudGlvbnNfZnJvbRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLbWVudGlvbnNfdG8YEiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYEyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB3ZlcnNpb24YFCABKAMaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUINCgtfaW1wb3J0YW5jZSI2CglFbWJlZGRpbmcSGQoRbW9kZWxfZmluZ2VycHJpbnQYASABKAkSDgoGdmFsdWVzGAIgAygCQh1aG3RyaXZpdW0uZGV2L2dvL3YxO3RyaXZpdW12MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("Chh0cml2aXVtL3YxL3NlZ21lbnQucHJvdG8SCnRyaXZpdW0udjEi1QQKB1NlZ21lbnQSCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRINCgV0aXRsZRgDIAEoCRIMCgRraW5kGAQgASgJEg8KB3NwZWFrZXIYBSABKAkSDwoHc2Vzc2lvbhgGIAEoCRIuCgpldmVudF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIXCgppbXBvcnRhbmNlGAggASgBSACIAQESEQoJc2Vuc2l0aXZlGAkgASgIEi8KBmxhYmVscxgKIAMoCzIfLnRyaXZpdW0udjEuU2VnbWVudC5MYWJlbHNFbnRyeRIQCghlbnRpdGllcxgLIAMoCRIOCgZlbnRpdHkYDCABKAkSLgoKY3JlYXRlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgOIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIa2V5d29yZHMYDyADKAkSKAoJZW1iZWRkaW5nGBAgASgLMhUudHJpdml1bS52MS5FbWJlZGRpbmcSJwoIbWVudGlvbnMYESADKAsyFS50cml2aXVtLnYxLlRpbWVSYW5nZRIuCgpleHBpcmVzX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd2ZXJzaW9uGBQgASgDGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCDQoLX2ltcG9ydGFuY2UiNgoJRW1iZWRkaW5nEhkKEW1vZGVsX2ZpbmdlcnByaW50GAEgASgJEg4KBnZhbHVlcxgCIAMoAkIdWht0cml2aXVtLmRldi9nby92MTt0cml2aXVtdjFiBnByb3RvMw", [file_google_protobuf_timestamp, file_trivium_v1_filter]);
 
 /**
  * A turn of a conversation, a note or a passage.
@@ -152,21 +154,14 @@ export type Segment = Message<"trivium.v1.Segment"> & {
   embedding?: Embedding | undefined;
 
   /**
-   * Output only. The time that the text speaks of, such as the next day for
-   * "tomorrow", from here on. The server reads it when the segment is written;
-   * of several times it is the stretch of all. Unset if it names none, or only
-   * long ones.
+   * Output only. The times that the text speaks of, such as the next day for
+   * "tomorrow": in order, each with both of its ends, and apart from each other.
+   * The server reads the first eight when the segment is written. Empty if it
+   * names none, or only ones longer than a season.
    *
-   * @generated from field: google.protobuf.Timestamp mentions_from = 17;
+   * @generated from field: repeated trivium.v1.TimeRange mentions = 17;
    */
-  mentionsFrom?: Timestamp | undefined;
-
-  /**
-   * Output only. Where the time that the text speaks of ends.
-   *
-   * @generated from field: google.protobuf.Timestamp mentions_to = 18;
-   */
-  mentionsTo?: Timestamp | undefined;
+  mentions: TimeRange[];
 
   /**
    * When it expires: from then on nothing shows it, and within a minute it is
