@@ -14,7 +14,7 @@ from serving.composition.gpu_share import cap_gpu_memory, left_by_lists, resourc
 from serving.composition.service import running_service
 from serving.config.settings import RayEnvironment
 from serving.deployments.handles import Calls, Remote, SpaceHandles, remote_space
-from serving.deployments.metrics import RayRecorder
+from serving.deployments.ray_recorder import RayRecorder
 from serving.deployments.replica import Replica
 from serving.deployments.server import read_whole_requests, serve_within_bounds
 from serving.http.application import answered_whole, asgi_application

@@ -17,7 +17,7 @@ from serving.composition.index import open_index, open_space
 from serving.composition.models import open_embedder, open_reranker
 from serving.composition.projection import running_extraction, running_projector
 from serving.deployments.handles import Exposed, RemoteEmbedder
-from serving.deployments.metrics import RayRecorder
+from serving.deployments.ray_recorder import RayRecorder
 from serving.deployments.replica import Replica
 from serving.domain.shards import WHOLE, Shard
 

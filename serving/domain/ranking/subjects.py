@@ -11,7 +11,7 @@ from serving.domain.items.records import Fact, Segment, told_at
 from serving.domain.items.text import name_key
 from serving.domain.languages import ENGLISH, language_of_words
 from serving.domain.ranking.diversity import words_of
-from serving.domain.ranking.holds.statement import Traits, traits_of
+from serving.domain.ranking.holds.statement import TextTraits, traits_of
 
 SAME_SUBJECT = 0.5
 """A statement with more than this share of the words of an older one is about its subject."""
@@ -60,18 +60,18 @@ def told_of_oneself(segments: Sequence[Segment]) -> list[Segment]:
     return lasting + others
 
 
-def _is_of_oneself(traits: Traits) -> bool:
+def _is_of_oneself(traits: TextTraits) -> bool:
     return (traits.signs["mine"] or _lasts(traits)) and traits.words.isdisjoint(_YOU)
 
 
-def _lasts(traits: Traits) -> bool:
+def _lasts(traits: TextTraits) -> bool:
     return language_of_words(traits.words).about_self.search(traits.text) is not None
 
 
 _YOU = frozenset({"you", "your", "yours", "yourself", "du", "dich", "dir", "dein", "usted"})
 
 
-def _traits(text: str) -> Traits:
+def _traits(text: str) -> TextTraits:
     return traits_of(text, ENGLISH.name)
 
 

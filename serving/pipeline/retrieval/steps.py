@@ -6,7 +6,7 @@
    read only of candidates that it lacks.
 4. Read the rows of the best candidates; rows that are gone or outside the scope are dropped. If
    candidates say the same, they are folded, and the lists are fused again.
-5. Run the profile's steps (`order/steps.py`): fold repeats, weigh, rerank, prefer what holds now,
+5. Run the profile's steps (`order`): fold repeats, weigh, rerank, prefer what holds now,
    diversify, cut to the limit.
 """
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from serving.domain.languages import Language, language_of_words
 from serving.domain.ranking.diversity import jaccard, words_of
 from serving.domain.ranking.holds.statement import (
-    Traits,
+    TextTraits,
     names_in,
     owners_in,
     spelled_in,
@@ -72,17 +72,17 @@ class Question:
         name = found[found.lastindex or 0] if found else ""
         return name[:1].isupper() and name.casefold() not in self.language.calendar
 
-    def longest_code(self, stored: Traits, codes: Iterable[str]) -> int:
+    def longest_code(self, stored: TextTraits, codes: Iterable[str]) -> int:
         """The characters of the longest of the codes that a text has; 0 if it has none."""
         found = (code for code in codes if stored.has_code(code, begins=self.asks_for_beginning))
         return max(map(len, found), default=0)
 
-    def codes_among(self, stored: Sequence[Traits]) -> list[str]:
+    def codes_among(self, stored: Sequence[TextTraits]) -> list[str]:
         """Its codes, and its words that it or one of the texts spells letter by letter."""
         spelled = frozenset[str]().union(*(each.spelled for each in stored)) & self.words
         return [*self.asked_codes, *sorted(spelled | self.spelled)]
 
-    def repeats_question(self, stored: Traits) -> bool:
+    def repeats_question(self, stored: TextTraits) -> bool:
         """Whether a stored text only asks something, or repeats this question."""
         return (
             stored.asks
@@ -94,16 +94,16 @@ class Question:
             )
         )
 
-    def _is_asked_in(self, stored: Traits) -> bool:
+    def _is_asked_in(self, stored: TextTraits) -> bool:
         """Whether a text asks this too, and what else it says has none of the question's words."""
         common = self.stems & stored.asked_stems
         return len(common) > ASKED * len(self.stems) and common == self.stems & stored.stems
 
-    def values_of(self, stored: Traits) -> frozenset[str]:
+    def values_of(self, stored: TextTraits) -> frozenset[str]:
         """The values of the kind that is asked for, in lower case; none of the question's own."""
         return frozenset[str]().union(*map(stored.values, self.values)) - self.words
 
-    def has_value(self, stored: Traits) -> bool:
+    def has_value(self, stored: TextTraits) -> bool:
         """Whether a statement has a value of the kind that is asked for."""
         return any(map(stored.values, self.values))
 

@@ -86,7 +86,7 @@ class Statement:
         return self.said, self.stored or self.said
 
 
-class Traits:
+class TextTraits:
     """What of a text tells how it stands to others.
 
     Args:
@@ -207,9 +207,9 @@ _STARTS = frozenset(
 
 
 @lru_cache(MAX_REMEMBERED)
-def traits_of(text: str, usual: str) -> Traits:
+def traits_of(text: str, usual: str) -> TextTraits:
     """The traits of a text, for a question in the language of this name."""
-    return Traits(text, language_of(usual))
+    return TextTraits(text, language_of(usual))
 
 
 @lru_cache(MAX_REMEMBERED)

@@ -16,10 +16,10 @@ from serving.domain.ranking.ledger import Ledger
 from serving.domain.ranking.profile import Profile, Sort
 from serving.domain.ranking.repeats import newest_first, newest_of_repeats
 from serving.domain.ranking.signals import Traits
+from serving.pipeline.retrieval.order import ADJACENT, CUT, OF_THE_ANSWER, RERANK, steps_of
 from serving.pipeline.retrieval.order.adjacent import takers
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.step import Step, StepInput
-from serving.pipeline.retrieval.order.steps import ADJACENT, CUT, OF_THE_ANSWER, RERANK, steps_of
 from serving.ports.vector_index import Adjacency
 
 

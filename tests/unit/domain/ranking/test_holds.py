@@ -15,7 +15,7 @@ from serving.domain.ranking.holds.judge import Judgement, judge
 from serving.domain.ranking.holds.model import Model, Weights, shipped_model
 from serving.domain.ranking.holds.pairs import Pairs
 from serving.domain.ranking.holds.question import Question
-from serving.domain.ranking.holds.statement import Statement, Traits
+from serving.domain.ranking.holds.statement import Statement, TextTraits
 from serving.domain.ranking.ledger import CurrencyReason
 from tests.support.builders import NOON
 
@@ -460,7 +460,7 @@ def test_newer_number_takes_no_place_of_the_asked_one() -> None:
     ],
 )
 def test_question_that_tells_is_no_question(text: str, asks: bool) -> None:
-    assert Traits(text, ENGLISH).asks is asks
+    assert TextTraits(text, ENGLISH).asks is asks
 
 
 @pytest.mark.parametrize(
