@@ -93,10 +93,10 @@ class Pairs:
 
     def _add_words(self) -> None:
         """Words count by how few of the candidates have them."""
-        count, asked = len(self.head), len(self.asked.stems)
+        asked = len(self.asked.stems)
         rows = _rows([each.stems for each in self.traits], self.asked.stems)
         having = rows.sum(0)
-        spread = np.log((count + 1) / np.where(having > 0, having + 0.5, 1.0))
+        spread = np.log((len(self.head) + 1) / np.where(having > 0, having + 0.5, 1.0))
         weighted = rows * spread
         self.whole = float(spread[:asked].sum()) or 1.0
         self.common = weighted @ rows.T

@@ -525,6 +525,7 @@ def test_clock_words_of_other_languages_are_read(language: str, said: str, clock
 @pytest.mark.parametrize(
     ("language", "said"),
     [
+        ("english", "oh thirty"),
         ("german", "halb so viele wie sechs"),
         ("spanish", "tres y cuatro personas"),
         ("french", "six et trois personnes"),
