@@ -12,7 +12,17 @@ import itertools
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
@@ -91,7 +101,7 @@ async def closed_loop(
 async def open_loop(
     ask: Ask[Question, Answer],
     queries: Iterable[Question],
-    arrivals_s: Sequence[float],
+    arrivals_s: Iterable[float],
 ) -> Run[Answer]:
     """Sends a question at each arrival; its latency counts from the arrival.
 
@@ -112,6 +122,25 @@ async def open_loop(
             await asyncio.sleep(max(0.0, started + arrival_s - time.perf_counter()))
             asked.create_task(one(query, arrival_s))
     return Run(calls, time.perf_counter() - started)
+
+
+@asynccontextmanager
+async def meanwhile(*others: Coroutine[None, None, object]) -> AsyncIterator[None]:
+    """Runs coroutines, which may have no end, while the body runs.
+
+    Raises:
+        Exception: One of them failed.
+    """
+    tasks = [asyncio.create_task(each) for each in others]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
 
 
 def poisson_arrivals(rate_per_s: float, count: int, seed: int = 0) -> list[float]:

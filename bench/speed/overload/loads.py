@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -15,7 +14,7 @@ from itertools import count, cycle, islice
 from bench.harness.collection import Query
 from bench.harness.connections import CALL_TIMEOUT_S, MAX_CONNECTIONS, Connections, connected
 from bench.harness.latency import percentile
-from bench.harness.load import Ask, Run, closed_loop, open_loop, poisson_arrivals
+from bench.harness.load import Ask, Run, closed_loop, meanwhile, open_loop, poisson_arrivals
 from bench.harness.results import Result, Take
 from bench.speed.ingest import LEGS, mark_of, until_visible
 from bench.speed.overload.figures import CAPACITY, NEIGHBOUR, WRITES, is_whole_in_time, result_of
@@ -132,7 +131,7 @@ class Offered:
         flood = self.connections.client("bench-flood")
         mark = self.connections.client(f"bench-mark-{writers}")
         others = [_write_on(flood, writer, written) for writer in range(writers)]
-        async with _meanwhile(*others, _look_on(mark, visible_s)):
+        async with meanwhile(*others, _look_on(mark, visible_s)):
             run = await open_loop(self.ask, queries, arrivals)
         result = self._result(run, float(writers), NEIGHBOUR_SHARE, arrivals)
         seen = sorted(visible_s)
@@ -254,22 +253,3 @@ async def _look_on(client: AsyncClient, visible_s: list[float]) -> None:
             *(until_visible(client, leg, mark, "", written_at) for leg in LEGS)
         )
         visible_s.append(max(each if each is not None else float("inf") for each in found))
-
-
-@asynccontextmanager
-async def _meanwhile(*endless: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Runs what has no end while the body runs.
-
-    Raises:
-        Exception: One of them failed.
-    """
-    tasks = [asyncio.create_task(each) for each in endless]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
-    for error in ended:
-        if isinstance(error, Exception):
-            raise error

@@ -8,9 +8,10 @@ another tenant is written to: after each write the stores are asked until memory
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -23,7 +24,7 @@ from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections, connected, connections_for
 from bench.harness.cpu import cpu_over
 from bench.harness.latency import Latency
-from bench.harness.load import Ask, closed_loop
+from bench.harness.load import Ask, closed_loop, meanwhile, open_loop
 from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Record, Result, Take, select
@@ -80,6 +81,7 @@ def resident_table(records: Sequence[Record]) -> str:
         "answers": value("n"),
         "from memory": value("measured", "from_memory"),
         "the same": value("measured", "same"),
+        "writes/s": value("measured", "written_per_s"),
     }
     return table_of(select(records, RESIDENT), columns)
 
@@ -145,37 +147,26 @@ async def _measure(collection: Collection, callers: int, writes: float, take: Ta
             for start in range(0, len(queries), TURN):
                 for name in sorted(variants, reverse=bool(start // TURN % 2)):
                     await variants[name].take(processes, queries[start : start + TURN])
-            during = _Variant(connections, VARIANTS["memory"], callers)
-            async with _written_to(connections.client(WRITTEN_TO), writes):
+            during, written = _Variant(connections, VARIANTS["memory"], callers), list[int]()
+            write = partial(_write, connections.client(WRITTEN_TO), written)
+            arrivals_s = (place / writes for place in count())
+            began = time.perf_counter()
+            async with meanwhile(open_loop(write, count(), arrivals_s)):
                 await during.take(processes, queries)
+                written_per_s = len(written) / (time.perf_counter() - began)
     memory, stores = (variants[name] for name in VARIANTS)
     same = sum(map(_are_same, memory.answers, stores.answers))
     for name, variant in variants.items():
         take(variant.result(name, same))
-    take(during.result(f"memory, during {writes:g} writes/s"))
+    result = during.result("memory, during writes")
+    take(replace(result, measured={**result.measured, "written_per_s": round(written_per_s, 1)}))
 
 
-@asynccontextmanager
-async def _written_to(client: AsyncClient, per_s: float) -> AsyncIterator[None]:
-    """Writes turns meanwhile, one a call, at this rate however long each takes."""
-
-    async def write() -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        async with asyncio.TaskGroup() as writing:
-            for place in count():
-                await asyncio.sleep(began + place / per_s - loop.time())
-                turn = Segment(
-                    id=f"turn-{place}", text=f"Turn {place}", event_time=datetime.now(UTC)
-                )
-                writing.create_task(client.ingest([turn]))
-
-    writer = asyncio.create_task(write())
-    try:
-        yield
-    finally:
-        writer.cancel()
-        await asyncio.gather(writer, return_exceptions=True)
+async def _write(client: AsyncClient, written: list[int], place: int) -> None:
+    """Writes a turn, and notes that it is stored."""
+    turn = Segment(id=f"turn-{place}", text=f"Turn {place}", event_time=datetime.now(UTC))
+    await client.ingest([turn])
+    written.append(place)
 
 
 def _is_from_memory(answer: Retrieval | None) -> bool:
