@@ -70,8 +70,11 @@ class TenantTooLargeError(Exception):
 class ResidentFeed(Protocol):
     """Reads tenants and their changes."""
 
-    def heard(self) -> int:
-        """Returns how many changes were announced so far, and how often some may be missed."""
+    def heard(self, tenant: TenantName | None = None) -> int:
+        """Returns the number of the last change announced: to a tenant, or to any.
+
+        An announcement that may have been missed counts as one to all tenants.
+        """
 
     async def position(self) -> LogPosition:
         """Returns the position of all that is committed."""

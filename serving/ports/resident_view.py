@@ -46,8 +46,10 @@ class ResidentView(Protocol):
     async def load(self, tenant: TenantName, deadline: Deadline) -> bool:
         """Loads a tenant; False if it cannot be held, or the deadline passes first."""
 
-    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        """Waits until no tenant in memory lacks the write; False if the deadline passes first."""
+    async def caught_up(
+        self, tenant: TenantName, token: ConsistencyToken, deadline: Deadline
+    ) -> bool:
+        """Waits until the tenant lacks no write in memory; False if the deadline passes first."""
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         """Returns how many of the items are in memory."""

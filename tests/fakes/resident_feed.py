@@ -37,8 +37,9 @@ class InMemoryFeed:
     """A `ResidentFeed` of what is put into it; each change is a transaction of its own."""
 
     def __init__(self) -> None:
-        self.announced = 0
+        self.announced: defaultdict[TenantName | None, int] = defaultdict(int)
         self.reads = 0
+        self.reads_of_changes = 0
         self.is_lost = False
         self.hiding: set[TenantName] = set()
         self._tenants: defaultdict[TenantName, dict[ItemId, Item]] = defaultdict(dict)
@@ -50,17 +51,18 @@ class InMemoryFeed:
         for item in items:
             self._tenants[tenant][item.item] = item
             self._log.append((tenant, item.item))
-        return self._announce()
+        return self._announce(tenant)
 
     def remove(self, *items: ItemId, tenant: TenantName = TENANT) -> ConsistencyToken:
         """Erases items, and announces that."""
         for item in items:
             self._tenants[tenant].pop(item, None)
             self._log.append((tenant, item))
-        return self._announce()
+        return self._announce(tenant)
 
-    def _announce(self) -> ConsistencyToken:
-        self.announced += 1
+    def _announce(self, tenant: TenantName) -> ConsistencyToken:
+        self.announced[None] += 1
+        self.announced[tenant] = self.announced[None]
         self._changed.set()
         return ConsistencyToken.of("", [self._next - 1])
 
@@ -68,8 +70,8 @@ class InMemoryFeed:
     def _next(self) -> int:
         return FIRST + len(self._log)
 
-    def heard(self) -> int:
-        return self.announced
+    def heard(self, tenant: TenantName | None = None) -> int:
+        return self.announced[tenant]
 
     async def position(self) -> LogPosition:
         return LogPosition("", Snapshot(self._next))
@@ -86,6 +88,7 @@ class InMemoryFeed:
     async def changes_since(
         self, position: LogPosition, tenants: Collection[TenantName]
     ) -> ResidentDelta:
+        self.reads_of_changes += 1
         if self.is_lost:
             self.is_lost = False
             raise FeedLostError
@@ -101,6 +104,10 @@ class InMemoryFeed:
         rows = [_row(present[item]) for item in items if item in present]
         gone = [item for item in items if item not in present]
         return TenantChanges(rows, gone, "english", tenant in self.hiding)
+
+    async def was_waited_for(self) -> bool:
+        """Whether what was announced has ended a wait."""
+        return not self._changed.is_set()
 
     async def wait(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -52,7 +52,7 @@ class Residents:
 
     It is an async context manager, and follows the log while it is open. The tenants that were
     asked for least recently give way. A tenant answers while all that this process knows to be
-    written is applied to it, and the caller's write too.
+    written to it is applied, and the caller's write too.
     """
 
     def __init__(
@@ -96,7 +96,8 @@ class Residents:
             self._load(tenant)
             return None
         self._tenants.move_to_end(tenant)
-        if self._applied != self._feed.heard() or self._clock() - self._checked_at > UNCHECKED_S:
+        is_behind = self._applied < self._feed.heard(tenant)
+        if is_behind or self._clock() - self._checked_at > UNCHECKED_S:
             return None
         return found if token is None or self._has_seen(token) else None
 
@@ -106,13 +107,19 @@ class Residents:
             await asyncio.wait((task,), timeout=deadline.remaining())
         return tenant in self._tenants
 
-    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        """Waits until no tenant lacks the write; False if the deadline passes first."""
+    async def caught_up(
+        self, tenant: TenantName, token: ConsistencyToken, deadline: Deadline
+    ) -> bool:
+        """Waits until the tenant lacks no write; False if the deadline passes first."""
+
+        def has_seen() -> bool:
+            return tenant not in self._followed() or self._has_seen(token)
+
         try:
             async with asyncio.timeout(deadline.remaining()), self._moved:
-                await self._moved.wait_for(lambda: self._has_seen(token))
+                await self._moved.wait_for(has_seen)
         except TimeoutError:
-            return self._has_seen(token)
+            return has_seen()
         return True
 
     def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
@@ -127,7 +134,7 @@ class Residents:
 
     def _has_seen(self, token: ConsistencyToken) -> bool:
         if self._position is None:
-            return not self._loading
+            return False
         return self._position.epoch == token.epoch and token.seen_by(self._position.log)
 
     # ------------------------------------------------------------ loading
@@ -185,7 +192,8 @@ class Residents:
         back_off_s = FIRST_BACK_OFF_S
         while True:
             try:
-                await self.advance()
+                if self._is_behind():
+                    await self.advance()
                 await self._feed.wait(POLL_S)
                 back_off_s = FIRST_BACK_OFF_S
                 continue
@@ -201,8 +209,15 @@ class Residents:
             await asyncio.sleep(back_off_s)
             back_off_s = min(2 * back_off_s, LAST_BACK_OFF_S)
 
+    def _followed(self) -> set[TenantName]:
+        return {*self._tenants, *self._loading}
+
+    def _is_behind(self) -> bool:
+        is_due = self._clock() - self._checked_at >= POLL_S
+        return is_due or any(self._feed.heard(each) > self._applied for each in self._followed())
+
     async def advance(self) -> None:
-        """Applies what was written since; done whenever something was announced."""
+        """Applies what was written since; done whenever a tenant in memory has changed."""
         async with self._reading:
             if not self._tenants:
                 self._position = None

@@ -229,7 +229,7 @@ class Eraser:
         return StoreReceipt.of("graph", lookups)
 
     async def _in_memory(self, view: ResidentView, done: Lookups) -> StoreReceipt | None:
-        if not await view.caught_up(done.erased.token, done.deadline):
+        if not await view.caught_up(done.tenant, done.erased.token, done.deadline):
             return None
         left = view.count(done.tenant, done.items)
         return StoreReceipt.of("memory", [_by_id(done.items, left)])

@@ -104,7 +104,7 @@ class PostgresChangeLog:
         ):
             model_id = await find_or_make_model(connection, model)
             await insert_embeddings(connection, model_id, made)
-        self._notifications.announce(Channel.CHANGES)
+        self._notifications.announce(Channel.PROGRESS)
 
     async def graph_changes(self, changes: Sequence[Change]) -> GraphChanges:
         """Looks items up by name: an id that was written again is another row of the same node."""

@@ -37,8 +37,8 @@ class PostgresResidentFeed:
         self._notifications = notifications
         self._changes = Waiter(notifications, Channel.CHANGES)
 
-    def heard(self) -> int:
-        return self._notifications.heard(Channel.CHANGES)
+    def heard(self, tenant: TenantName | None = None) -> int:
+        return self._notifications.heard(tenant)
 
     async def position(self) -> LogPosition:
         async with self._database.work() as connection:

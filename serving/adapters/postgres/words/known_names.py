@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
-from serving.adapters.postgres.connection.notifications import Channel, Notifications
+from serving.adapters.postgres.connection.notifications import Notifications
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import LOG_EPOCH, Connection
 from serving.domain.consistency import NOTHING_SEEN, Snapshot
@@ -51,7 +51,7 @@ class TenantNames:
     names: dict[str, str] = field(default_factory=dict)
     index: NameIndex = field(default_factory=NameIndex)
     heard: int = -1
-    """How many changes had been announced before the last update."""
+    """The last change that was announced before the last update."""
     updated_at_s: float = -math.inf
 
     @property
@@ -112,7 +112,7 @@ class KnownNames:
     def current(self, tenant: TenantName) -> TenantNames | None:
         """The cached names; None if there are none, or they may have changed since."""
         entry = self._entries.get(tenant)
-        if entry is None or entry.heard != self._notifications.heard(Channel.CHANGES):
+        if entry is None or entry.heard < self._notifications.heard(tenant):
             return None
         if self._clock() - entry.updated_at_s > UNCHECKED_S:
             return None
@@ -138,7 +138,7 @@ class KnownNames:
     ) -> TenantNames | None:
         """The entry with the names added since, or a new one; None for an unknown tenant."""
         seen = NOTHING_SEEN if entry is None else entry.seen
-        heard = self._notifications.heard(Channel.CHANGES)
+        heard = self._notifications.heard()
         found = await connection.fetch_all(_ADDED_SINCE, {"tenant": tenant, "seen": str(seen)})
         if not found:
             return None

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from serving.adapters.postgres.connection.notifications import Channel, Notifications
+from serving.adapters.postgres.connection.notifications import Notifications
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import Connection
 from serving.domain.errors import TriviumError
@@ -84,7 +84,7 @@ class WordStatisticsCache:
         return None if entry is None else entry.statistics
 
     def _announced(self) -> int:
-        return self._notifications.heard(Channel.CHANGES)
+        return self._notifications.heard()
 
     def _store(self, tenant_id: int, entry: _Entry) -> None:
         self._entries[tenant_id] = entry

@@ -76,7 +76,7 @@ class PostgresExtractions:
         except ExclusiveLockRequiredError:
             async with self._database.transaction() as connection:
                 await _save(connection, tenant, turns, facts, exclusive=True)
-        self._notifications.announce(Channel.CHANGES)
+        self._notifications.announce(Channel.CHANGES, tenant)
 
     async def progress(self) -> ExtractionProgress:
         async with self._database.work() as connection:

@@ -57,7 +57,7 @@ class PostgresMemoryStore:
             await self.erase(batch.tenant, Selector(items=error.items, expired_by=batch.at))
             receipt = await self._write(replace(batch, at=None))
         if receipt.changes:
-            self._notifications.announce(Channel.CHANGES)
+            self._notifications.announce(Channel.CHANGES, batch.tenant)
         return receipt
 
     async def _write(self, batch: Batch) -> WriteReceipt:
@@ -83,7 +83,7 @@ class PostgresMemoryStore:
             receipt = await erase_selected(connection, tenant, selector)
             if receipt.items or selector.expired_by is None:  # another replica may have swept
                 await log_change(connection, tenant, erased=len(receipt.items))
-        self._notifications.announce(Channel.CHANGES)
+        self._notifications.announce(Channel.CHANGES, tenant)
         return receipt
 
     async def expired(self, by: datetime, limit: int) -> list[tuple[TenantName, ItemId]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import product
 from string import ascii_lowercase, digits
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
-from serving.adapters.postgres.connection.notifications import Channel, Notifications
+from serving.adapters.postgres.connection.notifications import MAX_NAMED, Channel, Notifications
 from serving.adapters.postgres.words import lexical, word_statistics
 from serving.adapters.postgres.words.known_names import UNCHECKED_S, KnownNames
 from serving.adapters.postgres.words.word_statistics import (
@@ -389,6 +390,47 @@ async def test_announced_name_of_another_process_is_matched(
         await other.notifications.wait_beyond(before, [Channel.CHANGES], 10)
 
         assert await meant(other, "Melony") == {"Melony": "Melanie"}
+
+
+@asynccontextmanager
+async def listening_process(postgres: Postgres, dsn: str) -> AsyncIterator[Notifications]:
+    """The notifications of another process, which has received one of `TENANT`."""
+    async with Postgres(dsn) as other:
+        heard = other.notifications.heard
+
+        async def is_listening() -> bool:
+            postgres.notifications.announce(Channel.CHANGES, TENANT)
+            return heard(TENANT) > heard(TenantName("unwritten"))
+
+        await until_async(is_listening)
+        yield other.notifications
+
+
+async def test_change_is_announced_for_its_tenant_alone(
+    postgres: Postgres, postgres_dsn: str
+) -> None:
+    written, unwritten = TenantName("written"), TenantName("unwritten")
+    async with listening_process(postgres, postgres_dsn) as notifications:
+        before = notifications.heard(unwritten)
+        await write(postgres, segment("a"), tenant=written)
+
+        async def is_announced() -> bool:
+            return notifications.heard(written) > before
+
+        await until_async(is_announced)
+        assert notifications.heard(unwritten) == before
+
+
+async def test_many_announced_tenants_stand_for_all(postgres: Postgres, postgres_dsn: str) -> None:
+    async with listening_process(postgres, postgres_dsn) as notifications:
+        before = notifications.heard()
+        for number in range(MAX_NAMED + 1):
+            postgres.notifications.announce(Channel.CHANGES, TenantName(f"t{number}"))
+
+        async def all_have_changed() -> bool:
+            return notifications.heard(TenantName("unwritten")) > before
+
+        await until_async(all_have_changed)
 
 
 async def test_names_are_reread_without_announcements(postgres: Postgres) -> None:

@@ -77,12 +77,23 @@ async def test_announced_write_is_applied_before_an_answer() -> None:
     assert (before, words_of(view)) == (None, ["a", "b"])
 
 
+async def test_write_of_another_tenant_silences_nobody_else() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    feed.put(segment("a"), tenant=OTHER)
+    view = await loaded(feed, TENANT, OTHER)
+
+    feed.put(segment("b"), tenant=OTHER)
+
+    assert (words_of(view), words_of(view, tenant=OTHER)) == (["a"], None)
+
+
 async def test_unseen_write_of_the_caller_has_no_answer() -> None:
     feed = InMemoryFeed()
     feed.put(segment("a"))
     view = await loaded(feed, TENANT)
     token = feed.put(segment("b"))
-    feed.announced -= 1  # it was lost
+    feed.announced.clear()  # it was lost
 
     assert view.rows(TENANT, ids("a"), None) is not None
     assert view.rows(TENANT, ids("a"), token) is None
@@ -112,11 +123,11 @@ async def test_erased_item_is_gone_once_caught_up() -> None:
     erased: list[ItemId] = [segment("a").item, fact("f", "Mara", "likes", "Goa").item]
     token = feed.remove(*erased)
 
-    assert not await view.caught_up(token, Deadline.after(0))
+    assert not await view.caught_up(TENANT, token, Deadline.after(0))
     assert view.count(TENANT, erased) == 2
     await view.advance()
 
-    assert await view.caught_up(token, Deadline.after(0))
+    assert await view.caught_up(TENANT, token, Deadline.after(0))
     assert view.count(TENANT, erased) == 0
     assert words_of(view) == []
     assert view.has_facts(TENANT, None) is False
@@ -126,7 +137,35 @@ async def test_view_without_tenants_has_seen_every_write() -> None:
     feed = InMemoryFeed()
     view = TenantsInMemory(feed, 2**30)
 
-    assert await view.caught_up(feed.put(segment("a")), Deadline.after(0))
+    assert await view.caught_up(TENANT, feed.put(segment("a")), Deadline.after(0))
+
+
+async def test_tenant_that_is_not_in_memory_lacks_no_write() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    view = await loaded(feed, TENANT)
+
+    token = feed.put(segment("a"), tenant=OTHER)
+
+    assert await view.caught_up(OTHER, token, Deadline.after(0))
+    assert not await view.caught_up(TENANT, token, Deadline.after(0))
+
+
+async def test_only_changes_of_its_tenants_are_read() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    feed.put(segment("a"), tenant=OTHER)
+    view = TenantsInMemory(feed, 2**30, SteppedClock())
+
+    async with view:
+        await view.load(TENANT, Deadline.after(SOON))
+        feed.put(segment("b"), tenant=OTHER)
+        await until_async(feed.was_waited_for)
+        idle = feed.reads_of_changes
+        token = feed.put(segment("b"))
+        assert await view.caught_up(TENANT, token, Deadline.after(SOON))
+
+    assert (idle, feed.reads_of_changes) == (0, 1)
 
 
 async def test_tenants_never_see_each_other() -> None:
