@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
+from serving.domain.items.period import Period
 from serving.domain.items.records import Item, ItemId, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import Walk, WordsSearch
@@ -34,6 +35,12 @@ class ResidentView(Protocol):
 
     def walk(self, query: Query, walk: Walk, depth: int, yields: Yields) -> list[Candidate] | None:
         """Walks from the names in the question, as `Graph`."""
+
+    def latest(self, query: Query, depth: int, *, earliest_first: bool) -> list[Candidate] | None:
+        """Finds the latest segments of the scope, or the earliest, as `Timeline`."""
+
+    def mentioning(self, period: Period, query: Query, depth: int) -> list[Candidate] | None:
+        """Finds segments that speak of a period, as `Timeline`."""
 
     def rows(
         self, tenant: TenantName, items: Sequence[ItemId], token: ConsistencyToken | None

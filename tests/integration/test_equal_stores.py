@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import datetime
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -118,7 +120,12 @@ TEXTS = st.lists(
 INSTANTS = st.integers(-3, 3).map(lambda count: NOON + days(count))
 ANY_TIMES = st.none() | INSTANTS
 PERIODS = st.builds(
-    lambda begins, length: Period(begins, begins + days(length)), INSTANTS, st.integers(1, 2)
+    lambda begins, length: Period(begins, begins + days(length)),
+    INSTANTS,
+    st.sampled_from([1, 2, 9]),
+)
+NAMED_PERIODS = st.lists(
+    PERIODS | INSTANTS.map(lambda instant: Period(instant, instant)), min_size=5, max_size=5
 )
 NUMBERS = st.integers(0, 5)
 ANY_SEGMENTS = st.builds(
@@ -209,6 +216,7 @@ def scores(found: list[Candidate]) -> list[tuple[ItemId, float]]:
     filter_=SCOPES,
     as_of=INSTANTS,
     known_at=ANY_TIMES,
+    periods=NAMED_PERIODS,
     depth=st.sampled_from([1, 3, 40]),
 )
 async def test_memory_answers_as_the_stores(
@@ -222,6 +230,7 @@ async def test_memory_answers_as_the_stores(
     filter_: Filter,
     as_of: datetime,
     known_at: datetime | None,
+    periods: list[Period],
     depth: int,
 ) -> None:
     tenant = TenantName(uuid.uuid4().hex)
@@ -235,6 +244,7 @@ async def test_memory_answers_as_the_stores(
         await projected(postgres, neo4j_graph)
         if await brought_up(view, tenant):
             await assert_same(view, postgres, neo4j_graph, asked, words, depth)
+            await assert_same_by_time(view, postgres, asked, periods, depth)
 
 
 async def assert_same(
@@ -271,6 +281,26 @@ async def assert_same(
     expected = await graph.search(asked, Walk(), None, depth, Yields.EVIDENCE, deadline)
     assert scores(walked) == scores(expected)
     assert [set(each.facts) for each in walked] == [set(each.facts) for each in expected]
+
+
+async def assert_same_by_time(
+    view: TenantsInMemory, postgres: Postgres, asked: Query, periods: list[Period], depth: int
+) -> None:
+    """Asserts that memory finds what PostgreSQL finds of these times."""
+    deadline, timeline = Deadline.after(SOON), postgres.timeline
+    for period, earliest_first in product(periods, (False, True)):
+        await brought_up(view, asked.scope.tenant)
+        within = asked.scope.within(TimeRange(period.begins, period.ends))
+        of_period = replace(asked, scope=within)
+        latest = view.latest(of_period, depth, earliest_first=earliest_first)
+        speaking = view.mentioning(period, asked, depth)
+
+        stored = await timeline.latest(within, depth, deadline, earliest_first=earliest_first)
+        assert latest is not None
+        assert scores(latest) == scores(stored)
+        stored = await timeline.mentioning(period, asked.scope, depth, deadline)
+        assert speaking is not None
+        assert scores(speaking) == scores(stored)
 
 
 ITEMS = (("s", named_segment), ("f", fact_id))

@@ -254,7 +254,7 @@ class Entities:
         of_turns: defaultdict[Turn, list[_Gain]] = defaultdict(list)
         for gain in gains:
             of_turns[gain.turn].append(gain)
-        hubs = [each for each in seeds if len(each.entity.mentions) > fan_out]
+        hubs = [(each.entity, each.share) for each in seeds if len(each.entity.mentions) > fan_out]
         scores = {turn: _score(turn, gains, hubs) for turn, gains in of_turns.items()}
         best = sorted(scores, key=lambda turn: (-scores[turn], turn.segment.id))[:depth]
         return [
@@ -276,15 +276,14 @@ class Entities:
         ]
 
     def _gains(self, seeds: Sequence[_Seed], scope: Scope, fan_out: int) -> Iterator[_Gain]:
-        visible = _visible_in(scope)
+        visible = visible_in(scope)
         holds = _holding(scope.clocks)
         most = FACTS_PER_SEED_FILTERED if scope.filter.restricts else FACTS_PER_SEED
         for seed in seeds:
             entity = seed.entity
-            is_hub = len(entity.mentions) > fan_out
-            mentioning = filter(visible, reversed(entity.mentions))
-            for turn in islice(mentioning, fan_out):
-                yield _Gain(turn, 0.0 if is_hub else seed.share, entity)
+            share = seed.share if 0 < len(entity.mentions) <= fan_out else 0.0
+            for turn in islice(filter(visible, reversed(entity.mentions)), fan_out):
+                yield _Gain(turn, share, entity)
             for turn in islice(filter(visible, reversed(entity.stands_for)), fan_out):
                 yield _Gain(turn, seed.activation, entity)
             if entity.links:
@@ -343,16 +342,19 @@ class Entities:
                 yield turn
 
 
-def _score(turn: Turn, gains: Sequence[_Gain], hubs: Sequence[_Seed]) -> int:
-    """The sum in whole billionths, so that the order of the gains cannot change it."""
-    score = sum(gain.amount for gain in gains)
-    for hub in hubs:
-        if hub.entity in turn.mentions:
-            score += hub.share
+def _score(turn: Turn, gains: Sequence[_Gain], hubs: Sequence[tuple[Entity, float]]) -> int:
+    """The sum in whole billionths, so that the order of the gains cannot change it.
+
+    `hubs` are the seeds whose mentions gained nothing, being many; each with its share.
+    """
+    score = sum([gain.amount for gain in gains])
+    for entity, share in hubs:
+        if entity in turn.mentions:
+            score += share
     return math.floor(1e9 * score + 0.5)
 
 
-def _visible_in(scope: Scope) -> Callable[[Turn], bool]:
+def visible_in(scope: Scope) -> Callable[[Turn], bool]:
     """Whether a scope has a turn; asked once for each."""
     filter_, as_of = scope.segment_filter, microseconds(scope.as_of)
     if not filter_.restricts:

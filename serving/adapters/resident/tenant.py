@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from serving.adapters.resident.entities import Entities
+from serving.adapters.resident.times import Times
 from serving.adapters.resident.words import Words
 from serving.domain.items.records import Item, ItemId, ItemKind, Segment
 from serving.domain.languages import language_of
@@ -22,6 +23,7 @@ class ResidentTenant:
 
     Attributes:
         entities: The segments, facts and entities.
+        times: The segments by their times.
         words: The words of the segments.
         text_search_config: Its language.
         has_hidden: Whether PostgreSQL has other rows of the tenant, which are hidden.
@@ -30,6 +32,7 @@ class ResidentTenant:
 
     def __init__(self, content: TenantContent) -> None:
         self.entities = Entities()
+        self.times = Times()
         self.words = Words(language_of(content.text_search_config))
         self.text_search_config = content.text_search_config
         self.has_hidden = content.has_hidden
@@ -63,7 +66,10 @@ class ResidentTenant:
                 self.bytes -= _bytes_of(former)
             self.bytes += _bytes_of(row.item)
             if isinstance(row.item, Segment):
+                if former is not None:
+                    self.times.remove(self.entities.turns[row.item.id])
                 self.entities.put_segment(row.item)
+                self.times.add(self.entities.turns[row.item.id])
                 self.words.put(row.item, row.tsvector, row.length)
             else:
                 self.entities.put_fact(row.item)
@@ -74,6 +80,7 @@ class ResidentTenant:
             return
         self.bytes -= _bytes_of(former)
         if item.kind is ItemKind.SEGMENT:
+            self.times.remove(self.entities.turns[item.id])
             self.entities.remove_segment(item.id)
             self.words.remove(item.id)
         else:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from serving.adapters.resident.residents import Residents
 from serving.domain.consistency import ConsistencyToken
+from serving.domain.items.period import Period
 from serving.domain.items.records import ItemId, TenantName
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import Walk, WordsMode, WordsSearch
@@ -36,6 +37,16 @@ class TenantsInMemory(Residents):
             return None
         tenant = self.current(query.scope.tenant, query.token)
         return None if tenant is None else tenant.entities.walk(query, depth)
+
+    def latest(self, query: Query, depth: int, *, earliest_first: bool) -> list[Candidate] | None:
+        tenant = self.current(query.scope.tenant, query.token)
+        if tenant is None:
+            return None
+        return tenant.times.latest(query.scope, depth, earliest_first=earliest_first)
+
+    def mentioning(self, period: Period, query: Query, depth: int) -> list[Candidate] | None:
+        tenant = self.current(query.scope.tenant, query.token)
+        return None if tenant is None else tenant.times.mentioning(period, query.scope, depth)
 
     def rows(
         self, tenant: TenantName, items: Sequence[ItemId], token: ConsistencyToken | None

@@ -231,11 +231,9 @@ class LegRunner:
         spec = request.spec
         started = time.perf_counter()
         answer: LegAnswer | None = None
-        in_memory = False
         try:
             leg = await self._leg_to_ask(request, shed=shed, at_once=at_once)
             answer = leg.find_in_memory(request)
-            in_memory = answer is not None
             if answer is None and at_once:
                 if not leg.is_at_hand(request):
                     raise _MustWaitError
@@ -273,7 +271,7 @@ class LegRunner:
             reason=reason,
             candidates=len(found),
             below_floor=answer.below_floor,
-            in_memory=in_memory,
+            in_memory=answer.in_memory,
             elapsed_s=elapsed_s,
         )
         ranked = RankedList(spec.name, tuple(found))

@@ -49,7 +49,9 @@ class GraphLeg(Leg):
             return None
         require_text(query)
         found = request.view.walk(query, spec.walk, request.depth, spec.yields)
-        return None if found is None else LegAnswer(*above_floor(found, spec.floor))
+        if found is None:
+            return None
+        return LegAnswer(*above_floor(found, spec.floor), in_memory=True)
 
     async def find(self, request: LegRequest) -> LegAnswer:
         """Walks the graph once it has seen the caller's write, or half of the time has passed."""

@@ -40,7 +40,7 @@ class LegAnswer:
     """What a leg found, best first.
 
     `lacking` names the upstream legs that failed and why; the leg answered without them.
-    `unsearched` says why some rows were not searched.
+    `unsearched` says why some rows were not searched, `in_memory` whether all is from memory.
     """
 
     candidates: Sequence[Candidate]
@@ -49,6 +49,7 @@ class LegAnswer:
     index_epoch: int | None = None
     lacking: str = ""
     unsearched: str = ""
+    in_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ class LexicalLeg(Leg):
         if request.view is None:
             return None
         found = request.view.find_by_words(query, spec.words, request.depth)
-        return None if found is None else LegAnswer(*above_floor(found, spec.floor))
+        if found is None:
+            return None
+        return LegAnswer(*above_floor(found, spec.floor), in_memory=True)
 
     async def find(self, request: LegRequest) -> LegAnswer:
         query, spec = request.query, request.spec

@@ -10,10 +10,10 @@ from functools import partial
 from serving.domain.breaker import POSTGRES
 from serving.domain.budget import BY_MEANING
 from serving.domain.errors import OverloadedError, UnavailableError
-from serving.domain.items.period import MAX_MENTION
+from serving.domain.items.period import MAX_MENTION, Period
 from serving.domain.items.records import ItemKind
 from serving.domain.questions.named_times import NamedTimes
-from serving.domain.questions.query import TimeRange
+from serving.domain.questions.query import Scope, TimeRange
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.ports.timeline import Timeline
@@ -52,11 +52,14 @@ class TemporalLeg(Leg):
         if self._names_no_time(request):
             return LegAnswer([])
         if not request.spec.named_times:
-            latest = partial(self._timeline.latest, request.query.scope, depth)
-            return LegAnswer(await request.ask(POSTGRES, latest))
+            return await self._latest(request.query.scope, request, earliest_first=False)
         times = request.times()
         said, about = await asyncio.gather(self._said(times, request), self._about(times, request))
-        return replace(said, candidates=_merged(said.candidates, about)[:depth])
+        return replace(
+            said,
+            candidates=_merged(said.candidates, about.candidates)[:depth],
+            in_memory=said.in_memory and about.in_memory,
+        )
 
     @staticmethod
     def _names_no_time(request: LegRequest) -> bool:
@@ -64,28 +67,42 @@ class TemporalLeg(Leg):
 
     async def _said(self, times: NamedTimes, request: LegRequest) -> LegAnswer:
         nearest = None if times.alone else await _nearest(times, request)
-        return nearest or LegAnswer(await self._latest(times, request))
+        if nearest is not None:
+            return nearest
+        latest = partial(self._latest, request=request, earliest_first=times.earliest_first)
+        return _joined(await asyncio.gather(*map(latest, _scopes(times, request))))
 
-    async def _latest(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
-        scope = request.query.scope
-        latest = partial(self._timeline.latest, earliest_first=times.earliest_first)
-        within = [scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
-        found = (request.ask(POSTGRES, partial(latest, each, request.depth)) for each in within)
-        return _distinct(await asyncio.gather(*found))
-
-    async def _about(self, times: NamedTimes, request: LegRequest) -> list[Candidate]:
-        scope, depth, mentioning = request.query.scope, request.depth, self._timeline.mentioning
+    async def _about(self, times: NamedTimes, request: LegRequest) -> LegAnswer:
         named = [each for each in times.periods if each.length <= MAX_MENTION]
-        found = (request.ask(POSTGRES, partial(mentioning, each, scope, depth)) for each in named)
-        return _distinct(await asyncio.gather(*found))
+        mentioning = partial(self._mentioning, request=request)
+        return _joined(await asyncio.gather(*map(mentioning, named)))
+
+    async def _latest(
+        self, scope: Scope, request: LegRequest, *, earliest_first: bool
+    ) -> LegAnswer:
+        query, depth = replace(request.query, scope=scope), request.depth
+        if request.view is not None:
+            found = request.view.latest(query, depth, earliest_first=earliest_first)
+            if found is not None:
+                return LegAnswer(found, in_memory=True)
+        latest = partial(self._timeline.latest, scope, depth, earliest_first=earliest_first)
+        return LegAnswer(await request.ask(POSTGRES, latest))
+
+    async def _mentioning(self, period: Period, request: LegRequest) -> LegAnswer:
+        query, depth = request.query, request.depth
+        if request.view is not None:
+            found = request.view.mentioning(period, query, depth)
+            if found is not None:
+                return LegAnswer(found, in_memory=True)
+        mentioning = partial(self._timeline.mentioning, period, query.scope, depth)
+        return LegAnswer(await request.ask(POSTGRES, mentioning))
 
 
 async def _nearest(times: NamedTimes, request: LegRequest) -> LegAnswer | None:
     """What was said at these times and is nearest to the question; None without the index."""
     query, deadline = request.query, BY_MEANING.only(request.deadline)
-    scopes = [query.scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
     wanted = partial(WantedNeighbours, ItemKind.SEGMENT, depth=request.depth, token=query.token)
-    answers = (request.nearest(wanted(scope), deadline) for scope in scopes)
+    answers = (request.nearest(wanted(scope), deadline) for scope in _scopes(times, request))
     try:
         async with asyncio.timeout(deadline.remaining()):
             found = await asyncio.gather(*answers)
@@ -94,6 +111,17 @@ async def _nearest(times: NamedTimes, request: LegRequest) -> LegAnswer | None:
     nearest = _distinct([each.candidates for each in found])
     stale = any(each.stale for each in found)
     return LegAnswer(nearest, stale=stale) if nearest else None
+
+
+def _scopes(times: NamedTimes, request: LegRequest) -> list[Scope]:
+    """The scope of the question, restricted to each of the times."""
+    scope = request.query.scope
+    return [scope.within(TimeRange(each.begins, each.ends)) for each in times.periods]
+
+
+def _joined(answers: Sequence[LegAnswer]) -> LegAnswer:
+    found = _distinct([each.candidates for each in answers])
+    return LegAnswer(found, in_memory=all(each.in_memory for each in answers))
 
 
 def _distinct(found: Iterable[Sequence[Candidate]]) -> list[Candidate]:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.adapters.postgres.words.tsvector import stored_words
-from serving.adapters.resident import TenantsInMemory, residents, words
+from serving.adapters.resident import TenantsInMemory, residents, times, words
 from serving.adapters.resident.entities import NearNames
 from serving.adapters.resident.tenant import ITEM_BYTES
 from serving.adapters.resident.words import Words, rank_of
 from serving.domain.budget import Deadline
+from serving.domain.items.period import Period, disjoint
 from serving.domain.items.records import ItemId, Segment, TenantName
 from serving.domain.items.text import text_of
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.named_entities import content_words, one_letter_apart
+from serving.domain.questions.query import Filter, TimeRange
 from serving.domain.ranking.leg_options import Walk, WordsMode, WordsSearch
 from serving.domain.ranking.profile import Yields
 from serving.domain.words.query_plan import MAX_SCORED
+from serving.ports.memory_store import Batch
 from tests.fakes.resident_feed import InMemoryFeed
-from tests.support.builders import TENANT, fact, ids, query, scope, segment
+from tests.fakes.store import InMemoryStore
+from tests.fakes.times import InMemoryTimeline
+from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
 
@@ -140,7 +147,7 @@ async def test_view_without_tenants_has_seen_every_write() -> None:
     assert await view.caught_up(TENANT, feed.put(segment("a")), Deadline.after(0))
 
 
-async def test_tenant_that_is_not_in_memory_lacks_no_write() -> None:
+async def test_absent_tenant_lacks_no_write_in_memory() -> None:
     feed = InMemoryFeed()
     feed.put(segment("a"))
     view = await loaded(feed, TENANT)
@@ -278,6 +285,92 @@ async def test_bytes_follow_what_is_written_and_erased() -> None:
     await view.advance()
 
     assert more > before > view.bytes > 0
+
+
+# ---------------------------------------------------------------- times
+
+
+INSTANTS = st.integers(-9, 9).map(lambda count: NOON + days(count))
+PERIODS = st.builds(
+    lambda begins, length: Period(begins, begins + days(length)),
+    INSTANTS,
+    st.sampled_from([1, 3, 9]),
+)
+SEGMENTS = st.lists(
+    st.builds(
+        lambda number, **fields: segment(f"s{number}", **fields),
+        st.integers(0, 9),
+        event_time=INSTANTS,
+        speaker=st.sampled_from(["Mara", "Otis"]),
+        mentions=st.lists(PERIODS, min_size=1, max_size=2).map(disjoint),
+    ),
+    min_size=4,
+    max_size=12,
+)
+
+
+@given(
+    SEGMENTS,
+    st.sets(st.integers(0, 9).map("s{}".format)),
+    SEGMENTS,
+    PERIODS,
+    st.sampled_from([Filter(), Filter(speakers=("Mara",))]),
+    st.sampled_from([NOON, NOON + days(20)]),
+    st.sampled_from([1, 3, 99]),
+)
+async def test_times_in_memory_are_those_of_a_full_comparison(
+    first: list[Segment],
+    gone: set[str],
+    later: list[Segment],
+    period: Period,
+    filter_: Filter,
+    as_of: datetime,
+    depth: int,
+) -> None:
+    feed, store = InMemoryFeed(), InMemoryStore()
+    view = TenantsInMemory(feed, 2**30)
+    feed.put(segment("a"), *first)
+    await view.load(TENANT, Deadline.after(SOON))
+    feed.remove(*ids("a", *gone))
+    feed.put(*later)
+    await view.advance()
+    stored = {each.id: each for each in [*first, *later]}
+    kept = {each.id for each in later} | (stored.keys() - gone)
+    await store.write(Batch(TENANT, [stored[id_] for id_ in kept]))
+    reference, deadline = InMemoryTimeline(store), Deadline.after(SOON)
+    of = scope(TENANT, filter_=filter_, as_of=as_of)
+    within = of.within(TimeRange(period.begins, period.ends))
+
+    for asked in (of, within):
+        for earliest_first in (False, True):
+            assert view.latest(
+                query("", scope=asked), depth, earliest_first=earliest_first
+            ) == await reference.latest(asked, depth, deadline, earliest_first=earliest_first)
+    assert view.mentioning(period, query("", scope=of), depth) == await reference.mentioning(
+        period, of, depth, deadline
+    )
+
+
+async def test_many_segments_of_a_time_are_left_to_postgres(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(times, "MAX_ROWS", 1)
+    feed = InMemoryFeed()
+    tomorrow = Period(NOON + days(1), NOON + days(2))
+    feed.put(
+        segment("a", mentions=(tomorrow,)),
+        segment("b", mentions=(tomorrow,)),
+        segment("c", event_time=NOON - days(1)),
+    )
+    view = await loaded(feed, TENANT)
+    asked = scope(TENANT, as_of=NOON)
+    few = asked.within(TimeRange(NOON - days(2), NOON - days(0.5)))
+
+    assert view.latest(query("", scope=asked), 9, earliest_first=False) is None
+    assert view.mentioning(tomorrow, query("", scope=asked), 9) is None
+    found = view.latest(query("", scope=few), 9, earliest_first=False)
+    assert found is not None
+    assert [each.item.id for each in found] == ["c"]
 
 
 # ---------------------------------------------------------------- words

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from serving.adapters.resident import TenantsInMemory
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, OverloadedError
 from serving.domain.items.period import Period
@@ -21,9 +22,11 @@ from serving.ports.embedding import VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours
 from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import FixedDates, FixedIndex, FixedLeg
+from tests.fakes.resident_feed import InMemoryFeed
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
-from tests.support.builders import NOON, days, query, scope, segment
+from tests.support.builders import NOON, TENANT, days, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, states, store_of
 
 SAID = [
@@ -168,6 +171,34 @@ async def test_earliest_are_first_when_asked_for() -> None:
 
 async def test_without_the_option_the_latest_of_all_are_found() -> None:
     assert await asked(named_times=False) == ["d", "c", "b", "a"]
+
+
+async def view_of(*segments: Segment) -> TenantsInMemory:
+    feed = InMemoryFeed()
+    feed.put(*segments)
+    view = TenantsInMemory(feed, 2**30)
+    await view.load(TENANT, Deadline.after(60))
+    return view
+
+
+@pytest.mark.parametrize(("alone", "found"), [(True, ["c", "b", "about"]), (False, ["c", "about"])])
+async def test_named_time_is_found_in_memory(alone: bool, found: list[str]) -> None:
+    about = segment("about", event_time=NOON - days(3), mentions=(period(-1.5, -1),))
+    stored = [*SAID, about]
+    legs = {"temporal": TemporalLeg(InMemoryTimeline(InMemoryStore()))}
+
+    answer = await answered(
+        stored,
+        legs,
+        replace(TIMES, signals=()),
+        query("?", scope=scope(as_of=NOON)),
+        dates=FixedDates(period(-2.5, -0.5), alone=alone),
+        space=VectorSpace.of(FakeEmbedder(), NearestIndex(SAID[2])),
+        view=await view_of(*stored),
+    )
+
+    assert hit_ids(answer) == found
+    assert [report.in_memory for report in answer.reports] == [alone]
 
 
 TIMES = Profile(
