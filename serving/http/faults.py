@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from google.protobuf import json_format
@@ -54,8 +54,22 @@ def fault_of_json(body: bytes, descriptor: Any, *, strict: bool) -> str:
 
 def fault_of(value: Any, descriptor: Any, *, strict: bool = True) -> str:
     """The first fault of what JSON was read into; as `fault_of_json`."""
+    return _first_fault(value, descriptor, strict=strict) or "it is not valid"
+
+
+def fault_of_names(value: Any, descriptor: Any, names: Collection[str]) -> str:
+    """That a field is there by both of its names, of which `json_format` takes the last; or "".
+
+    `names` are all that the value has, at any depth. Few requests have two names of any field.
+    """
+    if len({name.replace("_", "").lower() for name in names}) == len(names):
+        return ""
+    return _first_fault(value, descriptor, strict=False)
+
+
+def _first_fault(value: Any, descriptor: Any, *, strict: bool) -> str:
     faults = _faults(value, descriptor, "")
-    return next((fault for fault, unknown in faults if strict or not unknown), "it is not valid")
+    return next((fault for fault, unknown in faults if strict or not unknown), "")
 
 
 def each_name_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -71,15 +85,16 @@ def _faults(value: Any, descriptor: Any, place: str) -> Iterator[tuple[str, bool
     if not isinstance(value, dict):
         yield f"{place} must be an object", False
         return
-    of_oneof: dict[str, str] = {}
+    taken: dict[str, str] = {}
     for name, given in value.items():
         at = f"{place}.{name}" if place else str(name)
         field = descriptor.fields_by_name.get(name) or descriptor.fields_by_camelcase_name.get(name)
         if field is None:
             yield f"there is no field {at}", True
         elif given is not None:
-            oneof = field.containing_oneof
-            if oneof is not None and (other := of_oneof.setdefault(oneof.name, name)) != name:
+            # A field has two names, and is the oneof of itself if it is in no other.
+            oneof = field.containing_oneof or field
+            if (other := taken.setdefault(oneof.name, name)) != name:
                 yield f"{at} cannot be set together with {other}", False
             yield from _faults_of_field(given, field, at)
 

@@ -250,7 +250,6 @@ async def test_url_query_sets_nested_and_repeated_fields() -> None:
     [
         "tenants=acme",
         "tenant.name=acme",
-        "tenant=acme&tenant=other",
         "filter=x",
         "filter.labels.key=x",
         "page_size=many",
@@ -266,6 +265,29 @@ async def test_url_query_that_fits_no_field_is_refused(query: str) -> None:
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument")
     assert service.requests == []
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("page_size=1&page_size=2", "page_size"),
+        ("filter.event_time.start=a&filter.event_time=b", "filter.event_time"),
+        ("filter=x&filter.speakers=Mara", "filter.speakers"),
+    ],
+)
+def test_field_set_twice_in_a_url_is_named(query: str, name: str) -> None:
+    read = from_query(query.encode(), catalog_pb.ListSegmentsRequest)
+
+    assert read == Malformed(f"{name!r} is set twice in the URL")
+
+
+@pytest.mark.parametrize("sign", ["+", "%2B"])
+def test_zone_of_a_time_needs_no_escape(sign: str) -> None:
+    query = f"filter.event_time.start=2026-05-01T01:00:00{sign}01:00"
+
+    expected = catalog_pb.ListSegmentsRequest()
+    expected.filter.event_time.start.FromJsonString("2026-05-01T00:00:00Z")
+    assert from_query(query.encode(), catalog_pb.ListSegmentsRequest) == expected
 
 
 @pytest.mark.parametrize("query", ["tenant=Zoë", "tenant=Zo%C3%AB"])
@@ -328,6 +350,14 @@ def fault(body: str | bytes, message_class: type[Message], *, strict: bool = Tru
         ('{"nope": 1}', "there is no field nope"),
         ('{"filter": {"nope": 1}}', "there is no field filter.nope"),
         ('{"query": "a", "query": "b"}', "it has a name twice"),
+        (
+            '{"time_budget": "1s", "timeBudget": "1s"}',
+            "timeBudget cannot be set together with time_budget",
+        ),
+        (
+            '{"filter": {"allOf": [], "all_of": []}}',
+            "filter.all_of cannot be set together with allOf",
+        ),
         ('{"query"', "Expecting ':' delimiter in line 1, column 9"),
         (b'{"query": "\xff"}', "it is not UTF-8"),
         ('{"a":' * 20_000, "it is nested too deeply"),
@@ -352,6 +382,15 @@ def test_fault_of_an_item_has_its_number(item: str, expected: str) -> None:
     body = f'{{"items": [{{"segment": {{"text": "Fine."}}}}, {item}]}}'
 
     assert fault(body, IngestRequest) == f"items[1]{expected}"
+
+
+def test_labels_of_like_names_are_no_fault() -> None:
+    body = b'{"items": [{"segment": {"text": "a", "labels": {"a_b": "1", "aB": "2"}}}]}'
+
+    read = from_json(body, IngestRequest)
+
+    assert isinstance(read, IngestRequest), read
+    assert read.items[0].segment.labels == {"a_b": "1", "aB": "2"}
 
 
 def test_unknown_field_is_no_fault_to_connect() -> None:
