@@ -13,7 +13,7 @@ from serving.ports.audit_log import AuditEntry
 from serving.ports.memory_store import TenantSummary
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.items import timestamp
-from serving.rpc.pages import Page, to_page
+from serving.rpc.pages import NO_TOKEN, Page, to_page
 from trivium.v1 import admin_service_pb2 as admin_pb
 
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
@@ -42,11 +42,16 @@ def from_tenants(tenants: Sequence[TenantSummary], page: Page) -> admin_pb.ListT
 
 
 def from_keys(keys: Sequence[ApiKey], page: Page, *, accepted: bool) -> admin_pb.ListKeysResponse:
-    """Writes the page of all keys, which are in the order of their creation."""
+    """Writes the page of all keys, which are in the order of their creation.
+
+    Raises `InvalidRequestError` if there is no key that the page is after.
+    """
     newest_first = list(reversed(keys))
     ids = [key.id for key in newest_first]
     # Keys are added and never deleted: the page goes on after the same one.
-    first = ids.index(page.after) + 1 if page.after in ids else 0
+    if page.after and page.after not in ids:
+        raise InvalidRequestError([Violation("page_token", NO_TOKEN)])
+    first = ids.index(page.after) + 1 if page.after else 0
     shown = newest_first[first : first + page.size]
     return admin_pb.ListKeysResponse(
         keys=map(from_key, shown),
@@ -105,7 +110,7 @@ def to_audit_page(request: admin_pb.ListAuditEntriesRequest) -> tuple[Page, int 
         check.text("tenant", request.tenant, MAX_ID_BYTES)
         page = to_page(check, request)
         if page.after and not _NUMBER.fullmatch(page.after):
-            check.reject("page_token", "must be the next_page_token of the previous page")
+            check.reject("page_token", NO_TOKEN)
     return page, int(page.after) if page.after else None
 
 

@@ -12,6 +12,8 @@ from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
+NO_TOKEN = "must be the next_page_token of the previous page"
+"""What is wrong with another token."""
 _TOKEN_PREFIX = "after:"
 
 
@@ -46,7 +48,7 @@ def to_page(check: Checker, request: _Request) -> Page:
     """Reads the page token and the page size; violations go to `check`."""
     token, size = request.page_token, request.page_size
     if token and not token.startswith(_TOKEN_PREFIX):
-        check.reject("page_token", "must be the next_page_token of the previous page")
+        check.reject("page_token", NO_TOKEN)
     check.text("page_token", token, len(_TOKEN_PREFIX) + MAX_ID_BYTES)
     if size < 0:
         check.reject("page_size", f"must not be below 0, is {size}")

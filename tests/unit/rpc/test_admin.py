@@ -111,6 +111,11 @@ async def test_keys_come_in_pages_newest_first(administered: Administered) -> No
     assert (second.next_page_token, second.accepted) == ("", True)
 
 
+async def test_page_after_an_unknown_key_is_rejected(administered: Administered) -> None:
+    with pytest.raises(ValueError, match="page_token: must be the next_page_token"):
+        await administered.call("ListKeys", ListKeysRequest(page_token=f"after:{'0' * 16}"))
+
+
 @pytest.mark.parametrize(
     ("request_", "field"),
     [
