@@ -238,7 +238,7 @@ def test_token_that_no_header_has_is_refused(token: str) -> None:
     assert "printable ASCII" in ended.output
 
 
-@pytest.mark.parametrize("timeout", ["0", "inf", "1e30"])
+@pytest.mark.parametrize("timeout", ["0", "inf", "1e30", "nan"])
 def test_timeout_that_is_no_deadline_is_refused(timeout: str) -> None:
     ended = CliRunner().invoke(trivium, ["--timeout", timeout, "--tenant", "a", "stats"])
 

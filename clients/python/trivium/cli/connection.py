@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -104,6 +105,13 @@ def _from_the_environment(ctx: click.Context, option: click.Parameter, value: st
     return value
 
 
+def _number(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """Rejects "nan", which is below no limit and above none."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is not in the range of numbers", ctx, option)
+    return value
+
+
 _OPTIONS = (
     click.option(
         "--address",
@@ -125,6 +133,7 @@ _OPTIONS = (
     click.option(
         "--timeout",
         type=click.FloatRange(min=0, min_open=True, max=MAX_TIMEOUT_S),
+        callback=_number,
         metavar="SECONDS",
         help="The deadline of each call.  [default: 2 for reads, 60 for writes]",
     ),
