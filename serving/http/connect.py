@@ -18,6 +18,7 @@ from typing import Any
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -25,7 +26,7 @@ from starlette.routing import Route
 from serving.http.calls import answer
 from serving.http.failures import NOT_KEPT, RefusedRequestError, json_response
 from serving.http.messages import from_binary, from_json, to_json
-from serving.rpc.message_bounds import off_loop, read_json, read_wire
+from serving.rpc.message_bounds import off_loop
 from serving.rpc.registration import METHODS, Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1.fact_pb2 import Fact
@@ -67,13 +68,12 @@ def _endpoint(service: TriviumService, method: MethodDescriptor) -> Endpoint:
             raise RefusedRequestError(400, "invalid_argument", f"{VERSION} must be 1")
         content_type = require_content_type(request, JSON, BINARY)
         body = await request.body()
-        message: Message | Malformed
+        read: Callable[[], Message | Malformed]
         if content_type == BINARY:
-            read = partial(from_binary, message_class=message_class)
-            message = await read_wire(method.name, body, read)
+            read = partial(from_binary, body, message_class)
         else:
-            read = partial(from_json, message_class=message_class, strict=False)
-            message = await read_json(method.name, body, read)
+            read = partial(from_json, body, message_class, strict=False)
+        message = await off_loop(read, len(body))
         response = await answer(service, method.name, message, request)
         if HIDE_SENSITIVE in request.headers:
             hide_sensitive(response)
@@ -100,7 +100,7 @@ def require_content_type(request: Request, *accepted: str) -> str:
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise RefusedRequestError(415, "unimplemented", "send the request without compression")
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = content_type_of(request.headers)
     if content_type not in accepted:
         raise RefusedRequestError(
             415,
@@ -109,6 +109,11 @@ def require_content_type(request: Request, *accepted: str) -> str:
             {"accept-post": ", ".join(accepted)},
         )
     return content_type
+
+
+def content_type_of(headers: Headers) -> str:
+    """The type of a request's content, without parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def hide_sensitive(message: Message) -> bool:

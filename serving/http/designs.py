@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -23,7 +24,7 @@ from serving.http.connect import JSON, Endpoint, require_content_type
 from serving.http.failures import json_response
 from serving.http.faults import each_name_once
 from serving.http.messages import encoded, from_value, url_pairs
-from serving.rpc.message_bounds import read_json
+from serving.rpc.message_bounds import off_loop
 from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -64,7 +65,7 @@ def _endpoint(service: TriviumService, design: type[DesignRequest]) -> Endpoint:
         if body:
             require_content_type(request, JSON)
         query, path = request.scope["query_string"], request.path_params
-        read = await read_json("Retrieve", body, lambda body: _read(design, query, path, body))
+        read = await off_loop(partial(_read, design, query, path, body), len(body))
         if isinstance(read, Malformed):
             await answer(service, "Retrieve", read, request)
             raise AssertionError("what is malformed has no answer; this is a bug")

@@ -17,7 +17,7 @@ from serving.http.calls import answer
 from serving.http.connect import JSON, Endpoint, require_content_type
 from serving.http.failures import RefusedRequestError, json_response
 from serving.http.messages import from_json, from_query, to_plain_json
-from serving.rpc.message_bounds import off_loop, read_json
+from serving.rpc.message_bounds import off_loop
 from serving.rpc.registration import METHODS
 from serving.rpc.service import TriviumService
 
@@ -63,8 +63,8 @@ def _endpoint(service: TriviumService, route: PlainRoute) -> Endpoint:
             if request.scope["query_string"]:
                 why = "the fields of this route are read from JSON, and none from its URL"
                 raise RefusedRequestError(400, "invalid_argument", why)
-            read = partial(from_json, message_class=message_class)
-            message = await read_json(route.rpc, await request.body(), read)
+            body = await request.body()
+            message = await off_loop(partial(from_json, body, message_class), len(body))
         response = await answer(service, route.rpc, message, request)
         return json_response(await off_loop(partial(to_plain_json, response), response.ByteSize()))
 

@@ -4,7 +4,8 @@ Serve counts a request as a call, of which it answers a limited number at once, 
 the last byte of its answer, and reads its body into memory without a limit. So a few clients that
 send or read slowly would take all places, those of gRPC too. This is in front of Serve: a client
 that is slow has no place, credentials are checked at the headers, before anything of the body is
-read, and what callers then send is bounded in size, time and number.
+read, and what callers then send is bounded in size, time and number, the values in it before any of
+them is read.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -24,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from serving.domain.errors import TriviumError
 from serving.domain.identity import Caller
 from serving.http.calls import ARRIVED, HttpCall
+from serving.http.connect import BINARY, content_type_of
 from serving.http.failures import (
     HTTP_STATUS,
     FailedCallError,
@@ -33,7 +35,7 @@ from serving.http.failures import (
 from serving.http.routes import called_rpc
 from serving.rpc.boundary import Guarded, answer_with_error
 from serving.rpc.bounds import SHARE_OF_ONE
-from serving.rpc.message_bounds import bounds_of
+from serving.rpc.message_bounds import MAX_BYTES_ON_LOOP, bounds_of, fault_of_body
 from serving.rpc.pending import PENDING_CALLS
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -82,6 +84,7 @@ class WholeRequests:
         self._service = service
         self._readable = readable
         self._held: Counter[str] = Counter()
+        self._counting = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request; whatever is no request of HTTP is passed on."""
@@ -101,21 +104,40 @@ class WholeRequests:
         if rpc is None:
             await self._pass_on(scope, b"", receive, send)
             return
-        body = _Body(self._held, self._require_credentials(rpc, scope).name, rpc)
+        caller = self._require_credentials(rpc, scope)
+        body = _Body(self._held, caller.name, rpc)
         try:
             await body.read(scope, receive)
-            await self._pass_on(scope, bytes(body.bytes), receive, send)
+            whole = bytes(body.bytes)
+            await self._require_few_values(rpc, scope, caller, whole)
+            await self._pass_on(scope, whole, receive, send)
         finally:
             body.release()
 
     def _require_credentials(self, rpc: str, scope: Scope) -> Caller:
-        call = HttpCall(Request(scope))
         try:
-            return self._service.authenticator.caller_of(rpc, call)
+            return self._service.authenticator.caller_of(rpc, HttpCall(Request(scope)))
         except TriviumError as error:
-            answer_with_error(rpc, call, self._service.recorder, error)
-            call.require_ok()
-            raise
+            self._fail(rpc, scope, error)
+
+    async def _require_few_values(
+        self, rpc: str, scope: Scope, caller: Caller, body: bytes
+    ) -> None:
+        is_json = content_type_of(Headers(scope=scope)) != BINARY
+        # One large body at a time: the calls of others come between two that are refused.
+        turn = self._counting if len(body) > MAX_BYTES_ON_LOOP else nullcontext()
+        with PENDING_CALLS.opened():
+            async with turn:
+                fault = await fault_of_body(rpc, body, is_json=is_json)
+        if fault is not None:
+            self._fail(rpc, scope, fault.error(), caller=caller.name)
+
+    def _fail(self, rpc: str, scope: Scope, error: TriviumError, **logged: object) -> NoReturn:
+        """Ends a call with an error, which is logged and measured."""
+        call = HttpCall(Request(scope))
+        answer_with_error(rpc, call, self._service.recorder, error, **logged)
+        call.require_ok()
+        raise error
 
     async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         answer = _Answer()

@@ -174,7 +174,7 @@ def _admit(
     caller = authenticator.caller_of(name, context)
     logged["caller"] = caller.name
     if isinstance(request, Malformed):
-        request.reject()
+        raise request.error()
     if not isinstance(request, Message):
         return caller, each_within_tenants(authenticator, name, context, request.__aiter__())
     within_tenants(RULES[name], caller, request)
@@ -237,10 +237,14 @@ def _status_of(name: str, context: CallContext, recorder: Recorder) -> Iterator[
 
 
 def answer_with_error(
-    name: str, context: CallContext, recorder: Recorder, error: TriviumError
+    name: str, context: CallContext, recorder: Recorder, error: TriviumError, **logged: object
 ) -> None:
-    """Ends a call that no method answers with the status of an error; logs and measures it."""
-    with _status_of(name, context, recorder):
+    """Ends a call that no method answers with the status of an error; logs and measures it.
+
+    `logged` is what else is logged of it.
+    """
+    with _status_of(name, context, recorder) as line:
+        line |= logged
         raise error
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -75,17 +75,14 @@ async def off_loop(convert: Callable[[], Result], size: int) -> Result:
 
 async def read_wire(rpc: str, data: bytes, read: Callable[[bytes], Result]) -> Result | Malformed:
     """Reads the binary format of protobuf within the bounds of an RPC."""
-    descriptor = METHODS[rpc].input_type if rpc in METHODS else None
-
-    def values_of(data: bytes, most: int) -> int:
-        return wire_values(data, descriptor, most)
-
+    values_of = partial(_wire_values_of, rpc)
     return await off_loop(lambda: bounds_of(rpc).fault(data, values_of) or read(data), len(data))
 
 
-async def read_json(rpc: str, data: bytes, read: Callable[[bytes], Result]) -> Result | Malformed:
-    """Reads JSON within the bounds of an RPC."""
-    return await off_loop(lambda: bounds_of(rpc).fault(data, json_values) or read(data), len(data))
+async def fault_of_body(rpc: str, data: bytes, *, is_json: bool) -> Malformed | None:
+    """What the body of a request exceeds of the bounds of an RPC."""
+    values_of = json_values if is_json else partial(_wire_values_of, rpc)
+    return await off_loop(partial(bounds_of(rpc).fault, data, values_of), len(data))
 
 
 # One that is not closed ends with the data: the search begins at no quotation mark in it again.
@@ -95,16 +92,20 @@ _TEXTS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 def json_values(data: bytes, most: int) -> int:
     """The number of values in JSON, or more than `most` if there are more.
 
-    Texts, arrays and objects, which cost more than numbers, count twice, and names once. The search
-    for texts holds the interpreter, so it begins with what tells of most that has too many.
+    Texts, arrays and objects, which cost more than numbers, count twice, and names once.
     """
-    begin = data[: 4 * MIN_VALUE_BYTES * most]
-    if len(begin) < len(data) and (count := json_values(begin, most)) > most:
-        return count
+    # The search for texts holds the interpreter; marks without a backslash tell of most data.
+    marks = data.count(b'"')
+    if marks > 2 * most and (unescaped := marks - data.count(b'\\"')) > 2 * most:
+        return (unescaped + 1) // 2
     without_texts, texts = _TEXTS.subn(b"", data, count=most + 1)
     if texts > most:
         return texts
     return texts + without_texts.count(b",") + without_texts.count(b"[") + without_texts.count(b"{")
+
+
+def _wire_values_of(rpc: str, data: bytes, most: int) -> int:
+    return wire_values(data, METHODS[rpc].input_type if rpc in METHODS else None, most)
 
 
 def wire_values(data: bytes, descriptor: Descriptor | None, most: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
@@ -51,9 +51,9 @@ class Malformed:
 
     why: str = "is not a message of this method, or has text that is not UTF-8"
 
-    def reject(self) -> NoReturn:
-        """Raises `InvalidRequestError`."""
-        raise InvalidRequestError([Violation("request", self.why)])
+    def error(self) -> InvalidRequestError:
+        """The error of its call."""
+        return InvalidRequestError([Violation("request", self.why)])
 
 
 class Server(Protocol):

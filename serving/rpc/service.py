@@ -213,7 +213,7 @@ class TriviumService:
         async for request in stream:
             number += 1
             if isinstance(request, Malformed):
-                request.reject()
+                raise request.error()
             yield retrieve_stream.to_streamed_call(request, number, self.profiles, self._now())
 
     async def _anticipate(self, call: StreamedCall) -> Retrieval:
@@ -283,7 +283,7 @@ class TriviumService:
         before = 0
         async for request in stream:
             if isinstance(request, Malformed):
-                request.reject()
+                raise request.error()
             call = await self._read(request)
             ingested = await self._store(call, patient=True)
             if ingested is not None:

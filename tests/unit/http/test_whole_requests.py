@@ -26,8 +26,8 @@ from serving.http.designs import design_routes
 from serving.http.plain import PLAIN_ROUTES, plain_routes
 from serving.http.whole_requests import WholeRequests
 from serving.rpc.identity.authenticator import Authenticator
-from serving.rpc.identity.rules import RULES
-from serving.rpc.message_bounds import QUESTION, SMALL, Bounds
+from serving.rpc.identity.rules import ANYONE, RULES
+from serving.rpc.message_bounds import MAX_BYTES_ON_LOOP, QUESTION, SMALL, Bounds
 from serving.rpc.pending import READ_AGAIN_S, PendingCalls
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import cancel
@@ -258,6 +258,60 @@ async def test_bytes_are_bounded_by_what_the_route_is(
         answered.append(client.status)
 
     assert tuple(answered) == statuses
+
+
+MANY_VALUES = b"[" + b"0," * QUESTION.max_values + b"0]"
+MANY_FIELDS = b"\x32\x00" * (QUESTION.max_values + 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "body"),
+    [
+        *((path, "application/json", MANY_VALUES) for path in ("/v1/retrieve", "/v1/query")),
+        (CONNECT_PATHS_OF["Retrieve"], "application/json", MANY_VALUES),
+        (CONNECT_PATHS_OF["Retrieve"], "application/proto", MANY_FIELDS),
+        (CONNECT_PATHS_OF["Retrieve"], "Application/Proto; a=b", MANY_FIELDS),
+    ],
+)
+async def test_request_of_many_values_is_no_call(
+    path: str, content_type: str, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="serving")
+    behind, client = Behind(), Client(part(body), ENDED)
+
+    await client.request(WholeRequests(behind, SERVICE), path, content_type=content_type)
+
+    answer = json.loads(client.answer[1]["body"])
+    assert (client.status, behind.bodies) == (400, [])
+    assert "8,192 values" in answer["message"]
+    assert [each["type"] for each in answer["details"]][1] == "google.rpc.BadRequest"
+    [line] = caplog.records
+    assert (vars(line)["code"], vars(line)["caller"]) == ("INVALID_ARGUMENT", ANYONE.name)
+
+
+async def test_large_bodies_are_counted_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = asyncio.Event()
+    end = asyncio.Event()
+    counted: list[int] = []
+
+    async def count(rpc: str, data: bytes, *, is_json: bool) -> None:
+        del rpc, is_json
+        counted.append(len(data))
+        begun.set()
+        if len(data) > MAX_BYTES_ON_LOOP:
+            await end.wait()
+
+    monkeypatch.setattr(whole_requests, "fault_of_body", count)
+    app, large = WholeRequests(Behind(), SERVICE), b"a" * (MAX_BYTES_ON_LOOP + 1)
+    async with asyncio.TaskGroup() as requests:
+        for body in (large, large):
+            requests.create_task(Client(part(body), ENDED).request(app))
+        await begun.wait()
+        await Client(part(b"a"), ENDED).request(app)
+
+        assert counted == [len(large), 1]
+        end.set()
+    assert counted == [len(large), 1, len(large)]
 
 
 async def test_client_that_leaves_while_sending_is_no_call() -> None:

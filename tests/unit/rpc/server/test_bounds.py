@@ -82,7 +82,7 @@ class Service:
     ) -> AsyncGenerator[retrieval.RetrieveStreamResponse, None]:
         async for request in stream:
             if isinstance(request, registration.Malformed):
-                request.reject()
+                raise request.error()
             yield retrieval.RetrieveStreamResponse()
 
     @rpc(ingest.IngestStreamResponse)

@@ -16,7 +16,7 @@ from serving.rpc.message_bounds import (
     BATCH,
     QUESTION,
     json_values,
-    read_json,
+    off_loop,
     read_wire,
     wire_values,
 )
@@ -59,6 +59,14 @@ def test_marks_in_texts_are_no_values(damage: str) -> None:
 
     assert json_values(text, MOST) <= 3
     assert json_values(b'{"a' + damage.encode(), MOST) <= 4
+
+
+@pytest.mark.parametrize("most", range(1, 6))
+@pytest.mark.parametrize("text", ['"",', '"\\"",', '"\\\\",'])
+def test_texts_are_too_many_from_one_above_the_most(text: str, most: int) -> None:
+    of_most, above = (text.encode() * count for count in (most // 3, most + 1))
+
+    assert json_values(of_most, most) <= most < json_values(above, most)
 
 
 @pytest.mark.parametrize(
@@ -111,24 +119,15 @@ async def test_message_beyond_a_bound_is_never_read(rpc: str, data: bytes) -> No
     assert isinstance(read, Malformed)
 
 
-async def test_json_beyond_a_bound_is_never_read() -> None:
-    given = b'{"items":[' + b"{}," * QUESTION.max_values + b"{}]}"
-
-    read = await read_json("Retrieve", given, lambda _: pytest.fail("it was read"))
-
-    assert isinstance(read, Malformed)
-    assert "values" in read.why
-
-
 async def test_large_messages_alone_are_read_in_threads() -> None:
-    def thread(_: bytes) -> str:
+    def thread() -> str:
         return threading.current_thread().name
 
     here = threading.current_thread().name
     most = message_bounds.MAX_BYTES_ON_LOOP
 
-    assert await read_json("Ingest", b"a" * most, thread) == here
-    assert await read_json("Ingest", b"a" * (most + 1), thread) != here
+    assert await off_loop(thread, most) == here
+    assert await off_loop(thread, most + 1) != here
 
 
 async def test_call_that_is_read_is_not_pending(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +135,7 @@ async def test_call_that_is_read_is_not_pending(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(message_bounds, "PENDING_CALLS", pending)
 
     with pending.opened():
-        counted = await read_json("Ingest", b"a" * 2**20, lambda _: pending.count())
+        counted = await off_loop(pending.count, 2**20)
 
     assert counted == 0
 
