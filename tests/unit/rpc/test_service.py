@@ -291,6 +291,7 @@ async def test_all_watchers_share_one_reading(monkeypatch: pytest.MonkeyPatch) -
     store.read.release()
     assert await asyncio.gather(*seen) == [True] * WATCHERS
     assert store.readings == 1
+    assert len(asyncio.all_tasks()) < WATCHERS
 
     changes = [asyncio.create_task(anext(watcher)) for watcher in watchers]
     store.is_ready = False

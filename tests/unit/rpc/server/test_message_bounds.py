@@ -15,6 +15,7 @@ from serving.rpc import message_bounds
 from serving.rpc.message_bounds import (
     BATCH,
     QUESTION,
+    SMALL,
     json_values,
     off_loop,
     read_wire,
@@ -22,6 +23,7 @@ from serving.rpc.message_bounds import (
 )
 from serving.rpc.pending import PendingCalls
 from serving.rpc.registration import Malformed
+from trivium.v1 import catalog_service_pb2 as catalog
 from trivium.v1 import ingest_service_pb2 as ingest
 from trivium.v1 import retrieval_service_pb2 as retrieval
 
@@ -108,6 +110,9 @@ def test_largest_vector_and_lists_of_ids_are_a_question() -> None:
     [
         ("Retrieve", b"a" * (QUESTION.max_bytes + 1)),
         ("Retrieve", b"\x32\x00" * (QUESTION.max_values + 1)),
+        # One value, which no count tells of.
+        ("Retrieve", retrieval.RetrieveRequest(query="a" * QUESTION.max_bytes).SerializeToString()),
+        ("GetStats", catalog.GetStatsRequest(tenant="a" * SMALL.max_bytes).SerializeToString()),
         ("Check", b"a" * (QUESTION.max_bytes + 1)),
         ("Ingest", b"\x12\x00" * (BATCH.max_values + 1)),
         ("IngestStream", b"\x12\x00" * (BATCH.max_values + 1)),
