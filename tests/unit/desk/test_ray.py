@@ -297,7 +297,7 @@ def test_configured_port_in_use_is_reported_with_setting() -> None:
 def test_temporary_folder_path_is_short_enough_for_sockets(
     monkeypatch: pytest.MonkeyPatch, length: int, is_used: bool
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="trv-") as folder:
+    with tempfile.TemporaryDirectory(prefix="trv-", dir="/tmp") as folder:
         usual = Path(folder).joinpath("x" * (length - len(folder) - 1))
         usual.mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(usual))
