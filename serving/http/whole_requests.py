@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from http import HTTPStatus
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -84,7 +85,7 @@ class WholeRequests:
         self._service = service
         self._readable = readable
         self._held: Counter[str] = Counter()
-        self._counting = asyncio.Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request; whatever is no request of HTTP is passed on."""
@@ -124,10 +125,10 @@ class WholeRequests:
         self, rpc: str, scope: Scope, caller: Caller, body: bytes
     ) -> None:
         is_json = content_type_of(Headers(scope=scope)) != BINARY
-        # One large body at a time: the calls of others come between two that are refused.
-        turn = self._counting if len(body) > MAX_BYTES_ON_LOOP else nullcontext()
+        # One large body of a caller at a time: calls of others come between two that are refused.
+        of_caller = self._turns.setdefault(caller.name, asyncio.Lock())
         with PENDING_CALLS.opened():
-            async with turn:
+            async with of_caller if len(body) > MAX_BYTES_ON_LOOP else nullcontext():
                 fault = await fault_of_body(rpc, body, is_json=is_json)
         if fault is not None:
             self._fail(rpc, scope, fault.error(), caller=caller.name)

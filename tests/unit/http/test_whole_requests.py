@@ -227,13 +227,18 @@ async def test_all_requests_share_one_bound_of_memory(monkeypatch: pytest.Monkey
     assert behind.bodies == [b"ef"]
 
 
-async def test_a_caller_cannot_hold_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 4)
-    service, behind = FakeRpcs(), Behind()
+def service_of_any_key() -> Any:
+    """A service whose callers are named by their keys."""
+    service = FakeRpcs()
     service.authenticator = Authenticator(
         keys=lambda text: Caller(name=text, roles=frozenset(Role), tenants=None)
     )
-    whole = WholeRequests(behind, service)
+    return service
+
+
+async def test_a_caller_cannot_hold_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_requests, "MAX_HELD_BYTES", 4)
+    whole = WholeRequests(Behind(), service_of_any_key())
     held, more, other = Client(part(b"abc")), Client(part(b"d"), ENDED), Client(part(b"e"), ENDED)
 
     reading = asyncio.create_task(held.request(whole, authorization="Bearer trv_a"))
@@ -289,29 +294,28 @@ async def test_request_of_many_values_is_no_call(
     assert (vars(line)["code"], vars(line)["caller"]) == ("INVALID_ARGUMENT", ANYONE.name)
 
 
-async def test_large_bodies_are_counted_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = asyncio.Event()
-    end = asyncio.Event()
+async def test_large_bodies_of_a_caller_are_counted_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counted: list[int] = []
+    end = asyncio.Event()
 
     async def count(rpc: str, data: bytes, *, is_json: bool) -> None:
         del rpc, is_json
         counted.append(len(data))
-        begun.set()
-        if len(data) > MAX_BYTES_ON_LOOP:
-            await end.wait()
+        await end.wait()
 
     monkeypatch.setattr(whole_requests, "fault_of_body", count)
-    app, large = WholeRequests(Behind(), SERVICE), b"a" * (MAX_BYTES_ON_LOOP + 1)
+    whole, large = WholeRequests(Behind(), service_of_any_key()), MAX_BYTES_ON_LOOP + 1
     async with asyncio.TaskGroup() as requests:
-        for body in (large, large):
-            requests.create_task(Client(part(body), ENDED).request(app))
-        await begun.wait()
-        await Client(part(b"a"), ENDED).request(app)
+        for key, size in (("a", large), ("a", large + 1), ("b", large + 2), ("a", 1)):
+            client = Client(part(b"x" * size), ENDED)
+            requests.create_task(client.request(whole, authorization=f"Bearer trv_{key}"))
+        await asyncio.sleep(0)
 
-        assert counted == [len(large), 1]
+        assert counted == [large, large + 2, 1]
         end.set()
-    assert counted == [len(large), 1, len(large)]
+    assert counted == [large, large + 2, 1, large + 1]
 
 
 async def test_client_that_leaves_while_sending_is_no_call() -> None:
