@@ -360,11 +360,12 @@ def _with_counts(
     *,
     waited: bool,
 ) -> LegResult:
-    """Adds what the leg lacks; rows counted before it `waited` for a write are there by now."""
+    """Adds what the leg lacks: nothing in memory, and no row counted before it `waited` for it."""
     leg = LEGS.get(result.report.leg)
     if leg is None or leg.projection is None:
         return result
     is_there = waited and result.report.state in (LegState.OK, LegState.PARTIAL)
+    is_there |= result.report.in_memory
     waiting = 0 if is_there else pending.get(leg.projection, 0)
     dead = dead_letters.get(leg.projection, 0)
     if not (waiting or dead):

@@ -522,7 +522,9 @@ class World:
         await self.view.load(TENANT, Deadline.after(60))
 
     async def ask(self, profile: Profile = WORDS_AND_GRAPH) -> Retrieval:
-        answering = Retriever(steps(self.store, self.legs, view=self.view), RecordingAccess())
+        behind = FixedConsistency(pending={"graph": 7})
+        asked = steps(self.store, self.legs, view=self.view, consistency=behind)
+        answering = Retriever(asked, RecordingAccess())
         return await answering.retrieve(ASKED, profile, soon())
 
 
@@ -535,6 +537,16 @@ async def test_tenant_in_memory_is_answered_without_the_stores() -> None:
     assert hit_ids(answer) == ["a", "b"]
     assert all(report.in_memory for report in answer.reports)
     assert (world.words.asked, world.store.reads) == (0, [])
+
+
+@pytest.mark.parametrize(("in_memory", "pending"), [(True, 0), (False, 7)])
+async def test_leg_in_memory_lacks_no_pending_rows(*, in_memory: bool, pending: int) -> None:
+    world = World()
+    await world.load()
+
+    answer = await world.ask(replace(WORDS_AND_GRAPH, in_memory=in_memory))
+
+    assert [report.pending for report in answer.reports] == [0, pending]
 
 
 async def test_tenant_with_unapplied_writes_asks_the_stores() -> None:
