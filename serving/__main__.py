@@ -297,7 +297,7 @@ def _say_where(addresses: DeskAddresses) -> None:
 
 
 def run() -> None:
-    """What `trivium-server` and `python -m serving` start.
+    """The entry point of `trivium-server` and `python -m serving`.
 
     Apart from `main`, which tests call: no process can take back that it writes no core dumps.
     """

@@ -1,4 +1,4 @@
-"""Who may call the service, from the settings."""
+"""The authentication of callers, from the settings."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def missing_device(part: str, device: str, count: int) -> str | None:
-    """What is wrong with the device of a part, where there are `count` of CUDA; None if nothing."""
+    """A fault in the device of a part, where there are `count` of CUDA; None if there is none."""
     kind, _, number = device.partition(":")
     if kind != "cuda" or int(number or 0) < count:
         return None
@@ -47,7 +47,7 @@ def require_device(part: str, device: str) -> None:
 def runtime_of(
     embedder: EmbedderSettings, checkpoint: EncoderCheckpoint
 ) -> tuple[Backend, Precision | Literal["int8"]]:
-    """What runs an encoder, and its precision; DependencyError if settings contradict it."""
+    """The runtime of an encoder, and its precision; DependencyError if settings contradict it."""
     backend = backend_of(checkpoint, embedder.device)
     return backend, choose_precision(embedder.precision, embedder.device, backend)
 

@@ -13,8 +13,8 @@ CPUS = 0.1
 """The Ray CPUs of a replica; Ray uses them for placement only."""
 
 HEALTH_CHECK_PERIOD_S = 1.0
-"""How often Serve checks a replica that may lose its device, and so how soon it replaces a process
-that has ended. The default is ten times as long."""
+"""Period of Serve's health checks of a replica that may lose its device, and so of the replacement
+of an ended process. The default is ten times as long."""
 
 
 def resources(gpu_share: float) -> dict[str, Any]:

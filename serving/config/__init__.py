@@ -1,1 +1,1 @@
-"""What is configurable: the settings and the ranking profiles."""
+"""Configuration: the settings and the ranking profiles."""

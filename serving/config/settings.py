@@ -152,8 +152,8 @@ class IndexSettings(_Section):
     reads in about 2 ms (80 MB on a CPU, 6 GB on a GPU), and uses inverted lists (IVF) for more.
     `ivf` uses lists for more than 32."""
     device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
-    """Where vectors are stored and searched: `cpu`, `cuda` or `cuda:1`. Lists on a GPU need cuVS;
-    without it, all vectors are scanned."""
+    """The device that stores and searches vectors: `cpu`, `cuda` or `cuda:1`. Lists on a GPU need
+    cuVS; without it, all vectors are scanned."""
     lists_share: float = Field(default=0.5, gt=0, lt=1)
     """On a GPU that a process shares, the part of its memory that vectors and models leave to the
     lists of cuVS."""
@@ -174,13 +174,12 @@ class MemorySettings(_Section):
 
 
 class RetentionSettings(_Section):
-    """How long items are stored (docs/lifetime.md)."""
+    """The lifetime of items (docs/lifetime.md)."""
 
     lifetimes: dict[str, dict[str, Annotated[timedelta, Field(gt=timedelta(0))]]] = {}
-    """How long segments live that are written without `expires_at`, by tenant and kind, such as
-    `{"*": {"chitchat": "P30D"}}` for 30 days; `*` is every tenant without its own for the kind.
-    From the write or their `event_time`, whichever is later. Stored segments keep what they
-    have."""
+    """Lifetime of segments without `expires_at`, by tenant and kind, such as `{"*": {"chitchat":
+    "P30D"}}` for 30 days; `*` is every tenant without its own for the kind. From the write or their
+    `event_time`, whichever is later. Stored segments keep what they have."""
 
 
 class RerankApiSettings(_ApiSettings):
@@ -244,7 +243,7 @@ class ExtractionSettings(_Section):
 
 
 class AuthSettings(_Section):
-    """Who may call (docs/security.md). With keys and tokens, a caller uses either."""
+    """Authentication of callers (docs/security.md). With keys and tokens, a caller uses either."""
 
     keys: bool = False
     """Accept API keys, made by `trivium-server keys create`."""
@@ -378,10 +377,10 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(default_factory=lambda: default_data_dir())
-    """Where the desk stores PostgreSQL and Neo4j. For root it is /var/lib/trivium, because
+    """The desk's folder for PostgreSQL and Neo4j. For root it is /var/lib/trivium, because
     PostgreSQL runs under another account, which cannot access root's home."""
     cache_dir: Path = Field(default_factory=lambda: default_cache_dir())
-    """Where downloads and int8 graphs are stored."""
+    """The folder for downloads and int8 graphs."""
     postgres: PostgresSettings = PostgresSettings()
     neo4j: Neo4jSettings = Neo4jSettings()
     embedder: EmbedderSettings = EmbedderSettings()
@@ -472,7 +471,7 @@ def load_settings(arguments: Mapping[str, Any] | None = None) -> Settings:
 
 
 def faults_of(error: Exception) -> str:
-    """What is wrong with settings, without their values: a line for each fault."""
+    """The faults of settings, a line each, without their values."""
     if isinstance(error, SettingsError) and error.__cause__ is not None:
         return f"{error}: in a variable, sections, lists and mappings are JSON"
     if not isinstance(error, ValidationError):

@@ -37,7 +37,7 @@ WAITS_FOR_A_REPLICA = "model"
 """The method without which other deployments cannot start."""
 
 REPLY_S = 0.1
-"""How long after its deadline the reply of a call may come."""
+"""Maximum delay of the reply of a call after its deadline."""
 
 Port = TypeVar("Port")
 

@@ -1,4 +1,4 @@
-"""What every deployment's replica has in common: its start, its end, and its log."""
+"""The common part of every deployment's replica: its start, its end, and its log."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ OWN = (
     f"/{health_pb2.DESCRIPTOR.services_by_name['Health'].full_name}/",
     f"/{catalog_service_pb2.DESCRIPTOR.services_by_name['CatalogService'].full_name}/WatchChanges",
 )
-"""What the service answers itself, without one of Serve's concurrent calls: health, and streams of
-changes. Serve waits for its calls before it stops its server, which takes new ones until then; a
-reader that goes on in the next stream would have it wait until it kills the replica."""
+"""RPCs outside of Serve's concurrent calls: health, and streams of changes. Serve waits for its
+calls before it stops its server, which takes new ones until then; a reader that goes on in the next
+stream would have it wait until it kills the replica."""
 
 CONNECTION_OPTIONS = (
     # A peer that is gone holds what it had open for 40 s.

@@ -78,7 +78,7 @@ def _stores(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _running_neo4j(root: Path) -> CheckResult | None:
-    """What is wrong with the Neo4j of a desk that runs."""
+    """The fault of a running desk's Neo4j."""
     address = running_address(root)
     if address is None or not (error := error_of_transaction(address)):
         return None

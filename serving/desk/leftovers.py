@@ -23,7 +23,7 @@ LOCK = "lock"
 """A file in the folder of a desk, which the kernel unlocks when the desk has ended."""
 GONE_TIMEOUT_S = 5.0
 REMOVALS = 3
-"""How often a folder is removed in which a process still writes."""
+"""Attempts to remove a folder in which a process still writes."""
 TITLE_OF_RAY = "ray::"
 
 
@@ -100,7 +100,7 @@ def _taken_over(folder: Path) -> Iterator[bool]:
 
 
 def left_by_ray(temp_dir: Path) -> list[psutil.Process]:
-    """What Ray's processes started and left: what has the temporary folder, or its logs open.
+    """Processes that Ray's processes left: those that have the temporary folder, or its logs, open.
 
     Without a raylet they are nobody's children. The children of this process are Ray's own
     processes, which have ended, and the stores.

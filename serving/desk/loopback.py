@@ -1,4 +1,4 @@
-"""What the desk changes in Ray: it is restricted to loopback and to its owner.
+"""The desk's changes of Ray: it is restricted to loopback and to its owner.
 
 Ray has no option for the address of Serve's gRPC servers, and HAProxy's metrics and stats pages
 always listen on all interfaces. HAProxy's admin socket is open to every account of the machine, and
@@ -57,7 +57,7 @@ _IN_FRONTENDS = (
     "    # Routes endpoint\n",
     "    # ListApplications must aggregate across all apps, so it goes to the\n",
 )
-"""What comes after the answers to checks of health: for HTTP, for gRPC."""
+"""The lines after the answers to checks of health: for HTTP, for gRPC."""
 MAX_REFUSED = 20
 """Calls of one address and one credential, a second: beyond these HAProxy refuses by itself."""
 MAX_REJECTED = 100
@@ -100,7 +100,7 @@ def bind_to_loopback() -> None:
 
 
 def starting_answers() -> dict[str, str]:
-    """What HAProxy answers without an application or a replica, and what it should answer.
+    """HAProxy's answers without an application or a replica, and their replacements.
 
     The latter is what the service answers to a call for which it is not ready.
     """

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 POSTGRES = "postgres"
 DEPENDENCIES = (POSTGRES, "graph", "index", "embedder", "reranker")
-"""What the answer to a question depends on, each with a breaker of its own."""
+"""The dependencies of an answer, each with a breaker of its own."""
 
 FAILURES = 3
 FIRST_PAUSE_S = 0.5
@@ -39,7 +39,7 @@ MAX_PAUSE_S = 4.0
 """Doubled by each probe that fails."""
 
 PROBE_S = 1.0
-"""How long a probe waits for its answer."""
+"""The timeout of a probe."""
 
 MIN_PATIENCE_S = 0.020
 PATIENCE_FACTOR = 3.0
@@ -48,7 +48,7 @@ what calls usually take: a caller with little time, or a busy service, is no fau
 dependency. Nor is one that lost interest, as a voice bot does with each newer transcript."""
 
 EARLY_S = 0.010
-"""What a timer may go off before its time: those of uvloop count whole milliseconds."""
+"""The most by which a timer is early: those of uvloop count whole milliseconds."""
 
 EARLY = 0.05
 """The share of its time by which a caller may stop waiting early: to a busy service a call comes
@@ -100,7 +100,7 @@ class Breaker:
         self._open_until = 0.0
         self._usual_s = 0.0
         self._call: Call | None = None
-        """What a probe does: the call that failed or was refused last."""
+        """The call of a probe: the one that failed or was refused last."""
 
         self._probe: asyncio.Task[None] | None = None
         """The event loop has only weak references to tasks."""

@@ -25,13 +25,13 @@ USUAL_LINE_CHARS = 200
 """The maximum length of a line in a plain block."""
 
 LONG_LINE_CHARS = 600
-"""What a line of a dated block may take before the others have theirs."""
+"""Maximum length of a line of a dated block, until the others have theirs."""
 
 MIN_LINE_CHARS = 80
 """A line that would get less is left out, unless it is the first; the headline gives way to it."""
 
 MIN_TEXT_CHARS = 24
-"""What a line shows of a text at least, if its day and its speaker leave no more."""
+"""The least text in a line, if its day and its speaker leave no more."""
 
 MAX_NAME_CHARS = 60
 """The length of a speaker or title in front of a text."""
@@ -41,13 +41,13 @@ _QUOTES = re.compile(
     r'["\u00ab\u00bb\u02ba\u02dd\u02ee\u02f6\u05f4\u201c-\u201f\u2033\u2036\u275d\u275e\u2760\u2e42'
     r"\u3003\u301d-\u301f\uff02\U0001f676-\U0001f678]"
 )
-"""What looks like a double quotation mark."""
+"""Characters that look like a double quotation mark."""
 _BRACKETS = str.maketrans("<\u226e\ufe64\uff1c>\u226f\ufe65\uff1e", "‹" * 4 + "›" * 4)
 """Angle brackets, and all that has one in its compatibility decomposition (NFKD)."""
 
 
 class BlockForm(StrEnum):
-    """How the block is written."""
+    """The form of the block."""
 
     DATED = "dated"
     """In the order of time, each line with its day, long texts by the passage that answers."""
@@ -57,7 +57,7 @@ class BlockForm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BriefingLimits:
-    """What the block may take, at most.
+    """The bounds of the block.
 
     `max_line_chars` 0 is `USUAL_LINE_CHARS`, and in a dated block whole lines, as far as they leave
     room for the others. With `days` a dated block names them.

@@ -36,7 +36,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What a step gets of the time that remains: a share, within `min_s` and `max_s`.
+    """The part of the remaining time for a step: a share, within `min_s` and `max_s`.
 
     It never gets more than `max_share`, whatever `min_s` is.
     """

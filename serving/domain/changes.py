@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ChangesPosition:
-    """What was read of the log in an epoch: whole transactions, and the beginnings of some others.
+    """The position of a reader of the log: whole transactions, and beginnings of others.
 
     `begun` has the sequence number up to which the rows of a transaction were read. It has more
     than one if a transaction of a lower id was committed after another was begun.

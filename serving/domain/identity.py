@@ -1,4 +1,4 @@
-"""Who calls, and what a caller may do."""
+"""Callers and their rights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY = re.compile(r"trv_(?P<id>[0-9a-f]{16})_(?P<secret>[\w-]{43})", re.ASCII)
 
 
 class Role(StrEnum):
-    """What a caller may do with the tenants that it may name."""
+    """The rights of a caller within its tenants."""
 
     READER = "reader"
     WRITER = "writer"

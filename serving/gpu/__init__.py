@@ -1,1 +1,1 @@
-"""What needs torch or CUDA, an optional part: only `serving.composition` imports it."""
+"""The part that needs torch or CUDA, which is optional: only `serving.composition` imports it."""

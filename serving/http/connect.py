@@ -41,7 +41,7 @@ HIDE_SENSITIVE = "trivium-hide-sensitive"
 """The header of a caller that wants no sensitive text, as the page `/ui` until somebody clicks."""
 SHOWN_OF_SEGMENTS = {"id", "kind", "session", "event_time", "created_at", "updated_at", "sensitive"}
 SHOWN_OF_FACTS = {"id", "valid_from", "valid_to", "recorded_at", "sensitive"}
-"""What is left of a sensitive item for such a caller."""
+"""The fields of a sensitive item for such a caller."""
 
 CONNECT_PATHS = {
     f"/{each.containing_service.full_name}/{each.name}": each for each in METHODS.values()

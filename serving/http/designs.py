@@ -123,7 +123,7 @@ def _fields(query: bytes, body: bytes) -> dict[str, Any]:
 
 
 class ContextRequest(DesignRequest):
-    """What a voice assistant asks for before somebody speaks."""
+    """The request of a voice assistant before somebody speaks."""
 
     verb = "GET"
     path = "/v1/context"
@@ -349,7 +349,7 @@ def _memory(segment: Segment) -> dict[str, Any]:
 
 
 class RecollectRequest(DesignRequest):
-    """What a user has said to a coding agent."""
+    """A request for the statements of a user to a coding agent."""
 
     path = "/recollect"
     about = "Episodes for the prompt of a coding agent (recollection)"

@@ -1,4 +1,4 @@
-"""What is wrong with JSON that cannot be read as a message: the first fault, with its place."""
+"""Faults in JSON that cannot be read as a message: the first, with its place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 UNREADABLE = (json_format.Error, ValueError, TypeError, RecursionError, AttributeError, KeyError)
-"""What `json_format` and `json` raise for JSON of other forms than they expect."""
+"""Errors of `json_format` and `json` for JSON of unexpected forms."""
 
 _FORMS = {
     "google.protobuf.Timestamp": 'a time with its zone, such as "2026-05-01T12:00:00Z"',
@@ -26,7 +26,7 @@ _FORMS = {
     FieldDescriptor.CPPTYPE_INT64: "an integer",
     FieldDescriptor.CPPTYPE_UINT64: "an integer that is not negative",
 }
-"""What a field must be, by the name of its message or by its type."""
+"""The form of a field, by the name of its message or by its type."""
 
 _PLAIN = 2**31
 

@@ -1,4 +1,4 @@
-"""Which RPC a request calls, as its first line says; all routes of RPCs are in this table."""
+"""The table of all routes of RPCs, which reads the RPC from a request's first line."""
 
 from __future__ import annotations
 

@@ -46,9 +46,9 @@ READ_WITHIN_S = 10.0
 SEND_WITHIN_S = 30.0
 DISCARD_WITHIN_S = 2.0
 MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
-"""What is read, and dropped, of a request after its refusal."""
+"""The bytes of a refused request that are read and dropped."""
 OF_SERVE = "/-/"
-"""Where the paths begin that Serve answers itself: its health."""
+"""Prefixes of the paths that Serve answers itself: its health."""
 
 TOO_SLOW = RefusedRequestError(
     408, "deadline_exceeded", f"the request was not complete within {READ_WITHIN_S:g} s"
@@ -260,7 +260,7 @@ class _Answer:
 
 
 def _after(body: bytes, receive: Receive) -> Receive:
-    """What an application receives: the body in one piece, then what comes after the request."""
+    """The messages for an application: the body in one piece, then those after the request."""
     parts: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:

@@ -1,4 +1,4 @@
-"""How often, and when last, each item was shown."""
+"""The access count of each item, and its last access."""
 
 from __future__ import annotations
 

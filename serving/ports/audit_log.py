@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 
 class Actor(NamedTuple):
-    """Who changes something, by which RPC."""
+    """The author of changes, and the RPC."""
 
     caller: str
     rpc: str

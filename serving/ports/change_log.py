@@ -15,7 +15,7 @@ from serving.ports.embedding import Embedding, EmbeddingModel
 from serving.ports.graph import GraphChanges
 
 Projection = Literal["embedding", "graph", "extraction"]
-"""What is derived from PostgreSQL: two by the projector, and facts by the extraction."""
+"""A derivation from PostgreSQL: two by the projector, and facts by the extraction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class ChangeLog(Protocol):
 
 
 class Consistency(Protocol):
-    """How far the projections are, for requests with a token."""
+    """The progress of the projections, for requests with a token."""
 
     async def graph_has_seen(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         """Waits until the graph holds the write; False if the deadline passes first."""

@@ -65,7 +65,7 @@ class StatedVector:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedding:
-    """What an encoder makes of windows: their vectors, and the token states of each.
+    """The output of an encoder for windows: their vectors, and the token states of each.
 
     `states` has an entry for each vector, or none at all if the encoder makes none. An entry is
     the `axes` of the states and then the states, row after row; empty for a window without content
@@ -77,7 +77,7 @@ class Embedding:
 
 
 TEXT_FORM = "quoted"
-"""How texts are written for encoders (`text_to_embed`), as a part of each fingerprint."""
+"""The version of the form of texts for encoders (`text_to_embed`), a part of each fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class UnsoundRowsError(ValueError):
 
 
 class IndexedItems(Protocol):
-    """What an index knows of the items of its rows, whatever finds the nearest."""
+    """The index's knowledge of the items of its rows, whatever finds the nearest."""
 
     def related(self, query: Query, seeds: Sequence[ItemId], depth: int) -> list[Candidate]:
         """Finds segments with vectors that mention entities of the seeds, as `Graph.related` does.
@@ -134,7 +134,7 @@ class IndexEngine(Protocol):
 
     @property
     def generation(self) -> int:
-        """How often it has restructured its rows; constant once it is closed."""
+        """The number of times that it has restructured its rows; constant once it is closed."""
 
     def apply(self, rows: Sequence[IndexRow], removed: Sequence[tuple[TenantName, ItemId]]) -> None:
         """Inserts rows or replaces those of the same name, and removes others.

@@ -70,7 +70,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """What to erase: exactly one field is set. A filter selects segments and restricts them.
+    """The items to erase: exactly one field is set. A filter selects segments and restricts them.
 
     With `expired_by`, those of the `items` are erased that have expired by that time.
     """
@@ -122,7 +122,7 @@ class EraseReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What an erasure would erase: segments by the exact name of their speaker, and facts."""
+    """A preview of an erasure: segments by the exact name of their speaker, and facts."""
 
     segments_by_speaker: Mapping[str, int]
     facts: int
@@ -260,7 +260,7 @@ class UnreadTurn:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionProgress:
-    """How many turns there are to read, of those how many were read, and how many failed."""
+    """The number of turns to read, of those read, and of those that failed."""
 
     turns: int
     read: int

@@ -17,7 +17,7 @@ from serving.ports.embedding import VectorLike
 CONTEXT: Final = "context"
 
 VectorKind: TypeAlias = ItemKind | Literal["context"]
-"""What vectors are of: segments, facts, or segments together with the turn before them."""
+"""The source of a vector: a segment, a fact, or a segment together with the turn before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Adjacency(NamedTuple):
 
 
 class AdjacencyAnswer(NamedTuple):
-    """What is next to those of the items that have a vector, and whether a write was not seen."""
+    """The turns next to the items that have a vector, and whether a write was not seen."""
 
     of: Mapping[ItemId, Adjacency]
     stale: bool = False
@@ -92,7 +92,7 @@ class AdjacencyAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTier:
-    """How the rows of one kind of a tenant are searched.
+    """The search over the rows of one kind of a tenant.
 
     `rows` counts live rows, `dead` deleted rows that still take memory. An `approximate` search
     reads a part of the rows and may miss a neighbour; any other reads all. `rebuilding` is the

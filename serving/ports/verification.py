@@ -1,4 +1,4 @@
-"""What PostgreSQL and the graph hold, for comparing them."""
+"""The contents of PostgreSQL and of the graph, for their comparison."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from serving.ports.graph import GraphChanges
 
 
 class Difference(StrEnum):
-    """How a projection differs from PostgreSQL."""
+    """A difference between a projection and PostgreSQL."""
 
     MISSING = "missing"
     STALE = "stale"

@@ -1,1 +1,1 @@
-"""Where protobuf and gRPC end: conversion, validation, status, boundary."""
+"""The edge of protobuf and gRPC: conversion, validation, status, boundary."""

@@ -71,15 +71,15 @@ class Guarded(Protocol):
 
     @property
     def recorder(self) -> Recorder:
-        """Where measurements go."""
+        """The recorder of measurements."""
 
     @property
     def tracer(self) -> Tracer | None:
-        """Where traces go; None for none."""
+        """The tracer of calls; None for none."""
 
     @property
     def authenticator(self) -> Authenticator:
-        """Who may call."""
+        """The authenticator of callers."""
 
 
 Service = TypeVar("Service", bound=Guarded)

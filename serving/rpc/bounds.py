@@ -87,7 +87,7 @@ class OpenToAnyone:
         self._watches_of_anyone = OpenStreams(MAX_WATCHES)
 
     def streams(self, name: str, caller: Caller, of_callers: OpenStreams) -> OpenStreams:
-        """Where a stream of a method counts; `of_callers` has the others of those who are known."""
+        """The counter of a method's streams; `of_callers` counts others of known callers."""
         if name == WATCH:
             return self._watches_of_anyone if caller is ANYONE else self._watches
         return self._reflection if caller is ANYONE else of_callers

@@ -44,7 +44,8 @@ MAX_KEYWORDS = 64
 MAX_EVIDENCE = 64
 MAX_CLOSES = 64
 CLOCK_LEEWAY = timedelta(minutes=2)
-"""How far a device's clock may be ahead: a question would not find what is said later than it."""
+"""The most by which a device's clock may be ahead: a question would not find what is said later
+than it."""
 LENGTH_TOLERANCE = 1e-3
 """Well above what rounding to float16 or bfloat16 does to the length of a vector."""
 

@@ -33,7 +33,7 @@ class Bounds(NamedTuple):
     max_values: int
 
     def fault(self, data: bytes, values_of: Callable[[bytes, int], int]) -> Malformed | None:
-        """What a request exceeds; `values_of` counts until there are more than it is given."""
+        """The exceeded bound; `values_of` counts until there are more than it is given."""
         if len(data) > self.max_bytes:
             return Malformed(f"has {len(data):,} bytes; at most {self.max_bytes:,} are read")
         if len(data) <= MIN_VALUE_BYTES * self.max_values:

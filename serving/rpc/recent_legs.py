@@ -1,4 +1,4 @@
-"""How the legs have answered in the last minutes, for GetStats."""
+"""The outcomes of the legs in the last minutes, for GetStats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an administrator reads and makes: tenants, API keys, and the log of who changed what."""
+"""The values of administration: tenants, API keys, and the log of changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a caller may do with the tenants that it may name; `UNKNOWN` is of a later service."""
+    """The rights of a caller within its tenants; `UNKNOWN` is one of a later service."""
 
     READER = "reader"
     WRITER = "writer"

@@ -53,10 +53,10 @@ second, until the conversation is closed: what was said during an outage is stor
 
 MAX_WAITING_WRITES = 256
 CLOSE_S = 5.0
-"""How long `close` waits for writes; longer than `MAX_RETRY_S`, so each is tried once more."""
+"""The wait of `close` for writes; longer than `MAX_RETRY_S`, so each is tried once more."""
 
 FINISH_S = 1.0
-"""How long a stream may take to end after its turn."""
+"""The time for a stream to end after its turn."""
 
 _RETRYABLE = (UnavailableError, OverloadedError, DeadlineError)
 _APOSTROPHES = re.compile("['\u2019]")
@@ -65,7 +65,7 @@ _END_OF_BLOCK = "</memory>"
 
 
 class Memory(Protocol):
-    """What `Recall` needs of `AsyncClient`."""
+    """The methods of `AsyncClient` that `Recall` calls."""
 
     def retrieve_stream(
         self,
@@ -89,7 +89,7 @@ class Memory(Protocol):
 
 @dataclass(slots=True)
 class Counts:
-    """How the turns and the writes of a conversation ended.
+    """The turns and the writes of a conversation, by outcome.
 
     Attributes:
         ready: Turns whose block was there at their end.
@@ -122,7 +122,7 @@ class Counts:
 
 
 class TurnOutcome(StrEnum):
-    """How the recall for a turn ended."""
+    """The outcome of the recall for a turn."""
 
     FOUND = "found"
     NOTHING = "nothing"

@@ -160,7 +160,7 @@ def error_of(code: int, message: str) -> TriviumError:
 
 
 def failure_for_model(error: TriviumError | ValueError) -> str:
-    """What a tool tells its model when it fails: whether another question may help."""
+    """The message of a failed tool to its model: whether another question may help."""
     if isinstance(error, InvalidRequestError | ValueError):
         reason = error.message if isinstance(error, InvalidRequestError) else str(error)
         return f"The memory cannot answer this question: {reason}. Ask another one."

@@ -66,7 +66,7 @@ class Loss(StrEnum):
     BELOW_HEAD = "below head"
     RERANKED_DOWN = "reranked down"
     OUTDATED = "outdated"
-    """What was said at another time about the same thing moved it below the limit."""
+    """A statement of another time about the same thing moved it below the limit."""
     DISPLACED = "displaced"
     CUT = "cut"
 

@@ -162,7 +162,7 @@ class ItemRef:
 
 
 class ChangeKind(StrEnum):
-    """What happened to an item."""
+    """The outcome of writing an item."""
 
     UNKNOWN = "unknown"
     """Something that this version of the client does not know."""
@@ -212,7 +212,7 @@ class NumberRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """What to leave out: an item that matches any value of any field.
+    """Items to leave out: those that match any value of any field.
 
     `ids` are those of segments. A fact is left out with all of its evidence, or by its own id. A
     segment is left out if it passes one of `filters`.
@@ -227,7 +227,8 @@ class Exclusion:
 
 
 LabelCondition: TypeAlias = Sequence[str] | NumberRange | TimeRange | bool
-"""What a label must be: one of these values, a number or a date in a range, there or not there."""
+"""A condition on a label: one of these values, a number or a date in a range, existence or
+absence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +281,7 @@ class BriefingOptions:
 
 
 class FusionMethod(StrEnum):
-    """How the rank or score of a leg becomes a term."""
+    """The rule by which the rank or score of a leg becomes a term."""
 
     UNKNOWN = "unknown"
     """A method that this version of the client does not know."""
@@ -407,7 +408,7 @@ class DiversityTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """How a score was computed; `recompute` is the whole formula.
+    """The computation of a score; `recompute` is the whole formula.
 
     `reserved_by` is the leg whose reserved place the hit took; empty if it needed none.
     `tenant_weight` is that of the hit's tenant, if several were asked.
@@ -604,7 +605,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What somebody has said so far, or all of it if it is final.
+    """The words of a speaker so far, or all of them if they are final.
 
     `timeout` is that of its search, in seconds; None means that of the stream.
     """
@@ -628,7 +629,7 @@ class StreamedRetrieval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What holds now about somebody, as far as the block has room.
+    """The facts and statements that hold now about somebody, as far as the block has room.
 
     Attributes:
         facts: The facts that hold, the last to begin first.
@@ -734,7 +735,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReceipt:
-    """What one store removed, and the result of verifying it.
+    """The items that one store removed, and their verification.
 
     `lookups` says how it was asked: by text and by vector for at most 20 segments and 20 facts, and
     not if the call repeats an erasure.
@@ -829,7 +830,7 @@ class LegStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexTier:
-    """How the vectors of a tenant's segments or facts are searched.
+    """The search over the vectors of a tenant's segments or facts.
 
     `dead_count` are deleted but still occupy memory. An `approximate` search reads a part of the
     vectors and may miss a neighbour. `failure` is the error of a rebuild.

@@ -1,4 +1,4 @@
-"""What the graph holds, as it is compared with PostgreSQL."""
+"""The contents of the graph, for the comparison with PostgreSQL."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ MAX_CONNECTIONS = 32
 
 FAILED = "FAILED"
 OWNERS: tuple[LiteralString, ...] = ("CONSTRAINT", "INDEX")
-"""What an index may be dropped as: one that a constraint owns goes with it alone."""
+"""The kinds by which an index is dropped: one of a constraint goes with its constraint."""
 
 PREPARE_EVERY_S = 0.5
 """The interval at which a lost Neo4j is retried."""

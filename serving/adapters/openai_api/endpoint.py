@@ -26,10 +26,10 @@ RETRY_AFTER_S = 1.0
 MAX_RETRY_AFTER_S = 60.0
 
 MAX_ERROR_BYTES = 16_384
-"""What is read of the answer with an error."""
+"""The bytes read of an answer with an error."""
 
 MAX_MESSAGE_CHARS = 200
-"""What is repeated of the message of an error."""
+"""The length to which the message of an error is cut."""
 
 
 class RequestRefusedError(Exception):

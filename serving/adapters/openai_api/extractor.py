@@ -28,7 +28,8 @@ from serving.ports.text_analysis import (
 )
 
 REFUSED_BY_NEW_MODELS = ("max_tokens", "temperature")
-"""What models that reason refuse: they have `max_completion_tokens`, and a fixed temperature."""
+"""Parameters that reasoning models refuse: they have `max_completion_tokens`, and a fixed
+temperature."""
 
 USUAL_TURN = Segment(
     id="usual", text="I live in Paris.", speaker="Ann", event_time=datetime(2024, 1, 1, tzinfo=UTC)

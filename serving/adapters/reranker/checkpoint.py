@@ -21,7 +21,7 @@ OTHER_RUNTIMES = ["onnx/*", "openvino/*"]
 
 
 class Kind(StrEnum):
-    """How a checkpoint expresses relevance."""
+    """The output by which a checkpoint expresses relevance."""
 
     ONE_LOGIT = "one_logit"
     """An encoder with one output: ms-marco-MiniLM, bge-reranker."""

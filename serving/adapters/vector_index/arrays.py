@@ -27,7 +27,7 @@ def empty(rows: int, dimension: int, device: str) -> Array:
 
 
 class Place(NamedTuple):
-    """Where vectors are: on `device`, but up to `host_rows` of them on the host."""
+    """The place of vectors: on `device`, but up to `host_rows` of them on the host."""
 
     device: str = HOST
     host_rows: int = 0

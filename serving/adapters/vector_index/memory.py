@@ -1,4 +1,4 @@
-"""How much host memory the process can still allocate, and how much an index needs."""
+"""The host memory available to the process, and the memory needed by an index."""
 
 from __future__ import annotations
 

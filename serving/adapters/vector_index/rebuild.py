@@ -27,8 +27,8 @@ PAUSE_S = 0.0005
 """Without a sleep, a Python loop holds the GIL for up to 5 ms at a time."""
 
 REST_FACTOR = 150
-"""How many times as long as searches were held they run freely after that, if a library holds them
-while it adds rows: fewer than one in a hundred waits, so that p99 stays."""
+"""Ratio of the time in which searches run freely to the time for which a library held them while it
+added rows: fewer than one search in a hundred waits, so that p99 stays."""
 
 
 class StoppedError(Exception):

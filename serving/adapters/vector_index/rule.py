@@ -103,7 +103,7 @@ class IndexRule:
 
 
 def n_probes(rows: int, n_lists: int, passing: float) -> int:
-    """How many lists a search reads, of `n_lists` with these rows.
+    """The number of lists to read, of `n_lists` with these rows.
 
     The fewer rows pass its filter, a share above 0, the more lists: as many passing rows are read
     as without one.

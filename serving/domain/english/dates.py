@@ -58,7 +58,7 @@ _DENIED = re.compile(
         (?:\s+(?:at|for|in|on|the|this|until))*\s*\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""What is before a time that is not meant."""
+"""Words before a time that is not meant."""
 
 _NOT_BUT = re.compile(
     r"""(?: \b(?:not|\w+n['’]t)\b (?!\s+(?:just|only|merely)\b) (?:\W+\w+){0,4}
@@ -69,7 +69,7 @@ _NOT_BUT = re.compile(
 _BUT = re.compile(
     r"\W*but\b(?:\W+(?:at|for|in|is|it|it['’]s|now|on|only|the)\b)*\W*", re.IGNORECASE
 )
-"""What is before a time, and between it and the one in its place: "not on Monday but"."""
+"""Words before a denied time, and between it and its replacement: "not on Monday but"."""
 
 _MISTAKE = re.compile(
     r"""\bwhat\s+am\s+i\s+(?:on\s+about|saying|talking\s+about)
@@ -88,13 +88,13 @@ _TAKEN_BACK = re.compile(
       ) \b (?!.*\b(?:also|as\s+well|too)\b) (?:\W+\w+){0,4} \W*\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""What is between a time that is taken back and that in its place."""
+"""Words between a time that is taken back and its replacement."""
 
 _PUT_RIGHT = re.compile(
     r"\W*(?:(?:sorry|my\s+mistake|rather)\b(?!\W+(?:about|for|that|to)\b)|i\s+meant?\W*\Z)",
     re.IGNORECASE,
 )
-"""What is after a time that stands in the place of the one before it: "Friday, Saturday, sorry"."""
+"""Words after a time that replaces the one before it: "Friday, Saturday, sorry"."""
 
 _HESITATION = re.compile(r"(?:\W+(?:ah|at|er+|for|in|on|the|uh|um)\b)*\W*", re.IGNORECASE)
 

@@ -60,7 +60,7 @@ class _Word(NamedTuple):
     joined: bool
     """Whether it may belong to the same name as the previous word."""
     gap: str
-    """What is between the previous word and it, in the form of `name_key`."""
+    """The text between the previous word and it, in the form of `name_key`."""
     before: str
     after: str
     """The signs that are written to it."""

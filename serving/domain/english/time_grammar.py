@@ -46,7 +46,7 @@ MAX_RANK_IN_WORDS = 10
 """An ordinal up to this may be that of anything: "the 2nd, please", "she was the fourth"."""
 
 _JOINTS = ("to", "until", "till", "through", "-", "–")
-"""What is between the first and the last time of a range."""
+"""Words between the first and the last time of a range."""
 
 Reading = tuple[Span, int]
 """A time, and the place behind the words that name it."""
@@ -111,7 +111,7 @@ class Sentence(Tokens):
         return tense_of(said, self._usual) or (Tense.FUTURE if is_planned else None)
 
     def _clause(self, at: int) -> list[str]:
-        """What stands between the commas around a place."""
+        """The clause between the commas around a place."""
         said = self._words[: len(self._tokens)]
         begins = max((place + 1 for place in range(at) if said[place] == ","), default=0)
         ends = next((place for place in range(at, len(said)) if said[place] == ","), len(said))
@@ -890,7 +890,7 @@ class Sentence(Tokens):
 
 
 _LEEWAY = {Unit.MINUTE: timedelta(minutes=10), Unit.HOUR: timedelta(hours=1)}
-"""How exactly "ten minutes ago" is meant."""
+"""The precision of "ten minutes ago"."""
 
 
 def _moved(span: Span, count: int, unit: Unit) -> Span:
@@ -899,7 +899,7 @@ def _moved(span: Span, count: int, unit: Unit) -> Span:
 
 
 def _around(span: Span) -> timedelta:
-    """How much earlier and later "around" a time is."""
+    """The distance to both sides of a time that "around" covers."""
     return max(_AROUND_A_DAY, span.length / 4) if span.length >= _DAY else timedelta(hours=6)
 
 

@@ -46,7 +46,7 @@ class Token(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """How many, at least and at most."""
+    """A range of a number: the least and the most."""
 
     low: int
     high: int

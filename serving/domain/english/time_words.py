@@ -89,7 +89,7 @@ TALKING = _set(
 """Words after which "about" has the subject: "talk about two weeks ago"."""
 
 VAGUE_DISTANCES = {"days": (7, Unit.DAY), "weeks": (4, Unit.WEEK), "months": (3, Unit.MONTH)}
-"""What "the days before" something are."""
+"""The distances of "the days before" something."""
 
 THIRDS = {
     "beginning": 0, "start": 0, "early": 0,

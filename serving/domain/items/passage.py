@@ -64,7 +64,7 @@ class _Match(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the forms of a word share."""
+        """The common key of the forms of a word."""
         return _stem(self.text)[:STEM_CHARS]
 
 

@@ -25,7 +25,7 @@ class Period:
 
     @property
     def length(self) -> timedelta:
-        """How long it lasts."""
+        """Its duration."""
         return self.ends - self.begins
 
     def distance(self, instant: datetime) -> timedelta:

@@ -1,4 +1,4 @@
-"""Which facts close which other facts.
+"""The rule by which facts close other facts.
 
 A fact closes the facts that it names. A single-valued fact, such as "lives in", closes the
 facts of the same subject and relation that began earlier, in whatever order they were stored.

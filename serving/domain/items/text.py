@@ -45,7 +45,7 @@ def text_to_embed(item: Item) -> str:
 
 
 MAX_CONTEXT_CHARS = 500
-"""What is taken of the end of a turn as the context of the next, so that both fit in a window."""
+"""The end of a turn that is the context of the next, so that both fit in a window."""
 
 
 def text_in_context(previous: Segment, segment: Segment) -> str:

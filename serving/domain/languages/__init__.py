@@ -136,7 +136,7 @@ def language_of_times(words: AbstractSet[str]) -> Language:
 
 
 FUNCTION_WORDS = frozenset[str]().union(*(each.function_words for each in _LANGUAGES.values()))
-"""Those of all languages: a tenant may have texts in another language than its own."""
+"""Function words of all languages: a tenant may have texts in another language than its own."""
 
 
 def language_of(text_search_config: str) -> Language:

@@ -18,7 +18,7 @@ ANY_OF = r"\b(?:{})\b"
 
 
 Rewriting: TypeAlias = tuple[re.Pattern[str], str]
-"""What is found, and what is put in its place."""
+"""A pattern, and its replacement."""
 
 MONTHS = """
 January|February|March|April|May|June|July|August|September|October|November|December

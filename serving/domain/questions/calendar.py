@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
     @property
     def length(self) -> timedelta:
-        """How long it lasts."""
+        """Its duration."""
         return self.ends - self.begins
 
     def moved(self, by: timedelta) -> Span:
@@ -125,7 +125,7 @@ class Recurring(NamedTuple):
         return next(islice(found, ahead, None), None)
 
     def nearest(self, instant: datetime) -> Span | None:
-        """The one that has the instant, or else whose distance to it is the least."""
+        """The span that has the instant, or else the nearest to it."""
         return min(
             self.near(instant),
             key=lambda span: max(span.begins - instant, instant - span.ends, timedelta()),
@@ -133,7 +133,7 @@ class Recurring(NamedTuple):
         )
 
     def within(self, span: Span) -> list[Span]:
-        """Those that begin within a span."""
+        """The spans that begin within a span."""
         return [each for each in self.near(span.begins) if span.begins <= each.begins < span.ends]
 
 
@@ -163,7 +163,7 @@ def monthly(day: int) -> Recurring:
 
 
 def yearly(span_in: Callable[[int], Span]) -> Recurring:
-    """What comes once a year; `span_in` raises ValueError for a year without it."""
+    """A time that comes once a year; `span_in` raises ValueError for a year without it."""
 
     def near(instant: datetime) -> Iterator[Span]:
         for year in range(instant.year - MAX_YEARS, instant.year + MAX_YEARS):

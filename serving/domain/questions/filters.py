@@ -1,4 +1,4 @@
-"""What filters are made of: the terms of segments, and conditions, which each store translates."""
+"""The parts of filters: terms of segments, and conditions, which each store translates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving.domain.items.text import name_key
 
 
 OF_SESSION = "c:"
-"""How the term of a session begins."""
+"""The prefix of the term of a session."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,100}(\.[0-9]{1,100})?([eE][+-]?[0-9]{1,2})?")
 """A number as JSON has it, with a plus or zeros before it too, and small enough for a float64."""

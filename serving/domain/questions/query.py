@@ -67,12 +67,13 @@ class NumberRange:
 
 
 LabelCondition: TypeAlias = tuple[str, ...] | NumberRange | TimeRange | bool
-"""What a label must be: one of the values, a number or a date in a range, there or not there."""
+"""A condition on a label: one of the values, a number or a date in a range, existence or
+absence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """What a filter leaves out: each item that matches a value of any field."""
+    """Items that a filter leaves out: those that match a value of any field."""
 
     kinds: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
@@ -161,7 +162,7 @@ class Filter:
 
     @property
     def of_evidence(self) -> Filter:
-        """What a segment of a fact's evidence must pass.
+        """The filter for the segments of a fact's evidence.
 
         The range of event times is for the validity of the fact. If the filter `selects`, one known
         segment must pass; else a fact fails only if it has known evidence, and all of it fails.

@@ -1,4 +1,4 @@
-"""What of the stored items a scope shows, and why it hides the others."""
+"""The items that a scope shows, and the reasons for which it hides others."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _READ = {
 """The languages whose number words are read. Of others, dictated digits are."""
 
 _PRONOUNS = frozenset({"0", "1", "1st"})
-"""What is no number by itself: "the one that I like", "oh", "at first"."""
+"""Words that are no number by themselves: "the one that I like", "oh", "at first"."""
 
 _SCALES = frozenset({"100", "1000", "1000000"})
 
@@ -44,7 +44,7 @@ _AMOUNT = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 """A number that is counted with; thousands of digits are too many even to be one of Python."""
 _NEXT = re.compile("[ -]?")
 _LISTED = re.compile(r"[ ,\-]{1,2}")
-"""What is between two digits of a number: at most a comma and a blank."""
+"""The gap between two digits of a number: at most a comma and a blank."""
 
 
 class Number(NamedTuple):
@@ -144,7 +144,7 @@ class _Reader:
                 yield _Read(read.start, read.end, digits, is_spoken=True)
 
     def _in_digits(self) -> Iterator[_Read]:
-        """What is in digits, and words of dictated digits that are no others: "oh"."""
+        """Words in digits, and words of dictated digits that are no others: "oh"."""
         read = {place for each in self._numbers for place in range(each.first, each.behind)}
         for place, (word, *_) in enumerate(self.words):
             if place not in read and (digit := self._language.digits.get(word) or word).isdecimal():
@@ -305,7 +305,7 @@ class _Reader:
         )
 
     def _scale(self, place: int) -> tuple[int, int]:
-        """What a number before this place is to be multiplied with, and the place behind; or 0."""
+        """The factor of a number before this place, and the place behind; or 0."""
         if self._word(place) == "k":
             return 1000, place + 1
         scale = self._before.get(place + 1)

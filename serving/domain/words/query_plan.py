@@ -26,7 +26,7 @@ saturates like BM25's term frequency."""
 MAX_WORDS = 32
 """The rarest words of a question that are used; each costs about 0.35 us per candidate."""
 COLLOCATION = 1.5
-"""How much more often than by chance two words of a question occur in the same row."""
+"""The ratio of the common rows of two words of a question to those by chance."""
 MAX_SCORED = 2000
 """A limit on the rows scored; words that always occur together can exceed any estimate."""
 

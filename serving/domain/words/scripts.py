@@ -58,7 +58,7 @@ def words_in(text: str) -> list[str]:
 
 
 def word_starts(text: str) -> list[int]:
-    """Where the words of a text begin, in the order of `words_in`."""
+    """The starts of the words of a text, in the order of `words_in`."""
     words = (_ASCII_WORD if text.isascii() else WORD).finditer(text)
     return [word.start() for word in words]
 

@@ -1,4 +1,4 @@
-"""What runs a checkpoint, and in which precision. Imports no torch."""
+"""The runtime of a checkpoint, and its precision. Imports no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Backend = Literal["onnx", "qwen3", "torch"]
 
 
 def backend_of(checkpoint: EncoderCheckpoint, device: str) -> Backend:
-    """What runs a checkpoint: a graph ONNX Runtime, a Qwen3 our network, others torch's libraries.
+    """The runtime of a checkpoint: ONNX's for a graph, our network for a Qwen3, or torch.
 
     Raises DependencyError for an ONNX graph on a device that does not run it.
     """

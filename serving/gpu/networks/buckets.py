@@ -1,4 +1,4 @@
-"""Which batch shapes are recorded, and in which of them a batch is run.
+"""The batch shapes that are recorded, and the one in which a batch runs.
 
 A recorded shape costs memory, and a batch that does not fill its shape costs
 padding. There are many small shapes, whose passes are bound by kernel launches, so that recording

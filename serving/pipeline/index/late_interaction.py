@@ -17,15 +17,15 @@ from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.ports.embedding import AXES_BYTES, StatedVector
 
 RESCORED = 40
-"""How many of the nearest are put in order, whatever depth is wanted: so a place in a longer list
-is that in a shorter one."""
+"""The number of nearest turns to order, whatever depth is wanted: so a place in a longer list is
+that in a shorter one."""
 
 SHARE = 0.4
-"""What MaxSim counts, and the cosine the rest. With half, conversations gain as much, and alike
+"""The weight of MaxSim; the cosine has the rest. With half, conversations gain as much, and alike
 statements about other people and things are confused more often."""
 
 ABOVE_COSINE = 0.1
-"""What the MaxSim of a turn is more than its cosine, in the mean: .05 on LoCoMo, .13 on the small
+"""The mean by which the MaxSim of a turn exceeds its cosine: .05 on LoCoMo, .13 on the small
 memories. Without it texts without states would come last, and a floor would be another."""
 
 UNIT = 127.0**2

@@ -67,7 +67,7 @@ FIRST_BACK_OFF_S = 0.1
 LAST_BACK_OFF_S = 5.0
 
 STOP_S = 5.0
-"""How long a stop waits for maintenance, which ends between two blocks of rows."""
+"""The wait of a stop for maintenance, which ends between two blocks of rows."""
 
 
 Given = TypeVarTuple("Given")

@@ -35,7 +35,7 @@ def merged(answers: Sequence[IndexAnswer], depth: int) -> IndexAnswer:
 
 
 STATUS_S = 0.5
-"""How long the state of an index is waited for: no replica may be there to give it."""
+"""The timeout of the state of an index: no replica may be there to give it."""
 
 
 async def status_of(index: VectorIndex, tenant: TenantName | None = None) -> IndexStatus:

@@ -65,7 +65,7 @@ class EmbeddedSearch:
         self._index = index
         self._kept = kept
         self._vectors: OrderedDict[_Question, VectorLike] = OrderedDict()
-        """Those that are kept, the least recently used first."""
+        """Cached vectors, the least recently used first."""
         self._entries: dict[_Question, _Entry] = {}
 
     async def search(self, text: str, wanted: WantedNeighbours, deadline: Deadline) -> IndexAnswer:
@@ -183,7 +183,7 @@ class VectorLookup:
 
     @property
     def _embedded(self) -> EmbeddedSearch | None:
-        """What embeds the question; None if it has a vector, or the index embeds it."""
+        """The embedder of the question; None if it has a vector, or the index embeds it."""
         search = self._space.text_search
         return search if self._vector is None and isinstance(search, EmbeddedSearch) else None
 

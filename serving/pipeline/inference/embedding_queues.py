@@ -134,7 +134,7 @@ class QuestionQueue:
 
     @property
     def taken(self) -> int:
-        """How many questions have ever left the queue."""
+        """The number of questions that have left the queue."""
         return self._added - len(self._queue)
 
     @property

@@ -84,7 +84,7 @@ class Worker:
 
     @property
     def last_step_s(self) -> float:
-        """How long the last step took, after which there may be room in a queue."""
+        """The duration of the last step, after which there may be room in a queue."""
         return self._step_s
 
     async def close(self, timeout_s: float | None = None) -> None:

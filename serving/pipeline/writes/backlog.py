@@ -1,4 +1,4 @@
-"""What is read from the change log and not projected yet, to be taken from each tenant in turn.
+"""Changes read from the log and not projected yet, to be taken from each tenant in turn.
 
 Each change is read once, by position, and kept until it is projected; nothing is looked up of what
 is done. So a tenant that writes little waits for one chunk, not for the backlog of another, and

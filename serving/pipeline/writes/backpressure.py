@@ -17,7 +17,7 @@ MAX_PENDING = 1_000_000
 before writes are."""
 
 READ_EVERY_S = 5.0
-"""How often they are counted, and when a refused writer should return."""
+"""The period of counting, and the delay after which a refused writer should return."""
 
 
 class Backpressure:

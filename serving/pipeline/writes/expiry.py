@@ -17,11 +17,11 @@ from serving.ports.memory_store import Batch, MemoryStore, Selector
 logger = logging.getLogger(__name__)
 
 EVERY_S = 20.0
-"""How often each replica looks for what has expired: all of it is to be gone within a minute."""
+"""The period of each replica's search for expired items: all are to be gone within a minute."""
 
 VERIFICATION_S = 10.0
-"""How long one sweep waits for the stores that follow the log. Those of what it erases after that
-are not verified, and follow as they do after `Forget`."""
+"""The wait of a sweep for the stores that follow the log. Erasures after that are not verified, and
+follow as they do after `Forget`."""
 
 ERASED_AT_ONCE = 500
 """The items of all tenants that are read together, each tenant's erased in one transaction."""
@@ -33,7 +33,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """How long segments live that come without an expiry, by tenant and kind.
+    """The lifetimes of segments without an expiry, by tenant and kind.
 
     Those of `ALL_TENANTS` are for the kinds for which a tenant has none of its own.
     """
@@ -61,7 +61,7 @@ def _expiring(item: Item, lifetimes: Mapping[str, timedelta], now: datetime) -> 
 
 
 SWEEPER = Actor("expiry", "Forget")
-"""Who erases what has expired, in the audit log."""
+"""The actor of expiry in the audit log."""
 
 
 class Sweeper:

@@ -42,7 +42,7 @@ _SELF = frozenset({"i", "me", "my", "mine", "myself"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionLimits:
-    """How turns are put into requests.
+    """The division of turns into requests.
 
     `turns` of one session are read together, `before` of them are shown too, and `sessions`
     sessions are read at once.
@@ -55,7 +55,7 @@ class ExtractionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
-    """What became of one request.
+    """The outcome of one request.
 
     `facts` counts proposed facts by outcome: "accepted", or "refused_" and why. `unusable` is why
     the whole answer was refused.
@@ -152,7 +152,7 @@ class ExtractionWork:
         )
 
     async def _conversation(self, tenant: TenantName, unread: Sequence[UnreadTurn]) -> Conversation:
-        """What the extractor is shown; never anything sensitive."""
+        """The input of the extractor; never anything sensitive."""
         turns = _shown(turn.segment for turn in unread)
         before = await self._extractions.before(tenant, unread[0].segment, self._limits.before)
         names = sorted({name for turn in turns for name in (*turn.entities, turn.speaker) if name})

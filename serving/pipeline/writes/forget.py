@@ -122,7 +122,7 @@ def _names_of(item: Item) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class StoreReceipt:
-    """What one store removed, and its verification.
+    """The removals of one store, and their verification.
 
     `removed` is 0 for a store that does not count, `remaining` the most that any lookup found.
     """
@@ -144,7 +144,7 @@ class StoreReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What was erased, and the verification of each store."""
+    """The erased items, and the verification of each store."""
 
     segments: int
     facts: int

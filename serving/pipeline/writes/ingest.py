@@ -19,7 +19,7 @@ from serving.pipeline.writes.write_slots import WriteSlots
 from serving.ports.memory_store import Batch, MemoryStore, Outcome, WriteReceipt
 
 TIME_ZONE_S = 5.0
-"""How long a write waits for its tenant's time zone."""
+"""The wait of a write for its tenant's time zone."""
 
 _DATES = EnglishDates()
 

@@ -27,11 +27,11 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.ports.memory_store import Batch, MemoryStore
 
 ATTEMPTS = 100
-"""How often a patch that names no version is applied to what others write at the same time. Each
-lost race is a change of another call, so that as many calls at once are all applied."""
+"""Attempts of a patch without a version, while others write the same item. Each lost race is a
+change of another call, so that as many calls at once are all applied."""
 
 READ_S = 5.0
-"""How long the row to change may take to be read."""
+"""The timeout of reading the row to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

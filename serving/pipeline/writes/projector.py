@@ -24,24 +24,23 @@ from serving.ports.graph import Graph
 logger = logging.getLogger(__name__)
 
 BATCH_CHANGES = 512
-"""How many changes are read from the log together."""
+"""Changes per read of the log."""
 MAX_BATCHES = 8
-"""How many batches are read before a chunk, so that a step and a retry cost the same at any length
-of the backlog."""
+"""Reads of the log before a chunk, so that a step and a retry cost the same at any length of the
+backlog."""
 MAX_WAITING = 100_000
-"""How many changes are held, of about 300 bytes each. What was written behind more than these waits
-for them, whoever wrote it."""
+"""Maximum number of changes in memory, of about 300 bytes each. Later writes wait for them, whoever
+wrote them."""
 EMBEDDING_CHUNK = 32
-"""How many texts are embedded and stored together, and how many changes are looked at for them."""
+"""Texts embedded and stored together, and changes looked at for them."""
 WITH_VECTORS_CHUNK = 128
-"""How many changes are looked at together after some that all had vectors."""
+"""Changes looked at together after some that all had vectors."""
 GRAPH_CHUNK = 256
-"""How many changes are applied to the graph together: with 64, most of the time is that of the
-transaction."""
+"""Changes applied to the graph together: with 64, most of the time is that of the transaction."""
 POLL_S = 1.0
 """Writers announce their changes; this finds those whose announcement was lost."""
 COMPACT_EVERY_S = 600.0
-"""How often the leader compacts the log."""
+"""The period of the leader's compaction of the log."""
 FIRST_BACK_OFF_S = 0.1
 LAST_BACK_OFF_S = 5.0
 
@@ -51,7 +50,7 @@ class ProjectionWork(Protocol):
 
     projection: Projection
     chunk: int
-    """How many changes are projected together; others wait for them."""
+    """The number of changes projected together; others wait for them."""
 
     async def model(self) -> EmbeddingModel | None:
         """Returns the model whose position is read, if the projection has one."""

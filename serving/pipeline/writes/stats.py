@@ -26,7 +26,7 @@ PATIENCE_S = 0.75
 two seconds that clients wait."""
 
 KEPT_S = 5.0
-"""How long the counts of a large tenant are kept that came too late for who asked."""
+"""The lifetime of the counts of a large tenant that came too late for their caller."""
 
 Value = TypeVar("Value")
 

@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was compared, and what differs.
+    """The compared items, and the differences.
 
     `followed` is False if the projections had not followed the log: then what differs may follow.
     """
@@ -86,7 +86,7 @@ class Verifier:
         return counts, suspects
 
     async def _compared(self, suspects: Mapping[TenantName, Sequence[ItemId]]) -> list[Finding]:
-        """What differs now, among the suspects, the entities and the embeddings."""
+        """The differences now, among the suspects, the entities and the embeddings."""
         findings = await self._truth.embedding_findings()
         for tenant, items in suspects.items():
             for batch in _batches(list(dict.fromkeys(items))):

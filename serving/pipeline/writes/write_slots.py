@@ -23,7 +23,7 @@ MAX_TENANT_SHARE = 0.75
 
 
 class WriteSlots:
-    """How many writes of a replica run at once, and how many it holds.
+    """The concurrent and the pending writes of a replica.
 
     At least 2 run at a time; `max_writes` run or wait, apart from the patient ones.
     """

@@ -1,1 +1,1 @@
-"""Who may call what: credentials, and the rule of each RPC."""
+"""Callers and their rights: credentials, and the rule of each RPC."""

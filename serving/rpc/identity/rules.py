@@ -18,7 +18,7 @@ ANYONE = Caller(name="anyone", roles=frozenset({Role.ADMIN}), tenants=None)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who may call an RPC.
+    """The rights that an RPC requires.
 
     `tenant_in` is the path of the message with the field `tenant`, and maybe `tenants`: () is the
     request itself, None means that the request has no tenant. `hidden` are the paths of fields in

@@ -23,7 +23,7 @@ ALL_TENANTS = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What a token must say."""
+    """The required claims of a token."""
 
     issuer: str
     audience: str

@@ -26,7 +26,7 @@ PEM = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """How to reach the service; `timeout` None means the client's defaults."""
+    """Address and credentials of the service; `timeout` None means the client's defaults."""
 
     address: str
     tenant: str | None

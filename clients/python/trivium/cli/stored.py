@@ -449,7 +449,7 @@ def _described_filter(
 
 
 def _counted(result: ForgetResult) -> Group:
-    """What would be erased; names in quotes, since they may differ by a space or a sign."""
+    """A preview of an erasure; names in quotes, since they may differ by a space or a sign."""
     rows = table("speaker", "segments")
     for speaker, count in result.segments_by_speaker.items():
         rows.add_row(styled(f'"{speaker}"' if speaker else "none"), str(count))

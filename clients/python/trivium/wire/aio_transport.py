@@ -1,4 +1,4 @@
-"""What the asyncio client does differently from the blocking one; see `transport`."""
+"""The asyncio client's own part of the transport; see `transport`."""
 
 from __future__ import annotations
 

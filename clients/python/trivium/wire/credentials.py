@@ -1,4 +1,4 @@
-"""What a client authenticates with: a bearer token, and certificates."""
+"""The credentials of a client: a bearer token, and certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the blocking client does differently from the asyncio one; see `aio_transport`."""
+"""The blocking client's own part of the transport; see `aio_transport`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from serving.adapters.postgres.connection.statements import Connection
 from serving.domain.consistency import Snapshot
 
 RETENTION = timedelta(hours=1)
-"""How long an index replica, whose position is stored nowhere, may be offline."""
+"""The longest absence of an index replica, whose position is stored nowhere."""
 
 
 def covers(position: Snapshot, other: Snapshot) -> bool:

@@ -86,7 +86,7 @@ class PostgresConsistency:
     async def pending_counts(
         self, tenant: TenantName, deadline: Deadline
     ) -> Mapping[Projection, int]:
-        """How many rows of the tenant wait; counted for all tenants at most once a second.
+        """Pending rows of the tenant; counted for all tenants at most once a second.
 
         A count that takes long is repeated as rarely as keeps it below a tenth of the time.
         """

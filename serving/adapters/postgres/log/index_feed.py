@@ -67,7 +67,7 @@ class PostgresIndexFeed:
                 await rows.aclose()  # ends the COPY if the caller leaves early
 
     async def changes_since(self, position: FeedPosition, model: EmbeddingModel) -> FeedDelta:
-        """What was committed since.
+        """Returns the commits since a position.
 
         A row whose text changed is among the removed until its new text has a vector: nothing is
         found by a text that is no longer stored.
@@ -274,8 +274,8 @@ _COMPUTED = {
     "asks": f"segment.text ~ '[{QUESTION_MARKS}]' AS asks",
     "valid_to": f"least(fact.valid_to, {EXPIRES_AT[ItemKind.FACT]}) AS valid_to",
 }
-"""Those that no table has so: `asks` is whether the text has a `QUESTION_MARKS`, and `valid_to`
-comes with the expiry of a fact at the latest, as `Fact.searched_until`."""
+"""Fields that are no columns of a table: `asks` is whether the text has a `QUESTION_MARKS`, and
+`valid_to` comes with the expiry of a fact at the latest, as `Fact.searched_until`."""
 
 _OWNED = {
     kind: f"""

@@ -32,7 +32,7 @@ _Name = tuple[TenantName, ItemId]
 
 
 class _Shown(NamedTuple):
-    """How often an item was shown, and when last."""
+    """The access count of an item, and its last access."""
 
     times: int
     last: datetime

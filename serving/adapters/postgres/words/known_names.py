@@ -33,8 +33,8 @@ MAX_NAMES = 500_000
 """The capacity over all tenants; the least recently used tenants are evicted."""
 
 UNCHECKED_S = 30.0
-"""How long names are used without an update, if no write was announced: a process may end between a
-write and its announcement."""
+"""Maximum age of names without an announced write: a process may end between a write and its
+announcement."""
 
 _Version: TypeAlias = tuple[int, int, str]
 """The tenant's id, its count of name erasures, and the epoch of the log; a change invalidates all

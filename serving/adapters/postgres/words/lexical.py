@@ -77,7 +77,7 @@ class PostgresLexicalSearch:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What every mode searches for.
+    """The search terms of every mode.
 
     `words` maps the question's distinct lexemes, in its language and the tenant's, to counts; at
     least one; `every_word` has those of each word. `conditions` are those of the question's scope.

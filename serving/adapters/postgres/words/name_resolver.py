@@ -19,7 +19,7 @@ from serving.domain.words.query_plan import WordStatistics, quoted
 
 
 class _Reading(NamedTuple):
-    """What a word may stand for, and the tsquery of what must be stored for it; None for a name."""
+    """A reading of a word, and the tsquery of the stored words that it needs; None for a name."""
 
     text: str
     stored: str | None = None
@@ -79,13 +79,13 @@ class PostgresNameResolver:
 
 
 def _without_function_words(words: Sequence[str]) -> Sequence[str]:
-    """Those of the language of the words: what has only them is stored without them."""
+    """The words without the function words of their language, which texts are stored without."""
     language = languages_of(" ".join(words), ENGLISH)[0]
     return [word for word in words if language.folded(word) not in language.function_words]
 
 
 def _readings(words: Sequence[str], known: TenantNames) -> dict[str, Sequence[_Reading]]:
-    """What words may stand for, by word.
+    """The readings of words, by word.
 
     A name that it resembles, unless it is an ordinary word in small letters. Else what sounds like
     it ("flour" for "flower"), and its two parts next to each other ("sauce pan").

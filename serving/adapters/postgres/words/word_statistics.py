@@ -42,7 +42,7 @@ class _Entry:
     statistics: WordStatistics
     fresh_until: float
     announced: int | None = None
-    """How many changes had been announced before it was counted; None for an estimate."""
+    """Changes announced before the count; None for an estimate."""
 
 
 class WordStatisticsCache:

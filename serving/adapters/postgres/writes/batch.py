@@ -80,7 +80,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _SideEffects:
-    """What a write may change outside the batch.
+    """The side effects of a write outside its batch.
 
     `resensitized` are the segments whose sensitivity changes, on which facts may rest, and
     `rescheduled` those that expire at another time.

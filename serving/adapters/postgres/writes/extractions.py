@@ -1,4 +1,4 @@
-"""Which turns were read for facts, and the facts that they gave."""
+"""The turns read for facts, and the extracted facts."""
 
 from __future__ import annotations
 

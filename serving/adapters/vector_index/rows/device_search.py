@@ -33,12 +33,12 @@ MAX_VALUES = 1 << 26
 """Of what a launch computes: half a GiB in float64."""
 
 TIE = 1e-14
-"""What a row's score is less than an equal one of the row before. Scores in float16 are apart by
-2**-24 or more, so that 5 million rows keep their order."""
+"""The amount by which equal scores of later rows are lower. Scores in float16 are apart by 2**-24
+or more, so that 5 million rows keep their order."""
 
 
 class _Plan(NamedTuple):
-    """What is searched: for the `k` best of the scan, or of the lists and of the tail."""
+    """The extent of a search: the `k` best of the scan, or of the lists and of the tail."""
 
     view: PartitionView
     allowed: AllowedRows

@@ -31,7 +31,7 @@ class ScoredRow(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """What a search looks for: the `depth` nearest items to a vector among the allowed rows.
+    """The target of a search: the `depth` nearest items to a vector among the allowed rows.
 
     `vector` is checked, and maybe still on the device that computed it.
     """
@@ -95,7 +95,7 @@ def scan_nearest(
 
 
 def first_head(allowed: AllowedRows, depth: int) -> int:
-    """How many rows are scored again at first."""
+    """The number of rows to score again at first."""
     return min(allowed.count, max(MIN_HEAD, 2 * depth))
 
 

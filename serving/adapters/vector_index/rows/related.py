@@ -21,7 +21,7 @@ BILLION = 1e9
 
 
 class _Sharing(NamedTuple):
-    """What a seed gives to each row that mentions one of its entities.
+    """The share of a seed in each row that mentions one of its entities.
 
     Ordered by what it gives, the most first, then by the entity's key.
     """
@@ -72,7 +72,7 @@ def _shared_with(view: TenantView, question: str, seeds: Iterable[ItemId]) -> It
 
 
 def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]:
-    """What signals ask of the items that the view has; others are omitted."""
+    """Signal inputs for the items in this index; others are omitted."""
     traits: dict[ItemId, Traits] = {}
     for item in items:
         of_kind = view.of_kind(item.kind)
@@ -91,7 +91,7 @@ def traits_of(view: TenantView, items: Iterable[ItemId]) -> dict[ItemId, Traits]
 def closed_segments(
     view: TenantView, scope: Scope, items: Iterable[ItemId]
 ) -> dict[ItemId, tuple[ItemId, ...]]:
-    """Those of the segments whose facts are all closed, as `CandidateIndex.closed` has them."""
+    """Segments whose facts are all closed, as `CandidateIndex.closed` returns them."""
     closed = view.closed(scope)
     return {
         item: tuple(map(segment_id, sorted(closed[item.id])))

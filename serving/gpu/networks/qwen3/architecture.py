@@ -83,7 +83,7 @@ REQUIRED: Mapping[str, Callable[[Any], bool]] = {
     "rope_scaling": _is_plain_rope,
     "rope_parameters": _is_plain_rope,
 }
-"""What the forward pass requires, by key of `config.json`."""
+"""The requirements of the forward pass, by key of `config.json`."""
 
 
 def _present(config: Mapping[str, Any], name: str) -> Any:

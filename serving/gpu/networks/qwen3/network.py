@@ -142,15 +142,15 @@ class _Rotation:
         return cls(cosines.to(like), sines.to(like))
 
     def of_rows(self, rows: int, length: int) -> _Rotation:
-        """That of each token of `rows`, one after the other: (tokens, head dimension)."""
+        """The rotation of each token of `rows`, in order: (tokens, head dimension)."""
         parts = (part[:length].repeat(rows, 1) for part in (self.cosines, self.sines))
         return _Rotation(*map(with_open_tokens, parts))
 
 
 FLASH_BELOW = 64
 """Of tokens in a row: there flash attention was up to a quarter faster than cuDNN's on an H200, and
-with 128 it took 1.7 times as long. No bench compares
-them: each was recorded 28 times in a CUDA graph, and timed."""
+with 128 it took 1.7 times as long. No bench compares them: each was recorded 28 times in a CUDA
+graph, and timed."""
 
 
 def _causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
