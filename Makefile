@@ -67,7 +67,7 @@ $(VENV)/.gpu: requirements/gpu.txt $(VENV)/.models
 
 # The peers, and the frameworks of some integrations, are no part of the product. Each has an
 # environment of its own, which also imports what is installed in the usual one.
-define beside_the_usual
+define over_the_usual
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(1)
 	@$(BIN)/uv pip install --python $(1)/bin/python --no-deps --require-hashes -r $<
 	@site() { "$$1" -c 'import site; print(site.getsitepackages()[0])'; }; \
@@ -78,14 +78,14 @@ endef
 
 $(PEERS)/.peers: requirements/peers.txt $(VENV)/.dev
 	@echo "installing the peers into $(PEERS)"
-	$(call beside_the_usual,$(PEERS))
+	$(call over_the_usual,$(PEERS))
 
 $(INTEGRATIONS)/.integrations: requirements/integrations.txt $(VENV)/.dev
 	@echo "installing the frameworks of the integrations into $(INTEGRATIONS) (about 700 MB)"
-	$(call beside_the_usual,$(INTEGRATIONS))
+	$(call over_the_usual,$(INTEGRATIONS))
 
 $(ADK)/.adk: requirements/adk.txt $(VENV)/.dev
-	$(call beside_the_usual,$(ADK))
+	$(call over_the_usual,$(ADK))
 
 # Tools whose packages conflict with the others (requirements/protoc.in and audit.in).
 define apart_from_the_usual

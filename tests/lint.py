@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from serving.config.settings import ServeSettings
@@ -46,6 +47,11 @@ def fault_of_name(name: str) -> str:
     words = [word for word in name.removeprefix("test_").split("_") if word not in ARTICLES]
     if PRONOUN.fullmatch(words[0]):
         return f"begins with {words[0]!r}"
+    if "what" in words:
+        return "has 'what', where a noun can stand"
+    for word, pattern in retired_patterns().items():
+        if pattern.search(" ".join(words)):
+            return f"has the retired word {word!r}"
     count = sum(not word.isdigit() for word in words)
     return f"has {count} words, at most {MAX_WORDS} are allowed" if count > MAX_WORDS else ""
 
@@ -76,14 +82,19 @@ EXEMPT = (
 English words."""
 
 
-def retired_words(text: str, path: str) -> Iterator[str]:
-    """The lines of a text with a word that the glossary retires."""
+@cache
+def retired_patterns() -> Mapping[str, re.Pattern[str]]:
+    """The patterns of retired words, by word."""
     # A bar is escaped in a table of Markdown.
-    patterns = {
+    return {
         row["word"]: re.compile(row["pattern"].replace(r"\|", "|"))
         for row in RETIRED.finditer((ROOT / "docs/glossary.md").read_text())
     }
-    for word, pattern in patterns.items():
+
+
+def retired_words(text: str, path: str) -> Iterator[str]:
+    """The lines of a text with a word that the glossary retires."""
+    for word, pattern in retired_patterns().items():
         if pattern.search(text):
             for number, line in enumerate(text.splitlines(), start=1):
                 if pattern.search(line):

@@ -165,7 +165,7 @@ def test_leg_reporting_an_unseen_token_is_not_stale() -> None:
     assert check([WRITTEN, UPDATED], [read], stores(2)) == []
 
 
-def test_findings_name_the_item_and_what_was_there() -> None:
+def test_findings_name_the_item_and_its_version() -> None:
     held: Stores = {**stores(2), "graph": []}
 
     found = check([WRITTEN, UPDATED], [], held)

@@ -219,7 +219,7 @@ async def test_the_depth_bounds_the_answer_and_the_order_is_total(graph: Graph) 
     RankedList("graph", tuple(found))
 
 
-async def test_the_depth_is_filled_where_so_many_mention_the_entity(graph: Graph) -> None:
+async def test_depth_is_filled_for_a_frequent_entity(graph: Graph) -> None:
     await put(graph, *(segment(f"s{n:03}", entities=("Mara",)) for n in range(300)))
 
     assert len(await ask(graph, "Mara", depth=250)) == 250
@@ -291,7 +291,7 @@ async def test_a_fact_held_more_strongly_counts_for_more(graph: Graph) -> None:
     assert named(await ask(graph, "Mara")) == ["sure", "a guess"]
 
 
-async def test_finds_the_segment_that_is_what_a_fact_leads_to(graph: Graph) -> None:
+async def test_fact_leads_to_the_segment_of_its_object(graph: Graph) -> None:
     await put(
         graph,
         segment("card", entity="lex"),
@@ -500,7 +500,7 @@ def varied_segments() -> list[Segment]:
     ]
 
 
-async def test_a_filter_accepts_what_the_reference_accepts(graph: Graph) -> None:
+async def test_filter_accepts_the_items_of_the_reference(graph: Graph) -> None:
     segments = varied_segments()
     await put(graph, *segments)
 
@@ -692,7 +692,7 @@ HARMONIUM: tuple[Item, ...] = (
 )
 
 
-async def test_walk_from_mentions_reaches_what_shares_them(graph: Graph) -> None:
+async def test_walk_from_mentions_reaches_segments_with_equal_ones(graph: Graph) -> None:
     await put(graph, *HARMONIUM)
 
     found = await ask(graph, "Who repaired it?", walk=MENTIONS, seeds=ids("asked"))
@@ -796,7 +796,7 @@ async def test_at_one_distance_the_order_is_that_of_the_relations(graph: Graph) 
     assert placed(found) == [("lex", 1.0), ("main", 1.0), ("file", 1 / (1 + 1 / 3)), ("scan", 0.5)]
 
 
-async def test_the_last_relation_places_what_is_two_hops_away(graph: Graph) -> None:
+async def test_last_relation_ranks_segments_two_hops_away(graph: Graph) -> None:
     await put(graph, *PROGRAM)
     walk = Walk(order=WalkOrder.DISTANCE, relations=("defined_in", "calls"))
 

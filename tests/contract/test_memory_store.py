@@ -513,7 +513,7 @@ async def test_change_of_an_erased_item_stores_nothing(stored: Stored, item: Ite
     assert await stored.load(item.item) == []
 
 
-async def test_change_to_what_is_stored_changes_nothing(stored: Stored) -> None:
+async def test_patch_to_stored_values_changes_nothing(stored: Stored) -> None:
     first = await stored.write(SAID)
 
     again = await changed(stored, SAID, 1)
@@ -617,7 +617,7 @@ async def test_expired_items_come_from_all_tenants(stored: Stored) -> None:
     assert await stored.store.expired(PAST - days(3), 10) == []
 
 
-async def test_erasure_of_expired_spares_what_lasts(stored: Stored) -> None:
+async def test_erasure_of_expired_items_spares_others(stored: Stored) -> None:
     named = segment("patched", expires_at=FUTURE)
     resting = fact("resting", "Ann", "saw", "Goa", evidence=("patched",))
     await stored.write(EXPIRED, named, resting, fact("f", "x", "y", "z", expires_at=FUTURE))

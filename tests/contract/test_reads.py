@@ -99,7 +99,7 @@ async def test_a_tenant_is_counted(stored: Stored) -> None:
     assert counts.newest == NOON
 
 
-async def test_tenants_come_in_pages_with_what_they_hold(stored: Stored) -> None:
+async def test_tenants_come_in_pages_with_their_counts(stored: Stored) -> None:
     secret = segment("s", "Größe", event_time=NOON + days(1), sensitive=True)
     said = fact("f", "Ann", "likes", "Goa", sentence="Ann likes Goa.")
     await stored.write(segment("a", "Goa"), secret, said, tenant=TenantName("b"))

@@ -162,7 +162,7 @@ async def test_segment_is_related_by_mentions_alone(memory: Memory) -> None:
     assert await found(memory, "mara") == []
 
 
-async def test_only_what_the_scope_shows_is_related(memory: Memory) -> None:
+async def test_only_visible_segments_are_related(memory: Memory) -> None:
     await memory.keep(
         segment("seed", entities=("Mara",)),
         segment("note", entities=("Mara",), kind="note"),

@@ -87,7 +87,7 @@ def assert_same(made: Vectors, wanted: Vectors, cosine: float = MIN_COSINE) -> N
     assert (made * wanted).sum(axis=1).min() >= cosine
 
 
-def test_rows_are_what_sentence_transformers_makes(
+def test_rows_equal_those_of_sentence_transformers(
     encoder: TextEncoder, checkpoint: EncoderCheckpoint, tiny_bert: EncoderCheckpoint, is_int8: bool
 ) -> None:
     from sentence_transformers import SentenceTransformer

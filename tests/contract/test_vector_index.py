@@ -324,7 +324,7 @@ def test_vectors_without_a_direction_are_refused_and_change_nothing(
 # ---------------------------------------------------------------- only some of them
 
 
-def test_only_those_asked_for_are_considered(engine: IndexEngine) -> None:
+def test_only_the_given_items_are_considered(engine: IndexEngine) -> None:
     store(engine, *(segment_row(segment(f"s{n}"), near(1, [n])) for n in range(2, 60)))
     store(engine, segment_row(segment("windows"), unit(70), near(1, [71])))
     store(engine, segment_row(segment("theirs"), unit(1), tenant=OTHER))

@@ -60,7 +60,7 @@ def test_wheels_hold_every_file_of_their_package_alone(wheels: Wheels) -> None:
     assert {".jsonl", ".py", ".sql", ".yaml"} <= {Path(name).suffix for name in server}
 
 
-def test_a_node_imports_what_the_wheels_installed(wheel_python: Path, tmp_path: Path) -> None:
+def test_node_imports_the_installed_wheels(wheel_python: Path, tmp_path: Path) -> None:
     code = "import serving, trivium; print(serving.__file__); print(trivium.__file__)"
 
     said = subprocess.check_output(

@@ -68,7 +68,7 @@ def test_commands_on_pages_are_answered(service: Service, page: str) -> None:
         assert answer.status_code == 200, (command, answer.text)
 
 
-def test_http_answers_what_grpc_answers(service: Service) -> None:
+def test_http_and_grpc_give_equal_answers(service: Service) -> None:
     tenant = "http-and-grpc"
     segment = {"id": "t1", "speaker": "Mara", "text": "The keys are under the mat."}
     written = httpx.post(

@@ -57,7 +57,7 @@ def test_every_answer_is_among_the_first_three(sample: tuple[Client, str]) -> No
         ("relations", ["graph"], ["lexical", "dense", "facts"]),
     ],
 )
-def test_a_kind_of_retriever_finds_what_no_other_does(
+def test_retriever_finds_answers_that_others_miss(
     sample: tuple[Client, str], kind: str, finding: list[str], lacking: list[str]
 ) -> None:
     question, answer = questions()[kind]

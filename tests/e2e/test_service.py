@@ -181,7 +181,7 @@ def test_segment_is_found_by_its_given_vector(memory: Client) -> None:
 
 
 @pytest.mark.placement
-def test_stats_say_what_serves(service: Service, stored: tuple[Client, str]) -> None:
+def test_stats_describe_the_running_service(service: Service, stored: tuple[Client, str]) -> None:
     memory, token = stored
     memory.retrieve("Tom", consistency_token=token)
 

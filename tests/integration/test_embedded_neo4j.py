@@ -75,7 +75,7 @@ def test_nodes_outlive_a_server_with_killed_starter(tmp_path: Path, jar_cache: P
 
 
 @pytest.mark.release
-def test_killed_neo4j_has_what_was_written(tmp_path: Path, jar_cache: Path) -> None:
+def test_killed_neo4j_keeps_its_writes(tmp_path: Path, jar_cache: Path) -> None:
     server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256)
     with server as address:
         assert write_and_count(address) == 1

@@ -256,7 +256,7 @@ def test_a_root_within_a_private_home_is_rejected(short_directory: Path) -> None
 
 @as_root
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_an_ordinary_user_runs_it_as_himself(short_directory: Path) -> None:
+def test_postgresql_runs_as_the_ordinary_user(short_directory: Path) -> None:
     entry = pwd.getpwnam("nobody")
     home = short_directory / "ordinary"
     home.mkdir()

@@ -96,7 +96,7 @@ async def test_only_as_of_ranks_closed_fact_first(
     assert await facts_shown(memory, token, as_of=day(105), known_at=day(0)) == []
 
 
-async def test_the_history_is_listed_with_what_closed_what(memory: AsyncClient) -> None:
+async def test_history_is_listed_with_closing_facts(memory: AsyncClient) -> None:
     await memory.ingest([YORK, LEEDS])
 
     history = {fact.id: fact async for fact in memory.list_facts(entities=["nora"])}
@@ -136,9 +136,7 @@ def instant(date: str) -> datetime | None:
     return datetime.fromisoformat(date).replace(tzinfo=UTC) if date else None
 
 
-async def test_the_documented_example_is_what_the_service_shows(
-    memory: AsyncClient, tmp_path: Path
-) -> None:
+async def test_documented_example_equals_the_answer(memory: AsyncClient, tmp_path: Path) -> None:
     lines, answers = documented_example()
     file = tmp_path / "facts.jsonl"
     file.write_text(lines)

@@ -136,7 +136,7 @@ async def test_kind_has_the_lifetime_of_its_setting(running: Running) -> None:
     assert stored.expires_at > NOW + timedelta(days=30)
 
 
-async def test_blocks_of_the_page_print_what_it_says(running: Running) -> None:
+async def test_commands_of_the_page_print_its_output(running: Running) -> None:
     blocks = list(BLOCK.finditer(PAGE.read_text()))
     assert blocks
 

@@ -285,7 +285,7 @@ CHANGES = st.lists(st.lists(SEGMENTS | FACTS, max_size=6) | REMOVED, min_size=1,
     seeds=SEEDS,
     known_at=TIMES,
 )
-async def test_after_any_changes_it_finds_what_the_reference_finds(
+async def test_graph_after_any_changes_equals_the_reference(
     neo4j_graph: Neo4jGraph,
     changes: list[list[Segment | Fact] | ItemId],
     question: str,

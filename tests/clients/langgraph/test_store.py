@@ -36,7 +36,7 @@ def keys(found: list[Any]) -> list[str]:
     return [each.key for each in found]
 
 
-def test_a_query_finds_what_is_below_the_namespace(store: TriviumStore) -> None:
+def test_query_finds_items_below_the_namespace(store: TriviumStore) -> None:
     assert keys(store.search(NS, query="who eats meat")) == ["diet"]
     below = {each.namespace for each in store.search(("users",), query="who eats")}
     assert below == {NS, ("users", "idris")}
@@ -129,7 +129,7 @@ def recall(state: Message, runtime: Runtime[None]) -> dict[str, Any]:
     return {"known": [each.value["text"] for each in found]}
 
 
-def test_a_graph_uses_it_as_its_store(store: TriviumStore) -> None:
+def test_graph_of_langgraph_uses_the_store(store: TriviumStore) -> None:
     graph = StateGraph(Message).add_node("recall", recall)
     graph.add_edge(START, "recall").add_edge("recall", END)
 

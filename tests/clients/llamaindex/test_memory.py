@@ -59,7 +59,7 @@ async def test_memory_works_in_an_event_loop(fake_service: FakeService) -> None:
     assert [each.content for each in messages] == [BLOCK, "Who sails?"]
 
 
-def test_setting_the_history_stores_what_is_new(fake_service: FakeService) -> None:
+def test_setting_the_history_stores_new_messages(fake_service: FakeService) -> None:
     with Client(fake_service.address, tenant="acme") as client:
         memory = TriviumMemory(client, session="s")
         first = ChatMessage(role="user", content="One.")

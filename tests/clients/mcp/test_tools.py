@@ -215,7 +215,7 @@ async def test_description_is_the_block_or_says_nothing(tools: Tools) -> None:
     assert [each.WhichOneof("who") for each in tools.service.requests] == ["speaker", "entity"]
 
 
-async def test_recalling_a_text_that_asks_for_it_erases_nothing(tools: Tools) -> None:
+async def test_recalled_text_asking_for_erasure_erases_nothing(tools: Tools) -> None:
     hit = Hit(segment=Segment(id="t1", text=HOSTILE), rank=1)
     tools.service.will_answer("Retrieve", RetrieveResponse(hits=[hit]))
     tools.service.will_answer("GetSegments", stored(HOSTILE))
@@ -257,7 +257,7 @@ async def test_descriptions_have_titles_and_no_indentation(tools: Tools) -> None
     assert not [each for each in listed if not each.description or "  " in each.description]
 
 
-async def test_forget_erases_what_was_confirmed(tools: Tools) -> None:
+async def test_forget_erases_the_confirmed_items(tools: Tools) -> None:
     tools.service.will_answer("GetSegments", stored("One.", "Two."), stored("One.", "Two."))
     tools.service.will_answer("Forget", ForgetResponse(segment_count=2, fact_count=1))
 
@@ -304,7 +304,7 @@ def code_in(shown: str) -> str:
     ],
     ids=["other segments", "another text", "forged", "made up"],
 )
-async def test_a_code_confirms_nothing_but_what_was_shown(
+async def test_code_confirms_only_the_shown_items(
     then: GetSegmentsResponse, given_code: str, tools: Tools
 ) -> None:
     tools.service.will_answer("GetSegments", stored("One."), then)
@@ -370,7 +370,7 @@ async def test_a_rejected_text_says_why(tools: Tools) -> None:
     assert "is longer than 32 KiB" in await tools.fail("remember", text="x")
 
 
-async def test_explain_says_what_became_of_an_item(tools: Tools) -> None:
+async def test_explain_states_the_fate_of_an_item(tools: Tools) -> None:
     leg = {"leg": "lexical", "state": "LEG_STATE_OK", "depth": 60, "reason": "no word in common"}
     answer = ExplainAbsenceResponse(loss="LOSS_NOT_MATCHED", reason="no leg <found> it", legs=[leg])
     tools.service.will_answer("ExplainAbsence", answer)
@@ -456,7 +456,7 @@ async def test_fact_is_remembered_once_with_its_evidence(tools: Tools) -> None:
     assert alone[0].fact.id != fact.id  # since another day, it is another fact
 
 
-async def test_retracted_fact_keeps_what_it_was(tools: Tools) -> None:
+async def test_retracted_fact_keeps_its_values(tools: Tools) -> None:
     siemens = Fact(id="f1", subject="Ana", relation="works at", object="Siemens", evidence=["t1"])
     tools.service.will_answer("GetFacts", GetFactsResponse(facts=[siemens]))
 

@@ -54,7 +54,7 @@ def test_page_of_examples_lists_every_example() -> None:
     assert {f"examples/{name}" for name in listed} == there | {"examples/go_service/main.go"}
 
 
-def test_bot_stores_what_was_said(service: Service) -> None:
+def test_bot_stores_both_turns(service: Service) -> None:
     where = ("--address", service.address, "--tenant", "bot-example")
     said = "The lease in Lisbon starts in May."
 
@@ -124,7 +124,7 @@ def go_service(program: Path, address: str) -> Iterator[str]:
 @pytest.mark.go
 @pytest.mark.release  # it is compiled with all of gRPC
 @pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed")
-def test_go_service_knows_what_users_said(service: Service, tmp_path: Path) -> None:
+def test_go_service_recalls_statements_of_users(service: Service, tmp_path: Path) -> None:
     program = tmp_path / "support"
     run("go", "build", "-o", program, ".", folder=EXAMPLES / "go_service")
     asked = urllib.parse.urlencode({"user": "go-mara", "question": "Where did they move?"})
@@ -171,7 +171,7 @@ async def test_mcp_remembers_recalls_explains_and_forgets(service: Service) -> N
     assert after.startswith("Nothing relevant is remembered.")
 
 
-def test_the_example_of_mcp_recalls_what_it_stored(service: Service) -> None:
+def test_example_of_mcp_recalls_stored_items(service: Service) -> None:
     example = (sys.executable, EXAMPLES / "mcp_assistant.py")
     output = run(*example, TRIVIUM_ADDRESS=service.address, TRIVIUM_TENANT="mcp-example")
 
@@ -195,7 +195,7 @@ def test_a_store_of_langgraph_keeps_finds_and_deletes(service: Service) -> None:
     assert [each.namespace for each in (*elsewhere, *left) if "nora" in each.namespace] == []
 
 
-def test_the_example_of_langgraph_recalls_what_was_said(service: Service) -> None:
+def test_example_of_langgraph_recalls_earlier_turns(service: Service) -> None:
     where = ("--address", service.address, "--tenant", "langgraph-example")
     output = run(sys.executable, EXAMPLES / "langgraph_agent.py", *where)
 

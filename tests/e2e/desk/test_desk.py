@@ -119,7 +119,7 @@ def test_signal_ends_the_wait_for_raylet(run_command: RunCommand, tmp_path: Path
     assert started.leaves_nothing, started
 
 
-def test_doctor_says_what_will_be_used(run_command: RunCommand) -> None:
+def test_doctor_lists_every_part(run_command: RunCommand) -> None:
     doctor = run_command("doctor")
 
     assert doctor.code == 0, doctor.said

@@ -301,14 +301,12 @@ def test_tokenizer_without_end_token_is_rejected(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("dimension", [31, 65])
-def test_a_dimension_beyond_those_trained_for_is_refused(
-    tiny_qwen3: EncoderCheckpoint, dimension: int
-) -> None:
+def test_untrained_dimension_is_refused(tiny_qwen3: EncoderCheckpoint, dimension: int) -> None:
     with pytest.raises(ValueError, match=f"dimension must be from 32 to .* 64, got {dimension}"):
         open_checkpoint(str(tiny_qwen3.folder), dimension=dimension)
 
 
-def test_a_device_that_is_not_there_is_refused(tiny_qwen3: EncoderCheckpoint) -> None:
+def test_missing_device_is_refused(tiny_qwen3: EncoderCheckpoint) -> None:
     with pytest.raises(DependencyError, match="cannot be loaded on 'cuda:99'"):
         Qwen3Encoder(tiny_qwen3, device="cuda:99")
 

@@ -191,14 +191,14 @@ def test_float16_overflow_is_rejected_at_start(qwen3: Path) -> None:
     TorchCrossEncoder(checkpoint)
 
 
-def test_a_device_that_is_not_there_is_refused(tiny_bert_reranker: Path) -> None:
+def test_missing_device_is_refused(tiny_bert_reranker: Path) -> None:
     checkpoint = open_checkpoint(str(tiny_bert_reranker))
 
     with pytest.raises(DependencyError, match="cannot be loaded on 'cuda:99'"):
         TorchCrossEncoder(checkpoint, device="cuda:99")
 
 
-def test_the_threads_are_those_asked_for(tiny_bert_reranker: Path) -> None:
+def test_reranker_uses_the_configured_threads(tiny_bert_reranker: Path) -> None:
     before = torch.get_num_threads()
     try:
         TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)), threads=before + 1)
@@ -216,7 +216,7 @@ async def test_without_a_model_there_is_no_reranker() -> None:
         assert reranker is None
 
 
-async def test_the_model_that_is_named_is_the_one_that_reranks(tiny_bert_reranker: Path) -> None:
+async def test_named_model_reranks(tiny_bert_reranker: Path) -> None:
     named = {"model": str(tiny_bert_reranker)}
     alone = TorchCrossEncoder(open_checkpoint(str(tiny_bert_reranker)))
 

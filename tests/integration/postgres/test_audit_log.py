@@ -31,7 +31,7 @@ async def entries(postgres: Postgres, tenant: str = "") -> list[AuditEntry]:
     return await postgres.audit_log.entries(tenant, None, 100)
 
 
-async def test_writes_are_logged_by_what_they_changed(postgres: Postgres) -> None:
+async def test_writes_are_logged_by_their_changes(postgres: Postgres) -> None:
     with acting(INGEST):
         await postgres.store.write(batch_of(segment("a"), fact("f", "Ann", "likes", "Goa")))
         await postgres.store.write(batch_of(segment("a", SECRET), segment("b")))

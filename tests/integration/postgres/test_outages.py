@@ -62,7 +62,7 @@ async def adapters(server: EmbeddedPostgres) -> AsyncIterator[Postgres]:
         yield opened
 
 
-async def test_without_postgresql_every_call_says_so(
+async def test_call_without_postgresql_raises_a_store_error(
     adapters: Postgres, server: EmbeddedPostgres
 ) -> None:
     async def lead() -> None:

@@ -200,7 +200,7 @@ async def test_answer_ignores_unrelated_turns(
 
 @RANDOM
 @given(memory=memories(), words=st.sets(st.sampled_from(THINGS), min_size=1, max_size=4))
-async def test_a_duplicate_never_ranks_above_what_it_doubles(
+async def test_duplicate_never_ranks_above_its_original(
     store: AsyncClient, memory: Memory, words: set[str]
 ) -> None:
     """A note without names: through these, a text that says more is related to what it doubles."""

@@ -180,7 +180,7 @@ async def test_an_old_item_outside_the_pool_surfaces_through_its_words(
     assert ids(answer)[0] == "old"
 
 
-async def test_recollection_boosts_what_is_important_and_shows_three(remembering: Remember) -> None:
+async def test_recollection_boosts_importance_and_shows_three(remembering: Remember) -> None:
     said = [
         note(name, f"note {name}", importance=importance)
         for name, importance in (("a", 0.5), ("b", 0.79), ("c", 0.8), ("d", 0.1))
@@ -198,7 +198,7 @@ async def test_recollection_boosts_what_is_important_and_shows_three(remembering
     assert ids(raised)[:2] == ["b", "c"]
 
 
-async def test_recollection_is_moved_by_what_was_shown(remembering: Remember) -> None:
+async def test_recollection_is_moved_by_access_counts(remembering: Remember) -> None:
     said = [note(name, f"note {name}") for name in ("a", "b")]
     memory = await remembering(said, {"note a": 0.5, "note b": 0.5})
     before = await explained(memory, "recollection", "?!", limit=2)
@@ -297,7 +297,7 @@ async def test_graph_of_hybrid_recall_adds_no_hit(remembering: Remember) -> None
     assert ledger(absence.hit).fused_score == pytest.approx(0.35 / 61)
 
 
-async def test_hybrid_recall_walks_from_what_was_found(remembering: Remember) -> None:
+async def test_hybrid_recall_walks_from_found_items(remembering: Remember) -> None:
     said = [
         note(id_, text, entities=(name,))
         for id_, text, name in (

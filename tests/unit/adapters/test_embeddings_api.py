@@ -294,7 +294,7 @@ async def test_answer_without_scores_is_an_error(rerank_api: RerankApi, answered
         await rerank_api.reranker.rerank("?", PASSAGES[:2], soon())
 
 
-async def test_refusal_names_what_to_check(rerank_api: RerankApi) -> None:
+async def test_refusal_advises_to_check_the_model_name(rerank_api: RerankApi) -> None:
     rerank_api.server.refused = "Goa"
 
     with pytest.raises(DependencyError, match=r"status 400 \(refused\); check the model's name"):

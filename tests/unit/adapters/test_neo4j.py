@@ -176,7 +176,7 @@ def test_a_run_of_stop_words_alone_is_no_span() -> None:
     assert keys("the band") == ["the band", "band"]
 
 
-def test_a_run_that_comes_twice_is_one_span() -> None:
+def test_repeated_run_is_one_span() -> None:
     assert keys("Mara, Mara!") == ["mara mara", "mara"]
 
 

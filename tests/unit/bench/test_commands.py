@@ -218,7 +218,7 @@ def test_hostile_phases_are_compared_with_the_quiet_one() -> None:
     assert cells[11:14] == ["0", "0.25", "0"]
 
 
-async def test_attacker_counts_what_it_is_answered() -> None:
+async def test_attacker_counts_its_answers() -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"[0]")
         head = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"

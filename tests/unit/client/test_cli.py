@@ -582,7 +582,7 @@ def test_neighbours_show_the_closing_of_a_relation(cli: CommandLine) -> None:
     ]
 
 
-def test_neighbours_are_the_relations_of_what_a_segment_stands_for(cli: CommandLine) -> None:
+def test_neighbours_are_relations_of_the_segment_entity(cli: CommandLine) -> None:
     symbol = Segment(id="python:a.f", text="def f()", entity="a.f")
     calls = [
         Fact(id=each, subject=each, relation="calls", object=called)
@@ -706,7 +706,7 @@ def test_stats_tell_how_vectors_are_searched(cli: CommandLine) -> None:
 # ---------------------------------------------------------------- forget, export
 
 
-def test_patch_changes_what_is_named(cli: CommandLine) -> None:
+def test_patch_changes_the_named_fields(cli: CommandLine) -> None:
     stored = Segment(id="a", text="We sailed.", version=2)
     options = [
         "--title",
@@ -790,7 +790,7 @@ def test_dry_run_shows_the_exact_names(cli: CommandLine) -> None:
         (["--until", "2026-03-19"], "filter"),
     ],
 )
-def test_forgetting_erases_what_is_named(
+def test_forgetting_erases_the_named_items(
     cli: CommandLine, arguments: list[str], expected: str
 ) -> None:
     lookups = [

@@ -215,7 +215,7 @@ def test_items_without_ids_have_a_key(client: Client, fake_service: FakeService)
     assert [bool(key) for key in keys] == [True, False]
 
 
-def test_patch_sends_only_what_is_given(client: Client, fake_service: FakeService) -> None:
+def test_patch_sends_only_given_fields(client: Client, fake_service: FakeService) -> None:
     stored = SegmentMessage(id="a", text="We sailed.", version=2)
     told = FactMessage(id="f", subject="Ann", version=3)
     answers = [PatchResponse(segment=stored, consistency_token="t"), PatchResponse(fact=told)]

@@ -214,7 +214,7 @@ with Client(sys.argv[1], tenant="acme", token="trv_secret") as client:
 """
 
 
-def test_no_proxy_sees_what_is_for_this_machine(fake_service: FakeService) -> None:
+def test_no_proxy_sees_calls_to_this_machine(fake_service: FakeService) -> None:
     # gRPC reads the variable once, so the client is a process of its own.
     environment = {**os.environ, "http_proxy": "http://127.0.0.1:1"}  # noqa: TID251 - for a child
     command = [sys.executable, "-c", ASK, fake_service.address]

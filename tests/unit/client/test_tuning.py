@@ -81,7 +81,7 @@ def test_changes_and_seeds_go_along_with_a_question(
     assert list(request.required_legs) == ["graph"]
 
 
-def test_stages_are_read_with_what_became_of_reranking(
+def test_stages_are_read_with_the_outcome_of_reranking(
     client: Client, fake_service: FakeService
 ) -> None:
     hit = messages.Hit(segment=Segment(id="a"), stage=messages.STAGE_COARSE_FALLBACK)
@@ -202,7 +202,7 @@ def test_profiles_are_listed_and_one_is_shown_whole(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ProfileBook.load()))
-def test_shown_profile_is_a_valid_file_of_it(cli: CommandLine, tmp_path: Path, name: str) -> None:
+def test_shown_profile_is_a_valid_profile_file(cli: CommandLine, tmp_path: Path, name: str) -> None:
     book = ProfileBook.load()
     answer = messages.ListProfilesResponse()
     ParseDict(book.definition(name), answer.profiles.add(name=name).definition)

@@ -263,7 +263,7 @@ def test_the_requirements_of_a_desk_have_nothing_of_the_extras() -> None:
         assert not {each for each in listed if each in names or each.startswith("nvidia")}
 
 
-def test_the_doctor_names_what_is_missing_for_a_model() -> None:
+def test_doctor_names_the_missing_packages_of_a_model() -> None:
     assert run_without_extras(
         """
 import importlib.util
@@ -351,9 +351,7 @@ def test_lists_on_a_gpu_take_their_part_of_a_share(
         ("gpu", "index"),
     ],
 )
-def test_a_share_for_what_the_placement_runs_elsewhere_is_refused(
-    placement: str, part: str
-) -> None:
+def test_gpu_share_of_a_remote_part_is_refused(placement: str, part: str) -> None:
     with pytest.raises(ValidationError, match=rf"gpus\.{part}: models run elsewhere"):
         load_settings({"serve": {"placement": placement, "gpus": {part: 0.5}}})
 
@@ -599,7 +597,7 @@ def test_without_cuvs_every_vector_is_scanned(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("failing", [None, NOT_INSTALLED])
-def test_small_partition_beside_a_gpu_stays_on_the_host(failing: Exception | None) -> None:
+def test_small_partition_next_to_a_gpu_stays_on_host(failing: Exception | None) -> None:
     engine = on_gpu(TwoGpus(failing))()
 
     engine.apply([segment_row(segment("book"), np.ones(DIMENSION, np.float32))], [])

@@ -339,7 +339,7 @@ def test_interruption_raises_at_once_if_safe(
     assert reported == ["noted"]
 
 
-def test_after_such_a_block_it_is_only_recorded_again(interruption: Interruption) -> None:
+def test_signal_after_the_block_is_only_recorded(interruption: Interruption) -> None:
     with interruption.at_once():
         pass
 
@@ -349,7 +349,7 @@ def test_after_such_a_block_it_is_only_recorded_again(interruption: Interruption
     assert interruption.noted
 
 
-def test_a_signal_before_the_block_raises_in_it_too(interruption: Interruption) -> None:
+def test_signal_before_the_block_keeps_it_from_running(interruption: Interruption) -> None:
     send(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt), interruption.at_once():

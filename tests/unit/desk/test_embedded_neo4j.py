@@ -95,7 +95,7 @@ def test_a_second_time_asks_for_nothing(fetch: Fetch) -> None:
     assert repository.asked == []
 
 
-def test_an_interrupted_run_is_taken_up_where_it_stopped(fetch: Fetch) -> None:
+def test_interrupted_download_resumes(fetch: Fetch) -> None:
     with pytest.raises(DependencyError, match=r"part7-1.0.jar cannot be downloaded \(Connection"):
         fetch(Repository(missing="part7"))
     repository = Repository()

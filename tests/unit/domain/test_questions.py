@@ -235,7 +235,7 @@ def test_filter_within_a_filter_is_combined(filter_: Filter, passing: str) -> No
         (Filter(any_of=(NOTE, ANN)), True),
     ],
 )
-def test_filter_selects_if_it_says_what_to_consider(filter_: Filter, *, selects: bool) -> None:
+def test_filter_with_a_positive_condition_selects(filter_: Filter, *, selects: bool) -> None:
     assert filter_.selects is selects
 
 

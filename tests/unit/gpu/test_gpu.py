@@ -175,7 +175,7 @@ def made() -> DeviceVector:
     return DeviceVector(torch.from_numpy(VALUES.copy()))
 
 
-def test_numpy_reads_it_as_float32() -> None:
+def test_numpy_reads_a_device_vector_as_float32() -> None:
     vector = np.asarray(made())
 
     assert vector.dtype == np.float32
@@ -189,7 +189,7 @@ def test_device_vector_is_copied_to_the_host_once() -> None:
     assert np.asarray(vector) is np.asarray(vector)
 
 
-def test_a_copy_of_it_has_memory_of_its_own() -> None:
+def test_copy_of_a_device_vector_has_its_own_memory() -> None:
     vector = made()
 
     np.array(vector, copy=True)[0] = 1

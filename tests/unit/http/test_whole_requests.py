@@ -253,9 +253,7 @@ async def test_a_caller_cannot_hold_all_memory(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("bound", "statuses"), [(SMALL, (413, 200, 200)), (QUESTION, (413, 413, 200))]
 )
-async def test_bytes_are_bounded_by_what_the_route_is(
-    bound: Bounds, statuses: tuple[int, int, int]
-) -> None:
+async def test_body_is_bounded_by_its_route(bound: Bounds, statuses: tuple[int, int, int]) -> None:
     length, answered = str(bound.max_bytes + 1), []
     for path in (CONNECT_PATHS_OF["DescribeEntity"], "/v1/retrieve", "/v1/ingest"):
         client = Client(ENDED)

@@ -57,7 +57,7 @@ def test_shipped_serve_config_equals_built_one_without_replicas(name: str) -> No
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_answers_a_second_are_on_one_page(name: str) -> None:
+def test_throughput_of_gpus_is_on_one_page(name: str) -> None:
     text = (DEPLOY / name).read_text()
 
     assert not re.search(r"\d+ answers a second", text)
@@ -339,7 +339,7 @@ def test_variables_of_deployments_are_settings() -> None:
     assert named <= settings
 
 
-def test_all_that_is_released_has_one_version() -> None:
+def test_all_packages_have_one_version() -> None:
     assert release.faults() == []
 
 
@@ -351,7 +351,7 @@ def rendered(values: str) -> dict[str, Any]:
 
 @needs_helm
 @pytest.mark.parametrize("values", VALUES)
-def test_chart_deploys_what_the_code_would_deploy(values: str) -> None:
+def test_chart_deploys_the_deployments_of_the_code(values: str) -> None:
     config = yaml.safe_load(rendered(values)["RayService"]["spec"]["serveConfigV2"])
     [application] = config["applications"]
     arguments = application["args"]

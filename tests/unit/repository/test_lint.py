@@ -20,6 +20,8 @@ from tests.support.tracked_files import ROOT
         ("test_a_revoked_key_is_rejected_within_5_s", ""),
         ("test_what_is_sensitive_is_not_sent", "begins with 'what'"),
         ("test_the_one_that_gives_up_is_cancelled", "begins with 'one'"),
+        ("test_leg_finds_what_others_miss", "has 'what'"),
+        ("test_leg_be" + "side_another_is_reported", "has the retired word"),
         ("test_leg_of_nine_words_is_not_accepted_here_either", "has 9 words"),
     ],
 )

@@ -239,7 +239,7 @@ def recipe(target: str) -> list[str]:
     return [line.strip().removeprefix("@") for line in found.splitlines()]
 
 
-def test_hooks_run_what_make_lint_runs() -> None:
+def test_hooks_run_the_checks_of_make_lint() -> None:
     [local] = read(".pre-commit-config.yaml")["repos"]
 
     entries = [hook["entry"] for hook in local["hooks"] if hook.get("stages") is None]

@@ -150,7 +150,7 @@ async def test_bad_request_about_a_key_names_the_field(
     assert len(administered.keys.stored) == 1
 
 
-async def test_tenants_are_listed_with_what_they_hold(administered: Administered) -> None:
+async def test_tenants_are_listed_with_their_counts(administered: Administered) -> None:
     for name in ("b", "<script>", "a"):
         await administered.store.write(batch_for(name))
 

@@ -80,7 +80,7 @@ async def test_long_rejection_lists_only_fields_that_fit(field: str) -> None:
     assert (last.field, last.description) == ("request", f"has {1000 - len(shown)} more of these")
 
 
-async def test_an_error_that_names_what_is_long_reaches_the_caller() -> None:
+async def test_error_with_long_names_reaches_the_caller() -> None:
     context = await answered(TextSearchConfigConflictError("Zoë" * 80, "english", "x" * 9000))
 
     assert header_bytes(context.status) <= MAX_HEADER_BYTES

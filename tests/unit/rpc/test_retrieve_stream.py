@@ -406,7 +406,7 @@ async def test_names_not_read_in_time_are_reported() -> None:
     assert reasons(response) == {NAMES: "the budget ran out"}
 
 
-async def test_without_postgresql_it_fails_as_every_query_would() -> None:
+async def test_stream_without_postgresql_fails_as_a_query() -> None:
     context = Call()
 
     await warmed(legs(dense=BrokenLeg(StoreUnavailableError("refused"))), context=context)

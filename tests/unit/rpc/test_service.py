@@ -108,7 +108,7 @@ def test_mended_profile_is_no_longer_reported(service: TriviumService) -> None:
     assert (service.profiles["default"].limit, service.rejected_profiles) == (15, "")
 
 
-async def test_a_comparison_does_not_change_what_it_compares() -> None:
+async def test_comparison_records_no_access() -> None:
     access = RecordingAccess()
     store = await store_of(segment("a"))
     service = service_over({"retriever": retriever(store, {"dense": FixedLeg("a")}, access=access)})

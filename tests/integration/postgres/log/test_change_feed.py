@@ -86,7 +86,7 @@ async def compact(postgres: Postgres) -> None:
     await postgres.change_log.compact()
 
 
-async def test_writes_token_has_what_follows(postgres: Postgres) -> None:
+async def test_token_of_a_write_has_the_following_changes(postgres: Postgres) -> None:
     await write(postgres, segment("long-before"))
     await postgres.change_log.compact()
     token = (await write(postgres, segment("a"))).token

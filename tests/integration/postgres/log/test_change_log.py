@@ -268,7 +268,7 @@ async def test_locked_dead_letters_are_not_waited_for(postgres: Postgres) -> Non
     assert counts == {}
 
 
-async def test_embedding_a_row_forgets_that_it_was_dead_lettered(postgres: Postgres) -> None:
+async def test_embedding_a_row_removes_its_dead_letter(postgres: Postgres) -> None:
     await write(postgres, segment("a"))
     batch = await postgres.change_log.next_batch("embedding", MODEL, 10)
     await postgres.change_log.dead_letter("embedding", MODEL, batch.changes[0], "broken")
@@ -287,7 +287,7 @@ async def test_a_removal_from_the_graph_cannot_be_dead_lettered(postgres: Postgr
         await postgres.change_log.dead_letter("graph", None, batch.changes[0], "broken")
 
 
-async def test_status_counts_what_is_pending(postgres: Postgres) -> None:
+async def test_status_counts_pending_changes(postgres: Postgres) -> None:
     await write(postgres, segment("a"), segment("b"))
     await embed(postgres)
 
@@ -389,7 +389,7 @@ async def test_token_ahead_or_of_another_epoch_is_unseen(postgres: Postgres) -> 
     assert not await has_seen(replace(receipt.token, epoch="another"), Deadline.after(10))
 
 
-async def test_compaction_keeps_what_a_new_projection_needs(postgres: Postgres) -> None:
+async def test_compaction_keeps_changes_for_a_new_projection(postgres: Postgres) -> None:
     for text in ("one", "two", "three"):
         await write(postgres, segment("a", text), segment("b"))
     await postgres.store.erase(TENANT, Selector(items=(segment_id("b"),)))
@@ -451,7 +451,7 @@ async def test_compaction_waits_until_graph_saw_erasure(postgres: Postgres) -> N
     assert sorted(changes.removed) == [(TENANT, fact_id("f")), (TENANT, segment_id("a"))]
 
 
-async def test_compaction_keeps_what_is_young(
+async def test_compaction_keeps_young_changes(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "RETENTION", RETENTION)
@@ -596,7 +596,7 @@ async def test_an_old_transaction_makes_no_poll_longer(postgres: Postgres) -> No
     assert long <= 1.5 * short
 
 
-async def test_counts_look_up_only_what_is_not_embedded(postgres: Postgres) -> None:
+async def test_counts_look_up_only_rows_without_vectors(postgres: Postgres) -> None:
     pages = []
     for first, last in ((0, SHORT), (SHORT, LONG)):
         await lengthen(postgres, first, last)
@@ -653,7 +653,7 @@ def given_again(receipt: WriteReceipt, aborted: int) -> bool:
     return max(receipt.token.xids) <= aborted
 
 
-async def test_an_index_sees_what_is_written_after_a_crash(server: Server) -> None:
+async def test_index_sees_writes_after_a_crash(server: Server) -> None:
     async with Postgres(server.dsn) as postgres:
         await write(postgres, segment("before"))
         await embed(postgres)

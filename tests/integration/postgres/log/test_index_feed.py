@@ -51,7 +51,7 @@ pytestmark = pytest.mark.postgres
 OTHER = TenantName("other")
 
 
-async def test_a_segments_row_has_what_filters_need(postgres: Postgres) -> None:
+async def test_row_of_a_segment_has_the_filtered_fields(postgres: Postgres) -> None:
     stored = segment(
         "a", speaker="Ann", labels={"x": "y"}, entities=("Goa",), entity="Diary", importance=0.75
     )

@@ -258,7 +258,7 @@ PARTS = [
 ]
 
 
-async def test_a_part_weighs_what_the_search_says(postgres: Postgres) -> None:
+async def test_part_of_a_segment_has_the_weight_given(postgres: Postgres) -> None:
     await write(postgres, *PARTS)
 
     for mode, part in product(WordsMode, ("title", "keywords", "speaker")):

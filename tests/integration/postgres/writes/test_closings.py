@@ -81,7 +81,7 @@ async def test_closing_by_id_stays_in_its_tenant(postgres: Postgres) -> None:
         assert await closers(postgres, name) == {"a": ["b"], "b": [], "c": []}
 
 
-async def test_a_closed_fact_is_logged_with_what_closed_it(postgres: Postgres) -> None:
+async def test_closed_fact_is_logged_with_the_closing_fact(postgres: Postgres) -> None:
     await write(postgres, home("a", 0), fact("other", "Bob", "met", "Ann"))
     await logged(postgres)
 
@@ -96,7 +96,7 @@ async def test_a_closed_fact_is_logged_with_what_closed_it(postgres: Postgres) -
     assert await logged(postgres) == {fact_id("a"): reopened, fact_id("b"): reopened}
 
 
-async def test_a_new_value_changes_the_one_before_it_alone(postgres: Postgres) -> None:
+async def test_new_value_closes_only_the_previous_one(postgres: Postgres) -> None:
     for day in range(5):
         await write(postgres, home(f"{day}", day, recorded_at=NOON + days(day)))
     await logged(postgres)

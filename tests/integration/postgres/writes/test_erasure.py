@@ -81,9 +81,7 @@ async def fill(postgres: Postgres, tenant: TenantName) -> None:
     ],
     ids=["ids", "session", "speaker", "everything"],
 )
-async def test_no_table_holds_anything_of_what_was_erased(
-    postgres: Postgres, selector: Selector
-) -> None:
+async def test_no_table_holds_erased_values(postgres: Postgres, selector: Selector) -> None:
     await fill(postgres, TENANT)
     assert [*(await rows_of_key(postgres, 1)).values()] == [1, 0, 1, 1, 1]
 
@@ -117,7 +115,7 @@ async def test_a_former_text_is_gone_with_its_vector(postgres: Postgres) -> None
     assert (await rows_of_key(postgres, 1))["embedding"] == 0
 
 
-async def test_the_receipt_counts_what_each_table_lost(postgres: Postgres) -> None:
+async def test_receipt_counts_removed_rows_of_each_table(postgres: Postgres) -> None:
     each = {"embeddings": 2, "access_counts": 2, "dead_letters": 2}
     await fill(postgres, TENANT)
     assert await postgres.store.count_derived([1, 2]) == each
@@ -262,7 +260,7 @@ async def write_out(postgres: Postgres) -> None:
     await run(postgres, "CHECKPOINT")
 
 
-async def test_no_file_holds_what_was_erased(short_directory: Path) -> None:
+async def test_no_file_holds_erased_texts(short_directory: Path) -> None:
     server = EmbeddedPostgres(short_directory / "vacuumed", settings=QUICK)  # with no other rows
     with server as dsn:
         await migrate(dsn)

@@ -228,9 +228,7 @@ async def test_fact_missing_from_changed_turn_is_retracted(
     assert len(await facts(postgres)) == 4
 
 
-async def test_the_facts_of_an_erased_turn_go_with_it(
-    postgres: Postgres, extraction: Extraction
-) -> None:
+async def test_erased_turn_takes_its_facts(postgres: Postgres, extraction: Extraction) -> None:
     await ingest(postgres, turn("a", "I live in Rome."))
     await extraction.follow()
 
@@ -357,7 +355,7 @@ async def test_the_command_shows_answers_that_it_cannot_use(
     assert "facts accepted: 1" in again.output
 
 
-async def test_the_command_names_what_its_extractor_lacks(postgres_dsn: str) -> None:
+async def test_command_names_missing_settings_of_the_extractor(postgres_dsn: str) -> None:
     nothing = await command("extract", dsn=postgres_dsn)
     async with serving(CompletionsServer()) as server:
         missing = {"TRIVIUM_EXTRACTION__API__KEY_FILE": "/missing/key"}

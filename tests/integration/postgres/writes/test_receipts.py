@@ -206,7 +206,7 @@ async def rows_left(postgres: Postgres) -> int:
     return sum([sum((await rows_of_key(postgres, key)).values()) for key in (1, 2)])
 
 
-async def test_the_stores_hold_what_is_erased_below(stores: Stores, cypher: neo4j.Driver) -> None:
+async def test_stores_hold_items_before_their_erasure(stores: Stores, cypher: neo4j.Driver) -> None:
     async with Postgres(stores.dsn) as postgres:
         assert {"segment", "fact", "entity", "dead_letter"} <= {*await tables_with(postgres, MARK)}
         assert await rows_left(postgres) == 8

@@ -159,7 +159,7 @@ def test_packed_tokenizer_reads_forms_of_one_text(folder: Path, text: str) -> No
     assert tokenizer.encode(text).ids == [0, 4, 5, 2]
 
 
-def test_packed_tokenizer_knows_what_is_unknown(folder: Path) -> None:
+def test_packed_tokenizer_marks_unknown_tokens(folder: Path) -> None:
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     assert tokenizer.encode("b").ids == [0, UNKNOWN, 5, 2]

@@ -20,7 +20,7 @@ def encoder() -> OnnxCrossEncoder:
     return OnnxCrossEncoder(packaged("minilm-l12"))
 
 
-def test_an_answer_is_above_what_shares_its_words(encoder: OnnxCrossEncoder) -> None:
+def test_answer_ranks_above_texts_with_its_words(encoder: OnnxCrossEncoder) -> None:
     pairs = encoder.tokenize(
         "When does the train to Basel leave?",
         [

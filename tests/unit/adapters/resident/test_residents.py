@@ -273,7 +273,7 @@ async def test_custom_searches_are_left_to_the_stores() -> None:
     assert view.walk(asked, Walk(), 10, Yields.FACTS) is None
 
 
-async def test_bytes_follow_what_is_written_and_erased() -> None:
+async def test_bytes_follow_writes_and_erasures() -> None:
     feed = InMemoryFeed()
     feed.put(segment("a"), segment("b", "longer " * 100))
     view = await loaded(feed, TENANT)

@@ -612,7 +612,7 @@ def test_vectors_copied_in_parts_stay_with_rows(device: str) -> None:
     assert pauses
 
 
-def test_small_partitions_beside_a_device_stay_on_the_host() -> None:
+def test_small_partitions_next_to_a_device_stay_on_host() -> None:
     engine = ExactIndex(FAKE_MODEL.dimension, device="cpu:0", host_rows=FIRST_CAPACITY)
     plain = ExactIndex(FAKE_MODEL.dimension)
     rows = [segment_row(segment(f"s{n:03}"), unit(n)) for n in range(FIRST_CAPACITY + 1)]

@@ -166,7 +166,7 @@ def test_all_that_holds_must_precede_traps(ranked: str, whole: float) -> None:
     assert kept(ranked, frozenset("hk"), frozenset("t")) == whole
 
 
-def test_marks_count_by_what_they_say() -> None:
+def test_marks_count_by_their_text() -> None:
     asked = Query(
         id="q",
         tenant="t",

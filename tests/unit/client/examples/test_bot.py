@@ -73,7 +73,7 @@ async def test_bot_puts_its_memory_into_the_prompt(
     assert prompt.index("<memory>") < prompt.index("Nora: When is it?")
 
 
-async def test_bot_starts_with_what_load_context_has(
+async def test_bot_starts_with_the_loaded_context(
     async_client: AsyncClient, fake_service: FakeService, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_service.will_answer("Retrieve", RetrieveResponse(briefing="<memory>Goa</memory>"))
@@ -170,7 +170,7 @@ def run(given: bytes, port: int, host: str = "127.0.0.1", **more: str) -> tuple[
     return done.stdout.decode(), done.stderr.decode()
 
 
-def test_the_hook_prints_what_helps_with_a_prompt(listening: Listening) -> None:
+def test_hook_prints_memories_for_a_prompt(listening: Listening) -> None:
     given = json.dumps({"prompt": "Where did we sail?"}).encode()
 
     of_alice = {"TRIVIUM_TOKEN": "trv_key", "TRIVIUM_TIME_ZONE": "Asia/Tokyo"}

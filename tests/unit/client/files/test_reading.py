@@ -430,7 +430,7 @@ def test_examples_have_every_field_of_a_caller() -> None:
         assert same - by_server - never_read <= {"id", "event_time", "subject", "object"}
 
 
-def test_a_sentence_that_the_service_made_is_left_to_it(
+def test_sentence_made_by_the_service_is_not_written(
     read_back: Callable[[Item], list[Item]],
 ) -> None:
     bare = BARE[1]

@@ -54,7 +54,7 @@ def test_recollection_ranks_a_pool_by_four_dense_lists() -> None:
     assert recollection.importance == Importance(style=ImportanceStyle.BOOST, boost_from=0.8)
 
 
-def test_a_profile_inherits_what_it_does_not_set() -> None:
+def test_profile_inherits_unset_fields() -> None:
     written, reachable = SHIPPED["hybrid_recall"], SHIPPED["hybrid_recall_reachable"]
 
     assert reachable.leg("lexical") == written.leg("lexical")
@@ -441,7 +441,7 @@ def run(command: str, variable: str, value: str | Path) -> Result:
     ],
 )
 @pytest.mark.parametrize("command", ["check-config", "serve", "serve-config"])
-def test_the_command_reports_it_without_the_value(
+def test_command_reports_the_fault_without_the_value(
     command: str, variable: str, value: str, said: str
 ) -> None:
     ended = run(command, variable, value)

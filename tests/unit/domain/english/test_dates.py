@@ -74,7 +74,7 @@ def test_phrase_is_read_at_three_dates(row: str) -> None:
         ("Who came in the 2nd week of May?", "2023-05-08..2023-05-15"),
     ],
 )
-def test_a_date_is_read_with_how_long_it_lasts(question: str, period: str) -> None:
+def test_date_is_read_with_its_duration(question: str, period: str) -> None:
     assert read(question) == [period]
 
 
@@ -244,7 +244,7 @@ def test_time_that_is_taken_back_is_none(text: str) -> None:
         ("The shop is closed on Friday, Saturday, sorry about that.", 2),
     ],
 )
-def test_time_that_stands_is_one_beside_another(text: str, times: int) -> None:
+def test_unrevoked_time_stays_next_to_another(text: str, times: int) -> None:
     assert len(mentioned(text)) == times
 
 
@@ -524,7 +524,7 @@ WORDS_OF_TIMES = sorted(
     st.datetimes(timezones=st.just(UTC)),
 )
 @example("In May 1944 the second attempt failed.", NOW)
-def test_no_text_and_no_clock_makes_it_fail(question: str, as_of: datetime) -> None:
+def test_no_text_and_no_clock_fails_the_reader(question: str, as_of: datetime) -> None:
     reader = EnglishDates()
 
     for period in (*reader.times(question, as_of).periods, *reader.mentioned(question, as_of)):

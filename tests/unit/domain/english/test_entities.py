@@ -32,7 +32,7 @@ def extract(text: str, *known: str, **fields: str) -> list[str]:
         ("we met Mara, Tom and Ann", ["Mara", "Tom", "Ann"]),
     ],
 )
-def test_names_are_what_is_capitalised_within_a_sentence(text: str, names: list[str]) -> None:
+def test_names_are_words_capitalised_within_a_sentence(text: str, names: list[str]) -> None:
     assert extract(text) == names
 
 

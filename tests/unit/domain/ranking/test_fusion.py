@@ -187,7 +187,7 @@ def test_reading_more_than_that_changes_nothing(scores: list[float], depth: int)
 
 
 @given(SCORES)
-def test_mean_ranks_share_what_ordinal_ranks_give(scores: list[float]) -> None:
+def test_mean_ranks_share_the_ordinal_terms(scores: list[float]) -> None:
     ranked = RankedList("lexical", tuple(candidates(scores)))
     shared = ranked.ranks(RankStyle.MEAN)
 

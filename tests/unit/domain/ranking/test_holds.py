@@ -200,7 +200,7 @@ def test_sure_model_marks_no_addition_or_other_person(
     assert judged.outdated_by == {}
 
 
-def test_sure_model_marks_what_once_answered() -> None:
+def test_sure_model_marks_former_answers() -> None:
     head = said(("Ana", "We open at eight.", 0.9), ("Ana", "We open at nine.", 0.8))
 
     assert judge("When do we open?", head, model=Model(ALWAYS, ALWAYS)).outdated_by == {0: 1}
@@ -343,7 +343,7 @@ def test_statement_of_another_is_not_taken_back() -> None:
         (("Ana", "I love anchovies."), ("Ana", "Ben says I hate anchovies."), [0, 1]),
     ],
 )
-def test_own_word_is_before_what_others_report(
+def test_own_statement_precedes_reports_of_others(
     report: tuple[str, str], own: tuple[str, str], order: list[int]
 ) -> None:
     head = said((*report, 0.9), (*own, 0.7))

@@ -299,7 +299,7 @@ async def test_a_lost_log_makes_a_new_epoch_from_a_new_snapshot(feed: FakeFeed) 
     assert (before.epoch, answer.epoch) == (1, 2)
 
 
-async def test_an_unexpected_failure_makes_it_start_again(feed: FakeFeed) -> None:
+async def test_index_starts_again_after_an_unexpected_failure(feed: FakeFeed) -> None:
     async with following(feed) as index:
         feed.failures.append(KeyError("a bug"))
         token = feed.put(row("b"))
@@ -359,7 +359,7 @@ async def test_unusable_row_replaces_its_former_row_with_none(
     assert vars(said)["reason"] == "a vector of 'a' is zero or not finite"
 
 
-async def test_stopped_it_answers_no_more(feed: FakeFeed) -> None:
+async def test_stopped_index_answers_no_more(feed: FakeFeed) -> None:
     async with following(feed) as index:
         pass
 
@@ -563,7 +563,7 @@ async def index(engine: TogetherIndex) -> AsyncIterator[LogFollowingIndex]:
         yield index
 
 
-async def test_an_index_searches_together_what_waits(
+async def test_waiting_searches_run_together(
     engine: TogetherIndex, index: LogFollowingIndex
 ) -> None:
     found = await asyncio.gather(

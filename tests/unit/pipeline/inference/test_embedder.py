@@ -295,7 +295,7 @@ async def test_a_broken_encoder_leaves_nobody_waiting(encoder: TextEncoder) -> N
                 await call(embedder)
 
 
-async def test_closing_fails_what_waits_and_refuses_what_comes() -> None:
+async def test_closing_fails_waiting_calls_and_refuses_new_ones() -> None:
     encoder = GatedEncoder()
     embedder = BatchedEmbedder(encoder, ONE_WINDOW)
     running = await begin(embedder.embed_query("running", soon()))
@@ -373,7 +373,7 @@ async def test_documents_return_in_order_with_window_rows(is_accelerator: bool) 
             np.testing.assert_allclose(its.vectors, expected, rtol=1e-6)
 
 
-async def test_closing_fails_what_is_being_cut_ahead() -> None:
+async def test_closing_fails_texts_tokenized_ahead() -> None:
     gate = Gate()
 
     class SlowTokens(FakeEncoder):

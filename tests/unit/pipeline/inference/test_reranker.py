@@ -247,7 +247,7 @@ async def test_a_cancelled_call_stops_before_its_next_step() -> None:
     assert encoder.batches == [["a"], ["other"]]
 
 
-def test_no_call_begins_before_it_is_tokenized() -> None:
+def test_no_call_begins_before_its_tokenization() -> None:
     queue = RerankQueue(FakeCrossEncoder)
     queue.step()
     gone, next_ = (Call("goa", ["goa"], soon()) for _ in range(2))
@@ -366,7 +366,7 @@ async def test_the_next_call_is_tokenized_while_the_model_reads() -> None:
 # ---------------------------------------------------------------- closing
 
 
-async def test_closing_refuses_what_waits_and_what_comes() -> None:
+async def test_closing_refuses_waiting_and_new_calls() -> None:
     encoder = GatedCrossEncoder(token_budget=1)
     async with loaded(encoder) as reranker:
         running = await begin(reranker.rerank("goa", ["a", "bb"], soon()))

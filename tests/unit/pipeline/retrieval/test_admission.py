@@ -159,7 +159,7 @@ def test_required_legs_are_not_shed(shedding: Busy) -> None:
 
 
 @pytest.mark.parametrize("budget_s", [0.1, 0.3, 1.0])
-def test_limit_is_what_fits_into_the_budget(busy: Busy, budget_s: float) -> None:
+def test_limit_fits_into_the_budget(busy: Busy, budget_s: float) -> None:
     assert 0.5 * budget_s <= busy.limit(budget_s) * SERVICE_TIME_S <= budget_s
 
 

@@ -120,7 +120,7 @@ async def test_the_calls_of_one_question_count_once() -> None:
     assert await asked.is_asked()
 
 
-async def test_an_answer_in_between_keeps_it_closed() -> None:
+async def test_answer_in_between_keeps_the_breaker_closed() -> None:
     asked = Dependency()
     for _ in range(3):
         await asked.hang(FAILURES - 1)
@@ -140,7 +140,7 @@ async def test_an_answer_in_between_keeps_it_closed() -> None:
     ],
     ids=["slow at first", "slow", "slower than the budget", "little time"],
 )
-async def test_only_hangs_for_the_usual_time_open_it(
+async def test_only_hangs_for_the_usual_time_open_the_breaker(
     answers: int, takes_s: float, hangs: int, within_s: float, opens: bool
 ) -> None:
     asked = Dependency()

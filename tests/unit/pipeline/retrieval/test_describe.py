@@ -63,7 +63,7 @@ async def test_facts_and_statements_come_in_turn_newest_first() -> None:
     assert ids_of(found) == "knows garden tea train boat"
 
 
-async def test_entity_is_described_by_what_mentions_it() -> None:
+async def test_entity_is_described_by_its_mentions() -> None:
     found = await described(
         segment("mentions", "She sails to Goa.", speaker="Tom", entities=("Mia",)),
         segment("represents", "A sailor of Goa.", entity="mia", event_time=NOON - days(1)),
@@ -266,7 +266,7 @@ async def test_opening_shares_its_places_between_legs() -> None:
     assert found >= {"pinned", "t0", "t1", "t2", "f0", "f1"}
 
 
-async def test_opening_is_filled_by_what_was_said_last() -> None:
+async def test_opening_is_filled_by_the_latest_turns() -> None:
     assert await shown(*said(12)) == {f"t{n}" for n in range(10)}
 
 

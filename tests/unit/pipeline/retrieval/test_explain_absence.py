@@ -119,7 +119,7 @@ async def test_item_of_another_tenant_is_not_found() -> None:
         ),
     ],
 )
-async def test_a_filter_that_hides_it_is_named(filter_: Filter, named: str) -> None:
+async def test_filter_hiding_the_item_is_named(filter_: Filter, named: str) -> None:
     absence = await explained(SIX, {"lexical": FixedLeg("a")}, "b", filter_=filter_)
 
     assert (absence.loss, absence.reason) == (Loss.FILTERED, named)
@@ -249,7 +249,7 @@ async def test_only_unprojected_items_are_reported_pending() -> None:
     assert after.loss is Loss.NOT_MATCHED
 
 
-async def test_a_leg_that_was_not_asked_says_so() -> None:
+async def test_skipped_leg_is_reported_with_its_reason() -> None:
     legs = {"lexical": FixedLeg("a"), "dense": BrokenLeg(LegSkippedError("nothing to ask"))}
 
     absence = await explained(SIX, legs, "b")
@@ -268,7 +268,7 @@ async def test_disabled_leg_is_no_unanswered_leg() -> None:
 
 
 @pytest.mark.parametrize("found", ["a b", "a=b"], ids=["by their rows", "before they rank"])
-async def test_the_repeat_that_stands_for_it_is_named(found: str) -> None:
+async def test_repeat_shown_instead_is_named(found: str) -> None:
     stored = [segment("a", "we fly to Goa"), segment("b", "We fly to Goa!")]
     folding = replace(PLAIN, fold_repeats=True)
 

@@ -179,7 +179,7 @@ async def test_erased_or_hidden_rows_are_not_shown() -> None:
     assert answer.vanished == 3
 
 
-async def test_only_what_had_been_recorded_is_shown() -> None:
+async def test_only_items_recorded_by_then_are_shown() -> None:
     long_ago = {"valid_from": NOON - days(9), "recorded_at": NOON - days(9)}
     store = await store_of(
         segment("said"),

@@ -164,7 +164,7 @@ async def test_proposed_fact_is_stored_with_evidence_and_time() -> None:
     ]
 
 
-async def test_a_fact_holds_when_it_says_so() -> None:
+async def test_proposed_fact_keeps_its_own_validity() -> None:
     since, until = NOON - days(9), NOON - days(1)
     extraction = await extracted(
         giving(

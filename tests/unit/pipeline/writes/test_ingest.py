@@ -425,7 +425,7 @@ async def left(store: InMemoryStore, *tenants: TenantName) -> list[str]:
     return [id_ for of in tenants for _, id_ in sorted(await store.load(of, items, SOON))]
 
 
-async def test_sweep_erases_what_has_expired_of_each_tenant(
+async def test_sweep_erases_expired_items_of_each_tenant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(expiry, "ERASED_AT_ONCE", 2)

@@ -254,7 +254,7 @@ async def test_key_of_a_tenant_implies_the_tenant() -> None:
     assert call.code is grpc.StatusCode.INVALID_ARGUMENT  # it has no question
 
 
-async def test_a_key_that_is_revoked_during_a_stream_ends_it() -> None:
+async def test_key_revoked_during_a_stream_ends_the_stream() -> None:
     keys = FakeApiKeys()
     call = bearer(keys.make(Role.WRITER))
     ring = KeyRing(keys, now=lambda: NOW)

@@ -165,7 +165,7 @@ async def test_pool_without_a_failed_leg_is_partial(
     assert (answer.reports[1].state, answer.reports[1].reason) == (state, reason)
 
 
-async def test_signals_reorder_what_was_found_and_bring_nothing() -> None:
+async def test_signals_reorder_candidates_and_add_none() -> None:
     stored = [
         segment("a", "one", event_time=NOON - days(9)),
         segment("b", "two", event_time=NOON - days(1)),
