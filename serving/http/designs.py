@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from serving.config.profiles.form import MAX_FAULTS
+from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT
 from serving.http.calls import answer
 from serving.http.connect import JSON, Endpoint, require_content_type
 from serving.http.failures import json_response
@@ -29,9 +30,6 @@ from serving.rpc.registration import Malformed
 from serving.rpc.service import TriviumService
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 from trivium.v1.segment_pb2 import Segment
-
-MAX_LIMIT = 100
-MAX_DEPTH = 1000
 
 
 class DesignRequest(BaseModel):

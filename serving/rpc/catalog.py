@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from serving.domain.items.records import TenantName
+from serving.domain.items.records import MAX_NAME_BYTES, TenantName
 from serving.domain.questions.query import NO_FILTER, Filter
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
 from serving.rpc.filters import to_filter
-from serving.rpc.items import MAX_ITEMS, MAX_NAME_BYTES
+from serving.rpc.items import MAX_ITEMS
 from serving.rpc.pages import Page, to_page
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from serving.domain.briefing import BriefingLimits, fitted
-from serving.domain.items.records import Fact, Segment
+from serving.domain.items.records import MAX_NAME_BYTES, Fact, Segment
 from serving.domain.questions.query import Filter, Query, Scope
 from serving.pipeline.retrieval.describe import Description
 from serving.rpc.check import Checker
-from serving.rpc.items import MAX_NAME_BYTES, duration, from_fact, from_segment
+from serving.rpc.items import duration, from_fact, from_segment
 from serving.rpc.retrieve import to_max_chars, to_time_budget, to_token
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
+from serving.domain.items.records import MAX_NAME_BYTES
 from serving.domain.questions.query import (
     NO_FILTER,
     Exclusion,
@@ -13,7 +14,7 @@ from serving.domain.questions.query import (
     NumberRange,
 )
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
-from serving.rpc.items import MAX_ITEMS, MAX_LABEL_KEY_BYTES, MAX_NAME_BYTES
+from serving.rpc.items import MAX_ITEMS, MAX_LABEL_KEY_BYTES
 from trivium.v1 import filter_pb2
 
 MAX_FILTERS_WITHIN = 64

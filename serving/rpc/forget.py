@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from serving.domain.items.records import ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import MAX_NAME_BYTES, ItemId, TenantName, fact_id, segment_id
 from serving.domain.questions.filters import TIMES
 from serving.domain.questions.query import Filter
 from serving.pipeline.writes.forget import Forgotten, LookupKey
 from serving.ports.memory_store import Selected, Selector
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.filters import filters_within, to_filter
-from serving.rpc.items import MAX_ITEMS, MAX_NAME_BYTES
+from serving.rpc.items import MAX_ITEMS
 from trivium.v1 import filter_pb2
 from trivium.v1 import ingest_service_pb2 as ingest_pb
 

@@ -14,7 +14,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from serving.domain.items.records import (
     DEFAULT_IMPORTANCE,
     DEFAULT_KIND,
+    MAX_ENTITIES,
     MAX_LABELS,
+    MAX_NAME_BYTES,
+    MAX_OBJECT_BYTES,
+    MAX_SENTENCE_BYTES,
     Fact,
     ItemId,
     ItemKind,
@@ -35,11 +39,7 @@ MAX_ITEMS = 1000
 """The most of a batch, and of the ids of a request."""
 MAX_TEXT_BYTES = 32 * 1024
 MAX_TITLE_BYTES = 1024
-MAX_NAME_BYTES = 256
-MAX_OBJECT_BYTES = 1024
-MAX_SENTENCE_BYTES = 4096
 MAX_LABEL_KEY_BYTES = 64
-MAX_ENTITIES = 64
 MAX_KEYWORDS = 64
 MAX_EVIDENCE = 64
 MAX_CLOSES = 64

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
-from serving.domain.items.records import MAX_LABELS, Fact, ItemId, ItemKind, TenantName
+from serving.domain.items.records import (
+    MAX_LABELS,
+    MAX_SENTENCE_BYTES,
+    Fact,
+    ItemId,
+    ItemKind,
+    TenantName,
+)
 from serving.pipeline.writes.patch import Patch, Patched
 from serving.rpc.check import Checker
 from serving.rpc.items import (
     MAX_LABEL_KEY_BYTES,
-    MAX_SENTENCE_BYTES,
     MAX_TEXT_BYTES,
     MAX_TITLE_BYTES,
     from_fact,

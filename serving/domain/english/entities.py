@@ -11,16 +11,10 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from serving.domain.items.records import Segment
+from serving.domain.items.records import MAX_ENTITIES, MAX_NAME_BYTES, Segment
 from serving.domain.items.text import WORD, name_key
 from serving.domain.languages import ENGLISH, FUNCTION_WORDS
 from serving.domain.words.scripts import UNSPACED_RUN
-
-MAX_NAMES = 64
-"""The same limit as for names given by a client."""
-
-MAX_NAME_BYTES = 256
-"""The same limit as for names given by a client."""
 
 MAX_KNOWN_WORDS = 5
 """The longest known name, in words, that is searched for in a text."""
@@ -95,7 +89,7 @@ def entities_in(segment: Segment, known_names: Mapping[str, str]) -> tuple[str, 
         for found in _names_in(text, known_names) if text else ():
             if len(found.name.encode()) <= MAX_NAME_BYTES:
                 names.setdefault(name_key(found.name), found.name)
-    return tuple(names.values())[:MAX_NAMES]
+    return tuple(names.values())[:MAX_ENTITIES]
 
 
 def _names_in(text: str, known_names: Mapping[str, str]) -> list[_Found]:

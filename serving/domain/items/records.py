@@ -17,7 +17,14 @@ TenantName = NewType("TenantName", str)
 DEFAULT_KIND = "turn"
 DEFAULT_IMPORTANCE = 0.5
 MAX_LABELS = 32
+MAX_ENTITIES = 64
 """The most of a segment."""
+
+MAX_NAME_BYTES = 256
+"""A longer object of a fact is a value, not the name of an entity."""
+
+MAX_OBJECT_BYTES = 1024
+MAX_SENTENCE_BYTES = 4096
 
 EXTRACTED = "extracted:"
 """The beginning of the ids of facts that the service read out of turns."""

@@ -17,7 +17,15 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from serving.domain.items.records import EXTRACTED, Fact, Segment, TenantName
+from serving.domain.items.records import (
+    EXTRACTED,
+    MAX_NAME_BYTES,
+    MAX_OBJECT_BYTES,
+    MAX_SENTENCE_BYTES,
+    Fact,
+    Segment,
+    TenantName,
+)
 from serving.domain.items.text import name_key
 from serving.ports.change_log import Change, ChangeLog, Projection
 from serving.ports.memory_store import Extractions, MemoryStore, UnreadTurn
@@ -28,11 +36,6 @@ from serving.ports.text_analysis import (
     ProposedFact,
     UnusableAnswerError,
 )
-
-MAX_NAME_BYTES = 256
-MAX_OBJECT_BYTES = 1024
-MAX_SENTENCE_BYTES = 4096
-"""The same limits as for facts given by a client."""
 
 MAX_KNOWN_FACTS = 16
 """The known facts that an extractor is shown."""

@@ -162,15 +162,15 @@ def test_an_attribute_makes_a_segment_sensitive(
 
 
 def test_limits_are_those_of_the_service() -> None:
-    assert limits.MAX_NAME_BYTES == service.MAX_NAME_BYTES == check.MAX_ID_BYTES
+    assert limits.MAX_NAME_BYTES == records.MAX_NAME_BYTES == check.MAX_ID_BYTES
     assert limits.MAX_LABELS == records.MAX_LABELS
     assert limits.MAX_LABEL_KEY_BYTES == service.MAX_LABEL_KEY_BYTES
-    counts = (service.MAX_ENTITIES, service.MAX_KEYWORDS, service.MAX_EVIDENCE)
+    counts = (records.MAX_ENTITIES, service.MAX_KEYWORDS, service.MAX_EVIDENCE)
     assert set(counts) == {limits.MAX_VALUES}
     assert limits.MAX_BYTES_OF_SEGMENT["text"] == service.MAX_TEXT_BYTES
     assert limits.MAX_BYTES_OF_SEGMENT["title"] == service.MAX_TITLE_BYTES
-    assert limits.MAX_BYTES_OF_FACT["object"] == service.MAX_OBJECT_BYTES
-    assert limits.MAX_BYTES_OF_FACT["sentence"] == service.MAX_SENTENCE_BYTES
+    assert limits.MAX_BYTES_OF_FACT["object"] == records.MAX_OBJECT_BYTES
+    assert limits.MAX_BYTES_OF_FACT["sentence"] == records.MAX_SENTENCE_BYTES
 
 
 def test_every_text_of_an_item_has_a_limit() -> None:

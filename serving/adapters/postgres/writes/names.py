@@ -11,11 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.tenants import Tenant
-from serving.domain.items.records import Fact, Item, ItemId, ItemKind, Segment
+from serving.domain.items.records import MAX_NAME_BYTES, Fact, Item, ItemId, ItemKind, Segment
 from serving.domain.items.text import name_key
-
-MAX_NAME_BYTES = 256
-"""A longer object of a fact is a value, not the name of an entity."""
 
 NAME_KEYS = {
     ItemKind.SEGMENT: (

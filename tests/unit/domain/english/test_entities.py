@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.domain.english.entities import MAX_NAME_BYTES, MAX_NAMES, entities_in
+from serving.domain.english.entities import entities_in
+from serving.domain.items.records import MAX_ENTITIES, MAX_NAME_BYTES
 from serving.domain.items.text import name_key
 from tests.support.builders import segment
 
@@ -104,7 +105,7 @@ def test_no_more_names_than_a_caller_may_give() -> None:
     many = ", ".join(f"with Xa{n}" for n in range(200))
     long = "with " + " ".join(f"Xa{n}" for n in range(100))
 
-    assert len(extract(many)) == MAX_NAMES
+    assert len(extract(many)) == MAX_ENTITIES
     assert extract(long) == []
 
 
@@ -120,7 +121,7 @@ def test_names_of_any_text_are_distinct_and_bounded(
     assert found == entities_in(of, names)
     keys = [name_key(name) for name in found]
     assert all(keys)
-    assert len(set(keys)) == len(keys) <= MAX_NAMES
+    assert len(set(keys)) == len(keys) <= MAX_ENTITIES
     assert all(len(name.encode()) <= MAX_NAME_BYTES for name in found[1:])
 
 

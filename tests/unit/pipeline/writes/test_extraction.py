@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from serving.domain.errors import DependencyError, OverloadedError
-from serving.domain.items.records import Fact, Segment, TenantName
+from serving.domain.items.records import MAX_NAME_BYTES, Fact, Segment, TenantName
 from serving.pipeline.writes.extraction import (
-    MAX_NAME_BYTES,
     Extracted,
     ExtractionLimits,
     ExtractionWork,
