@@ -131,7 +131,7 @@ def test_new_lists_are_empty(library: HostLibrary) -> None:
     )
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5, 9, 33, 256])
+@pytest.mark.parametrize("k", [1, 3, 256])
 def test_missing_results_are_minus_one(lists: HostLists, k: int) -> None:
     slots = lists.search(QUERIES, k, N_LISTS, lists.allow(among(SLOTS[:3])))
 

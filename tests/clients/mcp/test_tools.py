@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
@@ -233,9 +234,10 @@ def test_text_is_made_inert_as_the_service_does_it(text: str) -> None:
     assert inert(text) == briefing_of_the_service.inert(text)
 
 
-def test_quotation_marks_are_those_of_the_service() -> None:
-    assert fence._QUOTES.pattern == briefing_of_the_service._QUOTES.pattern
-    assert fence._BRACKETS == briefing_of_the_service._BRACKETS
+def test_every_character_is_inert_as_in_the_service() -> None:
+    for first in range(0, sys.maxunicode, 0x1000):
+        text = "".join(map(chr, range(first, first + 0x1000)))
+        assert inert(text) == briefing_of_the_service.inert(text)
 
 
 @pytest.mark.parametrize("length", [900, 970, 975, 980, 1000, 5000])

@@ -20,7 +20,7 @@ from psycopg.conninfo import make_conninfo
 
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.migrations import migrate
-from serving.adapters.postgres.connection.pool import Database
+from serving.adapters.postgres.connection.pool import MAX_WAITING, Database
 from serving.adapters.postgres.connection.row_security import CallerConnection
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.desk.embedded_postgres.account import ENVIRONMENT, Account
@@ -189,11 +189,7 @@ async def test_busy_connections_are_a_timeout_and_no_outage(postgres_dsn: str) -
                 pass
 
 
-async def test_too_many_waiting_callers_are_rejected(
-    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("serving.adapters.postgres.connection.pool.MAX_WAITING", 1)
-
+async def test_too_many_waiting_callers_are_rejected(postgres_dsn: str) -> None:
     async def ask(database: Database) -> None:
         async with database.search(Deadline.after(0.2)):
             pass
@@ -202,7 +198,7 @@ async def test_too_many_waiting_callers_are_rejected(
         Database(postgres_dsn, search_connections=1) as database,
         database.search(Deadline.after(10)),
     ):
-        calls = [ask(database) for _ in range(3)]
+        calls = [ask(database) for _ in range(MAX_WAITING + 2)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
 
     assert sum(isinstance(outcome, OverloadedError) for outcome in outcomes) == 2

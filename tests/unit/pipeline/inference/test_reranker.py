@@ -15,7 +15,7 @@ import pytest
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
 from serving.pipeline.inference.rerank_queue import LOADING, Call, RerankQueue
-from serving.pipeline.inference.reranker import QueuedReranker
+from serving.pipeline.inference.reranker import MAX_WAITING, QueuedReranker
 from serving.ports.reranking import CrossEncoder, Pair
 from tests.fakes.reranker import (
     FakeCrossEncoder,
@@ -190,30 +190,33 @@ async def test_a_call_that_fails_fails_no_other() -> None:
 # ---------------------------------------------------------------- queueing
 
 
-async def test_a_call_beyond_the_queue_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.pipeline.inference.reranker.MAX_WAITING", 2)
+async def filled(reranker: QueuedReranker, count: int) -> list[asyncio.Task[list[float]]]:
+    return [await begin(reranker.rerank("goa", ["goa"], soon())) for _ in range(count)]
+
+
+async def test_a_call_beyond_the_queue_is_refused_at_once() -> None:
     encoder = GatedCrossEncoder()
     async with held(encoder) as reranker:
-        waiting = [await begin(reranker.rerank("goa", ["goa"], soon())) for _ in range(2)]
+        waiting = await filled(reranker, MAX_WAITING)
 
         with pytest.raises(OverloadedError, match="reranker's queue"):
             await reranker.rerank("goa", ["goa"], soon())
-        encoder.gate.release(3)
-        assert await asyncio.gather(*waiting) == [[1.0]] * 2
+        encoder.gate.release(MAX_WAITING + 1)
+        assert await asyncio.gather(*waiting) == [[1.0]] * MAX_WAITING
 
 
-async def test_cancelled_call_frees_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.pipeline.inference.reranker.MAX_WAITING", 1)
+async def test_cancelled_call_frees_its_place() -> None:
     encoder = GatedCrossEncoder()
     async with held(encoder) as reranker:
+        waiting = await filled(reranker, MAX_WAITING - 1)
         with pytest.raises(TimeoutError):
             await reranker.rerank("goa", ["late"], Deadline.after(0.01))
         await cancel(await begin(reranker.rerank("goa", ["unwanted"], soon())))
         last = await begin(reranker.rerank("goa", ["last"], soon()))
-        encoder.gate.release(2)
-        await last
+        encoder.gate.release(MAX_WAITING + 1)
+        await asyncio.gather(*waiting, last)
 
-    assert encoder.batches == [["first"], ["last"]]
+    assert encoder.batches == [["first"], *[["goa"]] * (MAX_WAITING - 1), ["last"]]
 
 
 @pytest.mark.parametrize(
