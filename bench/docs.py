@@ -154,7 +154,7 @@ def gpu_index_table(records: Sequence[Record]) -> str:
 
 
 def chaos_table(records: Sequence[Record]) -> str:
-    """What happened in each run, and what was found."""
+    """The events of each run, and its findings."""
     found = ("lost", "double", "stale", "half_written", "resurrected", "unverified")
     counted = ("operations", "acknowledged", "retried", "answers", "rows", *found)
     columns: dict[str, Column] = {
@@ -167,7 +167,7 @@ def chaos_table(records: Sequence[Record]) -> str:
 
 
 def fuzz_table(records: Sequence[Record]) -> str:
-    """What became of the inputs of each fuzzer, in all its runs."""
+    """The outcomes of the inputs of each fuzzer, in all its runs."""
     runs: dict[str, list[Record]] = {}
     for each in records:
         runs.setdefault(str(table(each, "parameters")["fuzzer"]), []).append(each)

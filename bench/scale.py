@@ -36,7 +36,7 @@ from trivium.values import Embedding, Segment
 BIG, SMALL = "scale-big", "scale-small-{:04}"
 SMALL_SEGMENTS = 200
 LOADS = (("one", 1), ("one", 8), ("small", 1))
-"""Which tenants are asked, and by how many callers."""
+"""The tenants to ask, and the number of callers."""
 WARM_UP = 50
 TOPICS = 2000
 WITHIN_S = 7200.0

@@ -82,7 +82,7 @@ _PLACE_END = re.compile(
     r"\s(?:now|today|yesterday|recently|with|and|for|since|because|where|last|this|these|next"
     r"|as|about|a|an|when|after|before|ago|years?|months?|weeks?)\b"
 )
-"""Where the name of a place or an employer ends at the latest."""
+"""The latest end of the name of a place or an employer."""
 _CLAUSE_END = re.compile(r"\s(?:and|but|so|because|since|which|who|when|while)\s(?=I\b|we\b|it\b)")
 
 

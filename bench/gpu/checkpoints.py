@@ -21,7 +21,7 @@ VOCABULARY = 8192
 INSTRUCTION = (
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
 )
-"""What the published Qwen3-Embedding has before a question: 22 tokens of its own."""
+"""The instruction of the published Qwen3-Embedding before a question: 22 tokens of its own."""
 
 _END = "<|endoftext|>"
 _BERT_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

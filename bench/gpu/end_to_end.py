@@ -47,7 +47,7 @@ CALLERS = (1, 16, 64)
 RATES_PER_S = (100, 300)
 TENANTS, TINY_TENANTS = 12, 2
 FIRST_S = 10.0
-"""How long it is asked while it is filled, from the start on: no leg may fail meanwhile."""
+"""The time of questions while it is filled, from the start on: no leg may fail meanwhile."""
 
 CLIENTS = max(1, (os.cpu_count() or 1) // 4)
 """Processes that ask: one alone would be the limit of a service with several ingresses."""

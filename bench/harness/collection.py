@@ -26,7 +26,7 @@ from trivium.values import Fact, Item, Segment
 CORPUS = "corpus.jsonl"
 QUERIES = "queries.jsonl"
 JUDGMENTS = ("qrels.tsv", "qrels/test.tsv")
-"""Where judgments lie; the first that is there is read."""
+"""Paths of judgments; the first that is there is read."""
 
 OUTDATED, HOLDS, TRAPS = "outdated.tsv", "holds.tsv", "traps.tsv"
 """Lines of question and segment, where values change over time or seem to."""
@@ -67,7 +67,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one tenant stores."""
+    """The items of one tenant."""
 
     segments: list[Segment] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
@@ -198,7 +198,7 @@ def _read_pairs(path: Path) -> dict[str, frozenset[str]]:
 
 
 def _judgments_of(folder: Path) -> Path:
-    """Where the judgments of a set lie."""
+    """The path of the judgments of a set."""
     paths = [folder / name for name in JUDGMENTS]
     return next((path for path in paths if path.exists()), paths[0])
 

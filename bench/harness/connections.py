@@ -30,7 +30,7 @@ NOBODY = "bench"
 
 
 def connections_for(in_flight: int) -> int:
-    """How many connections carry that many calls at once."""
+    """The number of connections for that many calls at once."""
     return min(MAX_CONNECTIONS, math.ceil(in_flight / CALLS_PER_CONNECTION))
 
 

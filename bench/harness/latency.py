@@ -22,7 +22,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long calls took, in milliseconds."""
+    """The latency of calls, in milliseconds."""
 
     mean_ms: float
     p50_ms: float

@@ -76,7 +76,7 @@ class Run(Generic[Answer]):
 
     @property
     def errors(self) -> dict[str, int]:
-        """How many calls ended with which code."""
+        """The number of calls by code."""
         return dict(Counter(call.code for call in self.calls if call.code))
 
 

@@ -16,14 +16,14 @@ Record = Mapping[str, Json]
 """A result with the environment it was measured in, as it stands in a file."""
 
 RESULTS = Path(__file__).parents[1] / "results"
-"""Where every run writes a folder; ignored by git."""
+"""The folder of the results of every run; ignored by git."""
 
 FILE_NAME = "results.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one scenario measured.
+    """The result of one scenario.
 
     Args:
         scenario: Its name.

@@ -54,7 +54,7 @@ class Case:
 
     @property
     def hand(self) -> str:
-        """Who wrote its memory; a conversation of others is a hand of its own."""
+        """The author of its memory; a conversation of others is a hand of its own."""
         if self.set_name == "updates":
             return f"updates-{self.scope[:2]}"
         return self.set_name if self.is_about_changes else f"{self.set_name}-{self.scope}"

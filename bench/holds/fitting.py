@@ -21,19 +21,19 @@ from serving.domain.ranking.holds.question import Question
 Array = NDArray[Any]
 
 TRAP = 6.0
-"""What a pair of a statement that holds and a look-alike counts, or of two that both hold."""
+"""The weight of a pair of a statement that holds and a look-alike, or of two that both hold."""
 
 PARTLY = 0.3
-"""What a pair with a partial answer counts, or one of an outdated statement and any later one."""
+"""The weight of a pair with a partial answer, or of an outdated statement and any later one."""
 
 UNJUDGED = 0.03
-"""What a pair counts of which neither answers."""
+"""The weight of a pair of which neither answers."""
 
 OF_CONVERSATIONS = 0.15
-"""What a pair of a set counts that has no question about what changed."""
+"""The weight of a pair of a set without a question about changes."""
 
 MAX_CHANGES, MAX_HOLDS = 4.0, 12.0
-"""What all pairs of a question together count at most, those that outdate and those that do not."""
+"""The greatest weights of all pairs of a question: those that outdate and those that do not."""
 
 SAMPLED = 0.05
 """The share of the unjudged pairs that is taken, each counting as many times as much."""

@@ -1,4 +1,4 @@
-"""What a judgement of heads is worth: current first, what holds kept, marks, and ranking."""
+"""The measures of a judgement of heads: current first, what holds kept, marks, and ranking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOWHERE = 99
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a question fared: its scores by measure, and its marks by what they are."""
+    """The outcome of a question: its scores by measure, and its marks by what they are."""
 
     case: Case
     scores: Mapping[str, float]

@@ -64,7 +64,7 @@ Search = Callable[[Vector], Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What is searched: float32 (n, dimension), and with what: float32 (b, dimension)."""
+    """The rows to search, float32 (n, dimension), and queries, float32 (b, dimension)."""
 
     name: str
     vectors: Vectors

@@ -1,4 +1,4 @@
-"""What a peer is: a library that finds passages by words and by meaning, in this process."""
+"""A peer: a library that finds passages by words and by meaning, in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIST_DEPTH = 20
 """Candidates of each list. With 50, what only one list finds rarely reaches the first ten."""
 
 RANK_CONSTANTS = (60, int(ProfileBook.load()["default"].rank_constant))
-"""Those that a peer may fuse with: the usual one, and that of the service."""
+"""The rank constants that a peer may fuse with: the usual one, and that of the service."""
 
 STOP_WORDS: Sequence[str] = tuple(STOPWORDS_EN_PLUS)
 """Of every peer. Shorter lists cost BM25 several points of recall on spoken questions."""

@@ -12,7 +12,7 @@ from bench.reports import plots
 from bench.reports.report import estimate, figures, markdown_table
 
 TEXTS, TEXTS_AND_FACTS = GIVEN = ("texts alone", "texts and facts")
-"""What all systems have; the first is the headline."""
+"""The input of all systems; the first is the headline."""
 
 
 def summary(records: Sequence[Record]) -> str:
@@ -22,7 +22,7 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def given_table(records: Sequence[Record], given: str) -> str:
-    """What each system found, then how fast it was: medians over the turns; empty for nothing."""
+    """The quality of each system, then its speed: medians over the turns; empty for nothing."""
     of_given = given_alone(records, given)
     names = systems(of_given)
     if not names:
@@ -122,7 +122,7 @@ def systems(records: Sequence[Record]) -> list[str]:
 
 
 def judged(records: Sequence[Record], name: str) -> Record:
-    """How a system was judged with the rank constant with which it was loaded, the better one."""
+    """The scores of a system with the rank constant with which it was loaded, the better one."""
     its = table(_loads(records, name)[0], "parameters")
     found = find(records, RECALL, system=name, rank_constant=its.get("rank_constant"))
     assert found is not None, "each system is judged before it is loaded; this is a bug"

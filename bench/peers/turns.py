@@ -57,7 +57,7 @@ class System:
     rank_constant: int | None = None
 
     def parameters(self, **others: Json) -> dict[str, Json]:
-        """What distinguishes its results."""
+        """The parameters that distinguish its results."""
         return {"system": self.name, "rank_constant": self.rank_constant, **others}
 
 

@@ -51,7 +51,7 @@ async def ask(address: str | None) -> Found:
 
 
 def stored() -> Found:
-    """What was found when a service was last asked."""
+    """The answers of the service when it was last asked."""
     lines = map(json.loads, HITS.read_text(encoding="utf-8").splitlines())
     return {each["id"]: (each["hits"], each["outdated"]) for each in lines}
 
@@ -83,7 +83,7 @@ def blocks(found: Found) -> dict[str, str]:
 
 
 def section(found: Found) -> str:
-    """What the page shows: each question with its block."""
+    """The section of the page: each question with its block."""
     made = blocks(found)
     return "\n".join(
         f"**{query.text}**\n\n```\n{made[query.id]}\n```\n"

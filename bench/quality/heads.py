@@ -1,4 +1,4 @@
-"""What the legs found for some questions of each shipped set; `python -m bench.quality.heads`.
+"""Stored candidates of the legs for questions of each set; `python -m bench.quality.heads`.
 
 It is stored, so that tests run the steps between fusion and the answer on it without a service.
 """

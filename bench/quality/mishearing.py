@@ -17,7 +17,7 @@ from bench.harness.collection import Collection, Memory, Query
 
 
 class NameChange(StrEnum):
-    """How the names in questions reach the service."""
+    """The change of the names in questions."""
 
     MISHEARD = "misheard"
     """Spelt as they sound, or nearly."""
@@ -30,7 +30,7 @@ MIN_LETTERS = 3
 """A name with less has nothing to confuse, and a short form with less says nothing."""
 
 SLIPS = (1, 1, 2)
-"""How many confusions a name has, each of these equally often."""
+"""The numbers of confusions of a name, each equally often."""
 
 ATTEMPTS = 40
 """Draws before a name is left as it is, since all that they led to is a word of the memory."""

@@ -22,7 +22,7 @@ LEXICAL_AND_DENSE = "words + meaning"
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """How the questions of a run are ranked.
+    """The ranking of the questions of a run.
 
     Args:
         name: What it is called in tables and results.
@@ -149,7 +149,7 @@ def default_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
 
 
 def gate_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
-    """What ranking is gated by: the default profile, and each leg that can be measured alone.
+    """The configurations of the gate: the default profile, and each leg that can be alone.
 
     Fusion hides losses of a leg that others compensate, so legs are also measured alone.
 

@@ -17,7 +17,7 @@ from bench.harness.results import Json, Record, append_record, read_records
 BASELINES = Path(__file__).parents[1] / "baselines"
 
 COPIED = ("*.png", "*.svg")
-"""What is copied with the results: plots and flame graphs. None holds any text of a set."""
+"""Files copied with the results: plots and flame graphs. None holds any text of a set."""
 
 DROPPED = frozenset({"by_category", "by_stratum"})
 """Breakdowns of quality results that no page shows and that are most of their bytes."""

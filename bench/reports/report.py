@@ -67,7 +67,7 @@ def _section(title: str, body: str) -> str:
 
 
 def head(record: Record) -> str:
-    """What was measured: the collection, when, and where."""
+    """The head of a report: the collection, the time, and the machine."""
     machine, versions = table(record, "machine"), table(record, "versions")
     collection = table(record, "collection")
     named = ", ".join(f"{name} {version}" for name, version in versions.items())

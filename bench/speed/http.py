@@ -40,7 +40,7 @@ def questions(tenant: str) -> list[retrieval_pb.RetrieveRequest]:
 
 @asynccontextmanager
 async def protocols(grpc_address: str, http_address: str) -> AsyncIterator[Mapping[str, AskAny]]:
-    """What asks by each protocol, and returns the number of hits."""
+    """A question by each protocol, which returns the number of hits."""
     async with AsyncExitStack() as stack:
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(grpc_address))
         session = await stack.enter_async_context(

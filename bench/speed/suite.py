@@ -49,7 +49,7 @@ SETTLING_CALLS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to measure, with what.
+    """The measurements to make, and their data.
 
     Args:
         collection: The data.

@@ -23,7 +23,7 @@ SIDE = {"cuda": 8192, "cpu": 512}
 
 
 class Body(NamedTuple):
-    """What of a network every token goes through; embeddings are looked up and cost next to none.
+    """The part of a network for every token; embeddings are looked up and cost next to none.
 
     `parameters` are those of its matrices, `mixed` the width of queries in a layer. A token of a
     `causal` one looks at half of its row, on average.
@@ -36,7 +36,7 @@ class Body(NamedTuple):
 
 
 def qwen3_body(its: Qwen3Architecture) -> Body:
-    """That of a Qwen3."""
+    """The body of a Qwen3."""
     mixed = its.heads * its.head_dimension
     key_value = 2 * its.key_value_heads * its.head_dimension
     attention = its.hidden * (2 * mixed + key_value)
@@ -45,13 +45,13 @@ def qwen3_body(its: Qwen3Architecture) -> Body:
 
 
 def bert_body(layers: int, hidden: int, feed_forward: int) -> Body:
-    """That of a BERT or an XLM-R."""
+    """The body of a BERT or an XLM-R."""
     parameters = layers * (4 * hidden**2 + 2 * hidden * feed_forward)
     return Body(parameters, layers, hidden, causal=False)
 
 
 class Speed(NamedTuple):
-    """What a device does a second."""
+    """The work of a device in a second."""
 
     bytes_per_s: float
     operations_per_s: float

@@ -71,6 +71,6 @@ def random_weights(
 
 
 def parameters(architecture: Qwen3Architecture) -> int:
-    """How many numbers the weights are, embeddings included and a head not."""
+    """The number of weights, embeddings included and a head not."""
     shapes = Qwen3Weights.empty(architecture, torch.device("meta"), torch.float32)
     return sum(place.numel() for _, place in shapes.parts(architecture))

@@ -8,7 +8,7 @@ from serving.domain.briefing import inert
 from trivium.values import BriefingOptions, Fact, Hit, Retrieval
 
 DEPTH = 10
-"""How much of a ranked list the metrics look at."""
+"""The depth of a ranked list for the metrics."""
 
 BRIEFING_CHARS = 2000
 """The length of the block for a prompt within which evidence is looked for."""

@@ -54,7 +54,7 @@ class Scored:
 
     @property
     def fault(self) -> str:
-        """What went wrong, in words; empty for nothing."""
+        """The fault, in words; empty for nothing."""
         return f"failed: {self.failed}" if self.failed else ", ".join(self.partial)
 
 

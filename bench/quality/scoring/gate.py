@@ -70,7 +70,7 @@ def compare(stored: Iterable[Row], now: Iterable[Row]) -> list[Compared]:
 
 
 def verdict(compared: Sequence[Compared]) -> str:
-    """What fell, as a Markdown table, or that nothing did; and what rose, which is to be stored."""
+    """The fallen scores as a Markdown table, if any; and the risen ones, to be stored."""
     fell = [each for each in compared if each.fell]
     rose = [each for each in compared if each.rose]
     configs = len({(each.set, each.config) for each in compared})

@@ -84,7 +84,7 @@ def kept(ranked: Sequence[str], holds: AbstractSet[str], traps: AbstractSet[str]
 def marks(
     marked: Collection[str], outdated: AbstractSet[str], holds: AbstractSet[str]
 ) -> tuple[int, int]:
-    """How many hits are rightly marked as outdated, and how many wrongly, since they hold.
+    """The numbers of hits marked as outdated rightly, and wrongly, since they hold.
 
     A mark of what is neither counts as none.
     """

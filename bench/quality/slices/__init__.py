@@ -7,4 +7,4 @@ from pathlib import Path
 FOLDERS = tuple(Path(__file__).parent / name for name in ("musique", "2wiki", "sample"))
 
 EXPECTED = Path(__file__).parent / "expected.jsonl"
-"""What `make quality-gate` compares with, and `make quality-gate-store` writes."""
+"""The scores that `make quality-gate` compares with, and `make quality-gate-store` writes."""

@@ -38,7 +38,7 @@ def cpu_table(records: Sequence[Record]) -> str:
 
 
 def repeated_cost(records: Sequence[Record]) -> str:
-    """What a repeated question costs compared with a new one; empty until both are measured."""
+    """The cost of a repeated question compared with a new one; empty until both are measured."""
     if find(records, CPU, variant=REPEATED) is None:
         return ""
 

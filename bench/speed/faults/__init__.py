@@ -1,1 +1,1 @@
-"""What callers see while a store is slow, hung, unreachable or killed."""
+"""Calls while a store is slow, hung, unreachable or killed."""

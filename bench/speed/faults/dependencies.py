@@ -25,7 +25,7 @@ from serving.desk.embedded_postgres.postmaster import SOCKET_NAME, ProcessTable
 
 
 class Fault(StrEnum):
-    """What can happen to a store or a replica."""
+    """A fault of a store or a replica."""
 
     SLOWER = "50 ms slower"
     MUCH_SLOWER = "2 s slower"

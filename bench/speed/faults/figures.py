@@ -44,7 +44,7 @@ class Observed:
 
 
 class Outcome(StrEnum):
-    """How a call ended for its caller."""
+    """The outcome of a call for its caller."""
 
     WHOLE = "whole"
     PARTIAL = "without some leg"
@@ -53,7 +53,7 @@ class Outcome(StrEnum):
 
 
 def outcome(call: Call[Retrieval], budget_s: float) -> Outcome:
-    """How a call ended: an answer after its budget, or DEADLINE_EXCEEDED, is late."""
+    """The outcome of a call: an answer after its budget, or DEADLINE_EXCEEDED, is late."""
     if is_whole_in_time(call, budget_s):
         return Outcome.WHOLE
     if call.seconds > budget_s or call.code == LATE:

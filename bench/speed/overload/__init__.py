@@ -1,1 +1,1 @@
-"""What callers see above capacity: an open loop at multiples of the measured capacity."""
+"""Calls above capacity: an open loop at multiples of the measured capacity."""

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 OVERLOAD = "overload"
 CAPACITY = "capacity"
 NEIGHBOUR = "neighbour"
-"""What one tenant saw while another one flooded the service."""
+"""The calls of one tenant while another one flooded the service."""
 
 WRITES = "during writes"
-"""What tenants saw while another one wrote as much as it could."""
+"""The calls of tenants while another one wrote as much as it could."""
 
 REFUSED = "RESOURCE_EXHAUSTED"
 LATE = "DEADLINE_EXCEEDED"
@@ -92,7 +92,7 @@ def is_whole_in_time(call: Call[Retrieval], budget_s: float) -> bool:
 
 
 def leg_states(answers: Sequence[Retrieval]) -> dict[str, Json]:
-    """How often each leg ended otherwise than OK, such as {"graph: skipped": 3}."""
+    """The number of times that each leg ended otherwise than OK, such as {"graph: skipped": 3}."""
     return dict(
         sorted(
             Counter(

@@ -37,7 +37,7 @@ MIN_DELAY = timedelta(milliseconds=100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to offer.
+    """The load to offer.
 
     Attributes:
         queries: At least one; asked in turn, again and again.

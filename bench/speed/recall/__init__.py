@@ -1,1 +1,1 @@
-"""How long a bot waits for its memory at the end of a turn, in simulated calls."""
+"""The wait of a bot for its memory at the end of a turn, in simulated calls."""

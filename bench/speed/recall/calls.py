@@ -15,15 +15,15 @@ SILENCE_S = 0.5
 """From the last word to the final transcript; what bots use lies between 0.2 and 0.8 s."""
 
 REPLY_S = 1.0
-"""How long the bot speaks."""
+"""The duration of a reply of the bot."""
 
 BUDGET_S = 0.08
-"""How long the bot waits for its memory."""
+"""The longest wait of the bot for its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How calls are simulated.
+    """The calls to simulate.
 
     Attributes:
         prefetch: Whether interim transcripts are searched with.
@@ -36,7 +36,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a call measured: the wait of each turn in seconds, and how the turns ended."""
+    """The measurements of a call: the wait of each turn in seconds, and the ends of the turns."""
 
     waits_s: Sequence[float]
     counts: Counts

@@ -87,7 +87,7 @@ def resident_table(records: Sequence[Record]) -> str:
 
 
 class _Variant:
-    """What was measured of a variant."""
+    """The measurements of a variant."""
 
     def __init__(self, connections: Connections, options: Mapping[str, Any], callers: int) -> None:
         self._ask: Ask[Query, Retrieval] = partial(connections.ask, **options)

@@ -212,7 +212,7 @@ def _fact(archive: _Archive, fact: Exported) -> Iterator[Found[Item]]:
 
 
 def _segment(record: Exported, text: str) -> Segment:
-    """What all kinds of record have."""
+    """The fields that all kinds of record have."""
     created, changed = times(record)
     scope = record.within("scope")
     owners = labels(scope, "user_id", "agent_id", given=changed)

@@ -177,7 +177,7 @@ def _is_of_thread(episode: Exported) -> bool:
 
 
 def _speaker(episode: Exported) -> tuple[str, dict[str, str]]:
-    """Who speaks, and a label with the role; each version of Zep names them otherwise."""
+    """The speaker, and a label with the role; each version of Zep names them otherwise."""
     if "role_type" in episode.fields:
         speaker, role = episode.string("role"), episode.string("role_type")
     elif _is_of_thread(episode):

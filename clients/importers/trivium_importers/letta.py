@@ -125,7 +125,7 @@ def _said(agent: str, message: Exported) -> Iterator[Found[Item]]:
 
 
 def _text(message: Exported) -> str:
-    """What was said; empty if the message is an event, which is left out."""
+    """The text of a message; empty if it is an event, which is left out."""
     written, reply = _written(message), _reply(message)
     if reply:
         message.leave_out("content", written)
@@ -158,7 +158,7 @@ def _is_text(part: object) -> bool:
 
 
 def _reply(message: Exported) -> str:
-    """What an agent said with a tool; calls of other tools are left out."""
+    """The statement of an agent by a tool; calls of other tools are left out."""
     calls = message.fields.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None

@@ -15,9 +15,9 @@ from trivium_importers.exported import elements
 from trivium_importers.translation import Exported, Translation
 
 TEXT_KEYS = ("text", "document", "page_content", "content", "data")
-"""Where the text of a payload is looked for; LangChain, mem0 and FastEmbed write the last four."""
+"""Keys of the text of a payload; LangChain, mem0 and FastEmbed write the last four."""
 NODE = "_node_content"
-"""Where LlamaIndex writes a whole node, as JSON; its metadata are in the payload, too."""
+"""The key of a whole node of LlamaIndex, as JSON; its metadata are in the payload, too."""
 LINKS = ("_node_type", "document_id", "doc_id", "ref_doc_id")
 TIME_KEYS = ("event_time", "timestamp", "created_at")
 

@@ -50,7 +50,7 @@ class Fields(Mapping[str, object]):
 
 @dataclass(frozen=True, slots=True)
 class _Remaining:
-    """What is not mapped of one record, over all its objects."""
+    """The fields of one record that are not mapped, over all its objects."""
 
     parts: list[tuple[str, Fields]] = field(default_factory=list)
     left_out: dict[str, object] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Translation:
 
     @property
     def unmapped(self) -> list[Unmapped]:
-        """What no item has, each with its first example."""
+        """The fields that no item has, each with its first example."""
         return list(self._unmapped.values())
 
     def items(self, kind: str, record: Record, translate: Translate) -> list[Found[Item]]:

@@ -1,4 +1,4 @@
-"""How an item of a store is a segment.
+"""Items of a store as segments.
 
 The text is the value as JSON, so that a search finds it by its content, as a store with the field
 "$" would. Namespace and key are labels, by which a filter selects.

@@ -76,7 +76,7 @@ class TriviumMemory:
 
     @property
     def counts(self) -> Counts:
-        """How the turns and the writes ended."""
+        """The turns and the writes by outcome."""
         return self._recall.counts
 
     def attach(self, session: AgentSession) -> None:
@@ -123,7 +123,7 @@ class TriviumMemory:
             self._recall.heard(so_far)
 
     async def _block(self, turn: tuple[int, str]) -> str:
-        """What is remembered about this turn.
+        """The recalled block for this turn.
 
         It is recalled once, although the turn may be generated several times: preemptively, again
         at its end, and after each tool.

@@ -68,7 +68,7 @@ def check(connection: Connection, given: argparse.Namespace) -> None:
 
 
 def named(allowed: Sequence[str], host: str) -> TransportSecuritySettings | None:
-    """Which `Host` and `Origin` headers are answered, against DNS rebinding.
+    """The accepted `Host` and `Origin` headers, against DNS rebinding.
 
     None leaves it to the SDK: on loopback its names alone, elsewhere all.
     """

@@ -1,4 +1,4 @@
-"""What the tools take: a fact, and the refusal of every argument that a tool does not have."""
+"""Arguments of the tools: a fact, and the refusal of every argument that a tool does not have."""
 
 from __future__ import annotations
 

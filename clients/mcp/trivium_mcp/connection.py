@@ -1,4 +1,4 @@
-"""How to reach Trivium, and for whom: from the environment, or from the token of a request."""
+"""Address and tenant of a connection, from the environment or the token of a request."""
 
 from __future__ import annotations
 

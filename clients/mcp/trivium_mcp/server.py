@@ -42,7 +42,7 @@ INSTRUCTIONS = (
     "list that it returned."
 )
 MAX_CALLERS = 10_000
-"""How many callers' last writes are remembered; each takes some hundred bytes."""
+"""The number of callers whose last writes are remembered; each takes some hundred bytes."""
 
 BRIEFING_URI = "trivium://briefing"
 EVERYTHING = Filter()
@@ -280,7 +280,7 @@ class Tools:
         return self._tokens.get(self._caller, "")
 
     def _wrote(self, consistency_token: str) -> None:
-        """What the caller recalls from now on has this write."""
+        """Lets later recalls of the caller see this write."""
         if consistency_token:
             self._tokens[self._caller] = consistency_token
             self._tokens.move_to_end(self._caller)

@@ -76,7 +76,7 @@ class TranscriptListener(FrameProcessor):  # type: ignore[misc]  # as above
         await self.push_frame(frame, direction)
 
     def turn_ended(self) -> None:
-        """What follows is of another turn."""
+        """Ends the turn: later frames are of another one."""
         self._finals = []
 
 
@@ -152,7 +152,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
 
     @property
     def counts(self) -> Counts:
-        """How the turns and the writes ended."""
+        """The turns and the writes by outcome."""
         return self._recall.counts
 
     def can_generate_metrics(self) -> bool:
@@ -210,7 +210,7 @@ class TriviumMemoryService(FrameProcessor):  # type: ignore[misc]  # as above
         return replace(frame, context=_with_block(frame.context, block, place))
 
     async def _block(self, place: int | None, said: str) -> str:
-        """What is remembered about this turn; recalled once, also if a tool is called in it."""
+        """The recalled block for this turn; recalled once, also if a tool is called in it."""
         if not said:
             return ""
         if self._recalled[0] != (place, said):
