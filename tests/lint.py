@@ -143,7 +143,6 @@ REFERENCES = frozenset(
         "benchmarks",
         "commands",
         "configuration",
-        "diary",
         "languages",
         "profiles",
         "rpcs",

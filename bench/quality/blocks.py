@@ -1,4 +1,4 @@
-"""The blocks of the diary's questions in `docs/diary.md`; `python -m bench.quality.blocks`.
+"""The blocks of the diary's questions in the diary's `README.md`; `python -m bench.quality.blocks`.
 
 With `--ask`, a service is asked first, and what it found is stored with the diary. The blocks are
 made of what is stored, so that a test without a service finds every change of their form.
@@ -27,7 +27,7 @@ from trivium import values
 
 DIARY = Path(__file__).parent / "diary"
 HITS = DIARY / "hits.jsonl"
-PAGE = Path(__file__).parents[2] / "docs" / "diary.md"
+PAGE = DIARY / "README.md"
 BEGIN = "<!-- diary -->\n"
 END = "<!-- end of the diary -->\n"
 
@@ -120,7 +120,7 @@ def _read(turns: list[values.Segment]) -> Iterator[Segment]:
 @click.option("--ask", "asks", is_flag=True, help="Ask a service first, and store what it found.")
 @click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
 def main(asks: bool, address: str | None) -> None:
-    """Write the blocks of the diary's questions into docs/diary.md."""
+    """Write the blocks of the diary's questions into the README of the diary."""
     with ended_by_message():
         if asks:
             store(asyncio.run(ask(address)))
