@@ -123,9 +123,9 @@ def _end_by_sigterm() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
-def last_lines(log: Path, count: int = 20) -> str:
-    """The end of a log."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+def last_lines(log: Path) -> str:
+    """The last twenty lines of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
 
 
 async def _read_address(process: Process) -> str:

@@ -109,10 +109,10 @@ class Recurring(NamedTuple):
 
     near: Callable[[datetime], Iterator[Span]]
 
-    def begun(self, by: datetime, *, back: int = 0) -> Span | None:
-        """The latest that has begun, or the one that many before it."""
+    def begun(self, by: datetime) -> Span | None:
+        """The latest that has begun."""
         found = [span for span in self.near(by) if span.begins <= by]
-        return found[-1 - back] if len(found) > back else None
+        return found[-1] if found else None
 
     def ended(self, by: datetime, *, back: int = 0) -> Span | None:
         """The latest that is over, or the one that many before it."""

@@ -32,14 +32,14 @@ def spelled_words(text: str, words: Sequence[str], language: Language) -> list[t
     ]
 
 
-def with_spelled_words(text: str, language: Language = ENGLISH) -> str:
-    """The text with words that are spelled in speech written as others are: not "U.S.A."."""
+def with_spelled_words(text: str) -> str:
+    """The text with words that are spelled in English speech written as others: not "U.S.A."."""
     if _MAY_SPELL.search(text) is None:
         return text
-    run, letter = _patterns(language.name)
+    run, letter = _patterns(ENGLISH.name)
     return run.sub(
         lambda found: (
-            "".join(_letters(found[0], letter, language)) if found["gap"] in " -" else found[0]
+            "".join(_letters(found[0], letter, ENGLISH)) if found["gap"] in " -" else found[0]
         ),
         text,
     )
