@@ -75,7 +75,9 @@ EMBEDDING_WAITING = Metric(
     "trivium_embedding_waiting", "Texts waiting for the encoder, by queue.", "gauge", ("queue",)
 )
 INDEX_VECTORS = Metric("trivium_index_vectors", "Vectors in the index.", "gauge")
-INDEX_EPOCH = Metric("trivium_index_epoch", "How often the index was filled or rebuilt.", "gauge")
+INDEX_EPOCH = Metric(
+    "trivium_index_epoch", "The number of fills and rebuilds of the index.", "gauge"
+)
 INDEX_ROWS = Metric(
     "trivium_index_rows",
     "Rows of the index by kind and how they are searched: exact, approximate, dead.",

@@ -33,10 +33,10 @@ def keys() -> None:
     type=click.Choice([role.value for role in Role]),
     multiple=True,
     required=True,
-    help="What the key allows; can be repeated.",
+    help="A role of the key; can be repeated.",
 )
 @click.option("--days", type=click.IntRange(min=1), help="Days until the key expires.")
-@click.option("--note", default="", help="Who uses the key.")
+@click.option("--note", default="", help="The users of the key.")
 @click.pass_obj
 def create(
     settings: Settings,

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a caller may do with the tenants that it may name.
+// The rights of a caller within its tenants.
 type Role int32
 
 const (
@@ -216,7 +216,7 @@ type Tenant struct {
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// The language of its words.
 	TextSearchConfig string `protobuf:"bytes,7,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
-	// Whose days are meant by requests that name no time zone: an IANA name or an
+	// The time zone of requests that name none: an IANA name or an
 	// offset.
 	TimeZone      string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -434,7 +434,7 @@ type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When it was made.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// Who made it: "key" with its id, "token of" a subject, "anyone" where there
+	// Its author: "key" with its id, "token of" a subject, "anyone" where there
 	// is no authentication, or "command line".
 	Caller string `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
 	// The RPC, such as "Ingest"; commands name the one that does the same.
@@ -665,11 +665,11 @@ type ApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id, which is part of the key and no secret.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What the key allows.
+	// The rights of the key.
 	Roles []Role `protobuf:"varint,2,rep,packed,name=roles,proto3,enum=trivium.v1.Role" json:"roles,omitempty"`
 	// The only tenant that the key may name; empty: all tenants.
 	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Who uses the key.
+	// The users of the key.
 	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
 	// When it was made.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
@@ -763,14 +763,14 @@ func (x *ApiKey) GetRevokedAt() *timestamppb.Timestamp {
 // Request message for AdminService.CreateKey.
 type CreateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. What the key allows.
+	// Required. The rights of the key.
 	Roles []Role `protobuf:"varint,1,rep,packed,name=roles,proto3,enum=trivium.v1.Role" json:"roles,omitempty"`
 	// The only tenant that the key may name, which need not exist yet. Either
 	// this or `all_tenants` is required.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// Whether the key may name any tenant.
 	AllTenants bool `protobuf:"varint,3,opt,name=all_tenants,json=allTenants,proto3" json:"all_tenants,omitempty"`
-	// Who uses the key; at most 256 bytes.
+	// The users of the key; at most 256 bytes.
 	Note string `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
 	// When it is no longer accepted; in the future. Unset: never.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
@@ -848,7 +848,7 @@ type CreateKeyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The key with its secret. It is sent only now: a hash is stored.
 	Secret string `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
-	// What is stored of it.
+	// The key as it is stored.
 	Key           *ApiKey `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What happened to an item.
+// A kind of change.
 type ChangeKind int32
 
 const (
@@ -697,7 +697,7 @@ type ItemChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The item.
 	Item *ItemRef `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
-	// What happened to it.
+	// The kind of the change.
 	Change ChangeKind `protobuf:"varint,2,opt,name=change,proto3,enum=trivium.v1.ChangeKind" json:"change,omitempty"`
 	// The position after this change, to go on from in the middle of a response.
 	Token         string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
@@ -816,7 +816,7 @@ type GetStatsResponse struct {
 	Service *ServiceStats `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	// The newest 100 of the tenant's dead-lettered rows.
 	DeadLetters []*DeadLetter `protobuf:"bytes,5,rep,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
-	// How the legs have answered in the last five minutes, over all tenants, in
+	// Outcomes of the legs in the last five minutes, over all tenants, in
 	// the replica that answered; at most the last 200 answers of each. Empty for
 	// a caller whose credentials are bound to some tenants.
 	Legs          []*LegStats `protobuf:"bytes,6,rep,name=legs,proto3" json:"legs,omitempty"`
@@ -903,11 +903,11 @@ type LegStats struct {
 	Leg string `protobuf:"bytes,1,opt,name=leg,proto3" json:"leg,omitempty"`
 	// The answers.
 	AnswerCount int32 `protobuf:"varint,2,opt,name=answer_count,json=answerCount,proto3" json:"answer_count,omitempty"`
-	// How many of them the leg did not reach in time.
+	// The number of them that the leg did not reach in time.
 	TimedOutCount int32 `protobuf:"varint,3,opt,name=timed_out_count,json=timedOutCount,proto3" json:"timed_out_count,omitempty"`
-	// How many of them it failed in.
+	// The number of them that it failed in.
 	FailedCount int32 `protobuf:"varint,4,opt,name=failed_count,json=failedCount,proto3" json:"failed_count,omitempty"`
-	// How many of them it was skipped in.
+	// The number of them that it was skipped in.
 	SkippedCount int32 `protobuf:"varint,5,opt,name=skipped_count,json=skippedCount,proto3" json:"skipped_count,omitempty"`
 	// The median latency of the answers that it was not skipped in.
 	P50 *durationpb.Duration `protobuf:"bytes,6,opt,name=p50,proto3" json:"p50,omitempty"`
@@ -1001,7 +1001,7 @@ type TenantStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of segments.
 	SegmentCount int64 `protobuf:"varint,1,opt,name=segment_count,json=segmentCount,proto3" json:"segment_count,omitempty"`
-	// How many of the segments are sensitive.
+	// The number of sensitive segments.
 	SensitiveSegmentCount int64 `protobuf:"varint,2,opt,name=sensitive_segment_count,json=sensitiveSegmentCount,proto3" json:"sensitive_segment_count,omitempty"`
 	// The number of facts.
 	FactCount int64 `protobuf:"varint,3,opt,name=fact_count,json=factCount,proto3" json:"fact_count,omitempty"`
@@ -1013,7 +1013,7 @@ type TenantStats struct {
 	EmbeddableCount int64 `protobuf:"varint,6,opt,name=embeddable_count,json=embeddableCount,proto3" json:"embeddable_count,omitempty"`
 	// The language of its words; empty for an unknown tenant.
 	TextSearchConfig string `protobuf:"bytes,7,opt,name=text_search_config,json=textSearchConfig,proto3" json:"text_search_config,omitempty"`
-	// Whose days are meant by requests that name no time zone: an IANA name or an
+	// The time zone of requests that name none: an IANA name or an
 	// offset; empty for an unknown tenant.
 	TimeZone string `protobuf:"bytes,8,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
 	// The time of the latest segment that is not sensitive; unset if there is
@@ -1116,7 +1116,7 @@ func (x *TenantStats) GetNewestEventTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// How far a projection is behind PostgreSQL.
+// The lag of a projection behind PostgreSQL.
 type ProjectionStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "embedding" or "graph".
@@ -1202,7 +1202,7 @@ type IndexStats struct {
 	Epoch int64 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Why the index is not ready; empty if it is.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// How the tenant's vectors are searched: one entry for segments and one for
+	// The search over the tenant's vectors: one entry for segments and one for
 	// facts. Empty if the tenant has no vectors.
 	Tiers         []*IndexTier `protobuf:"bytes,5,rep,name=tiers,proto3" json:"tiers,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1274,7 +1274,7 @@ func (x *IndexStats) GetTiers() []*IndexTier {
 	return nil
 }
 
-// How the vectors of a tenant's segments or facts are searched.
+// The search over the vectors of a tenant's segments or facts.
 type IndexTier struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "segment" or "fact".
@@ -1394,7 +1394,7 @@ type ServiceStats struct {
 	Dimension int32 `protobuf:"varint,5,opt,name=dimension,proto3" json:"dimension,omitempty"`
 	// When this replica started.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// What is currently unavailable, such as "graph: unreachable".
+	// Currently unavailable parts, such as "graph: unreachable".
 	Degraded      []string `protobuf:"bytes,7,rep,name=degraded,proto3" json:"degraded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -59,7 +59,7 @@ type Filter struct {
 	CreatedAt *TimeRange `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When the segment was last changed.
 	UpdatedAt *TimeRange `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// What to leave out. A fact without evidence passes a filter that has nothing
+	// Items to leave out. A fact without evidence passes a filter that has nothing
 	// else, unless `fact_ids` names it.
 	NoneOf *Exclusion `protobuf:"bytes,10,opt,name=none_of,json=noneOf,proto3" json:"none_of,omitempty"`
 	// Filters, of which the segment must pass each.
@@ -184,7 +184,7 @@ func (x *Filter) GetAnyOf() []*Filter {
 	return nil
 }
 
-// What to leave out: an item that matches any value of any field. At most 64
+// Items to leave out: those that match any value of any field. At most 64
 // values per field; of ids at most 1000.
 type Exclusion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

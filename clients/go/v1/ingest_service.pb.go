@@ -462,7 +462,7 @@ type ItemViolation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path of the field, such as "items[3].segment.text".
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
-	// What is wrong, and what was expected.
+	// The fault, and the expected value.
 	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1275,7 +1275,7 @@ func (x *SpeakerCount) GetSegmentCount() int64 {
 	return 0
 }
 
-// What one store removed, and the result of verifying it.
+// The removals of one store, and their verification.
 type StoreReceipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The store: "postgres" (segments and facts), "embeddings", "access_counts",
@@ -1293,7 +1293,7 @@ type StoreReceipt struct {
 	// The number of rows removed by this call; 0 for "vector_index", "graph" and
 	// "memory", which follow and do not count.
 	RemovedCount int64 `protobuf:"varint,5,opt,name=removed_count,json=removedCount,proto3" json:"removed_count,omitempty"`
-	// How the store was asked for the erased items after the erasure. Texts and
+	// The lookups of the erased items in the store after the erasure. Texts and
 	// vectors are known only to the call that erases: a call that repeats it asks
 	// by id alone. Empty for a store that could not be verified.
 	Lookups       []*Lookup `protobuf:"bytes,6,rep,name=lookups,proto3" json:"lookups,omitempty"`

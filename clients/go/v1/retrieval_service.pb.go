@@ -92,7 +92,7 @@ func (Stage) EnumDescriptor() ([]byte, []int) {
 	return file_trivium_v1_retrieval_service_proto_rawDescGZIP(), []int{0}
 }
 
-// How the rank or score of a leg becomes a term.
+// The rule by which the rank or score of a leg becomes a term.
 type FusionMethod int32
 
 const (
@@ -318,7 +318,7 @@ const (
 	// A leg that could find it did not answer, in the query or in the deeper
 	// search.
 	Loss_LOSS_UNANSWERED Loss = 14
-	// What was said at another time about the same thing moved it below the
+	// A statement of another time about the same thing moved it below the
 	// limit.
 	Loss_LOSS_OUTDATED Loss = 15
 	// Weighing by importance moved it below the limit.
@@ -1253,7 +1253,7 @@ type Hit struct {
 	// Items in which the same speaker says the same, the newest first; all are
 	// older than the hit, which stands for them. They are ranked as one.
 	Folded []*ItemRef `protobuf:"bytes,6,rep,name=folded,proto3" json:"folded,omitempty"`
-	// How the score was computed; set if `explain` was.
+	// The computation of the score; set if `explain` was.
 	Ledger *Ledger `protobuf:"bytes,7,opt,name=ledger,proto3" json:"ledger,omitempty"`
 	// Whether the hit was reranked. Reranked hits come first; the others follow,
 	// ordered by their coarse score.
@@ -1481,7 +1481,7 @@ func (x *RerankReport) GetElapsed() *durationpb.Duration {
 	return nil
 }
 
-// How a score was computed:
+// The computation of a score:
 // coarse = (sum(leg_terms.term) + sum(adjacent.share * adjacent.score))
 //   - importance.multiplier * decay.multiplier + importance.boost,
 //
@@ -1506,7 +1506,7 @@ type Ledger struct {
 	Decay *DecayTerm `protobuf:"bytes,5,opt,name=decay,proto3" json:"decay,omitempty"`
 	// The diversification step, if the profile diversifies.
 	Diversity *DiversityTerm `protobuf:"bytes,6,opt,name=diversity,proto3" json:"diversity,omitempty"`
-	// How ranks or scores of the legs became terms.
+	// The rule by which ranks or scores of the legs became terms.
 	Method FusionMethod `protobuf:"varint,7,opt,name=method,proto3,enum=trivium.v1.FusionMethod" json:"method,omitempty"`
 	// The effect of reranking, if the hit was reranked.
 	Rerank *RerankTerm `protobuf:"bytes,8,opt,name=rerank,proto3" json:"rerank,omitempty"`
@@ -1651,7 +1651,7 @@ type LegTerm struct {
 	LegScore float64 `protobuf:"fixed64,4,opt,name=leg_score,json=legScore,proto3" json:"leg_score,omitempty"`
 	// The value added to the fused score.
 	Term float64 `protobuf:"fixed64,5,opt,name=term,proto3" json:"term,omitempty"`
-	// How the leg found the item, such as the path through the graph; may be
+	// The explanation of the leg, such as the path through the graph; may be
 	// empty.
 	Path string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
 	// The ids of the facts that the item is evidence of, best first; may be
@@ -2601,7 +2601,7 @@ type Profile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it is for, in a sentence.
+	// Its purpose, in a sentence.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	// All of its fields, in the form of a profile file; durations are in ISO 8601
 	// format.
@@ -2920,7 +2920,7 @@ type BatchError struct {
 	// The code of google.rpc.Code that it would have had alone, such as 3
 	// (INVALID_ARGUMENT) or 4 (DEADLINE_EXCEEDED).
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// What is wrong; of an invalid request, with its fields.
+	// The fault; of an invalid request, with its fields.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2983,7 +2983,7 @@ type DescribeEntityRequest struct {
 	//	*DescribeEntityRequest_Speaker
 	//	*DescribeEntityRequest_Entity
 	Who isDescribeEntityRequest_Who `protobuf_oneof:"who"`
-	// What holds at this time is returned, and later segments are hidden. Unset
+	// The time at which returned items hold; later segments are hidden. Unset
 	// means now.
 	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
 	// As in RetrieveRequest.
@@ -3132,7 +3132,7 @@ type DescribeEntityResponse struct {
 	// The facts that hold and have the entity as subject or object, as far as the
 	// block has room; the last to begin first.
 	Facts []*Fact `protobuf:"bytes,1,rep,name=facts,proto3" json:"facts,omitempty"`
-	// What was said, as far as the block has room; the last first. Left out are
+	// Statements, as far as the block has room; the last first. Left out are
 	// segments that only ask, that rest on closed facts alone, that repeat a fact
 	// which they are evidence of, and those of which a later one by the same
 	// speaker has more than half of the words.

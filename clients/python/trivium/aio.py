@@ -728,10 +728,10 @@ class AsyncClient:
         """Makes an API key, which is valid after about two seconds.
 
         Args:
-            roles: What the key allows.
+            roles: The rights of the key.
             tenant: The only tenant that the key may name.
             all_tenants: Whether it may name any; either this or `tenant` is given.
-            note: Who uses the key.
+            note: The users of the key.
             expires_at: When it is no longer accepted; None: never.
             timeout: The deadline in seconds.
         """

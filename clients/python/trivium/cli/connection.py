@@ -128,7 +128,7 @@ _OPTIONS = (
         default="",
         show_envvar=True,
         metavar="ZONE",
-        help="Whose days a question names, such as Europe/Lisbon.  [default: the tenant's]",
+        help="The time zone of days in a question, such as Europe/Lisbon.  [default: the tenant's]",
     ),
     click.option(
         "--timeout",

@@ -72,7 +72,7 @@ def show(
 
 
 @click.command()
-@click.option("--speaker", default="", metavar="NAME", help="Who speaks, and what they said.")
+@click.option("--speaker", default="", metavar="NAME", help="A speaker, and their statements.")
 @click.option("--entity", default="", metavar="NAME", help="A person or a thing, instead.")
 @as_of_option
 @known_at_option

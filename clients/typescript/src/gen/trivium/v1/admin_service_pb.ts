@@ -132,7 +132,7 @@ export type Tenant = Message<"trivium.v1.Tenant"> & {
   textSearchConfig: string;
 
   /**
-   * Whose days are meant by requests that name no time zone: an IANA name or an
+   * The time zone of requests that name none: an IANA name or an
    * offset.
    *
    * @generated from field: string time_zone = 8;
@@ -225,7 +225,7 @@ export type AuditEntry = Message<"trivium.v1.AuditEntry"> & {
   at?: Timestamp | undefined;
 
   /**
-   * Who made it: "key" with its id, "token of" a subject, "anyone" where there
+   * Its author: "key" with its id, "token of" a subject, "anyone" where there
    * is no authentication, or "command line".
    *
    * @generated from field: string caller = 2;
@@ -361,7 +361,7 @@ export type ApiKey = Message<"trivium.v1.ApiKey"> & {
   id: string;
 
   /**
-   * What the key allows.
+   * The rights of the key.
    *
    * @generated from field: repeated trivium.v1.Role roles = 2;
    */
@@ -375,7 +375,7 @@ export type ApiKey = Message<"trivium.v1.ApiKey"> & {
   tenant: string;
 
   /**
-   * Who uses the key.
+   * The users of the key.
    *
    * @generated from field: string note = 4;
    */
@@ -417,7 +417,7 @@ export const ApiKeySchema: GenMessage<ApiKey> = /*@__PURE__*/
  */
 export type CreateKeyRequest = Message<"trivium.v1.CreateKeyRequest"> & {
   /**
-   * Required. What the key allows.
+   * Required. The rights of the key.
    *
    * @generated from field: repeated trivium.v1.Role roles = 1;
    */
@@ -439,7 +439,7 @@ export type CreateKeyRequest = Message<"trivium.v1.CreateKeyRequest"> & {
   allTenants: boolean;
 
   /**
-   * Who uses the key; at most 256 bytes.
+   * The users of the key; at most 256 bytes.
    *
    * @generated from field: string note = 4;
    */
@@ -474,7 +474,7 @@ export type CreateKeyResponse = Message<"trivium.v1.CreateKeyResponse"> & {
   secret: string;
 
   /**
-   * What is stored of it.
+   * The key as it is stored.
    *
    * @generated from field: trivium.v1.ApiKey key = 2;
    */
@@ -525,7 +525,7 @@ export const RevokeKeyResponseSchema: GenMessage<RevokeKeyResponse> = /*@__PURE_
   messageDesc(file_trivium_v1_admin_service, 12);
 
 /**
- * What a caller may do with the tenants that it may name.
+ * The rights of a caller within its tenants.
  *
  * @generated from enum trivium.v1.Role
  */

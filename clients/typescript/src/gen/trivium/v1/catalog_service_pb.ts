@@ -369,7 +369,7 @@ export type ItemChange = Message<"trivium.v1.ItemChange"> & {
   item?: ItemRef | undefined;
 
   /**
-   * What happened to it.
+   * The kind of the change.
    *
    * @generated from field: trivium.v1.ChangeKind change = 2;
    */
@@ -454,7 +454,7 @@ export type GetStatsResponse = Message<"trivium.v1.GetStatsResponse"> & {
   deadLetters: DeadLetter[];
 
   /**
-   * How the legs have answered in the last five minutes, over all tenants, in
+   * Outcomes of the legs in the last five minutes, over all tenants, in
    * the replica that answered; at most the last 200 answers of each. Empty for
    * a caller whose credentials are bound to some tenants.
    *
@@ -491,21 +491,21 @@ export type LegStats = Message<"trivium.v1.LegStats"> & {
   answerCount: number;
 
   /**
-   * How many of them the leg did not reach in time.
+   * The number of them that the leg did not reach in time.
    *
    * @generated from field: int32 timed_out_count = 3;
    */
   timedOutCount: number;
 
   /**
-   * How many of them it failed in.
+   * The number of them that it failed in.
    *
    * @generated from field: int32 failed_count = 4;
    */
   failedCount: number;
 
   /**
-   * How many of them it was skipped in.
+   * The number of them that it was skipped in.
    *
    * @generated from field: int32 skipped_count = 5;
    */
@@ -547,7 +547,7 @@ export type TenantStats = Message<"trivium.v1.TenantStats"> & {
   segmentCount: bigint;
 
   /**
-   * How many of the segments are sensitive.
+   * The number of sensitive segments.
    *
    * @generated from field: int64 sensitive_segment_count = 2;
    */
@@ -589,7 +589,7 @@ export type TenantStats = Message<"trivium.v1.TenantStats"> & {
   textSearchConfig: string;
 
   /**
-   * Whose days are meant by requests that name no time zone: an IANA name or an
+   * The time zone of requests that name none: an IANA name or an
    * offset; empty for an unknown tenant.
    *
    * @generated from field: string time_zone = 8;
@@ -613,7 +613,7 @@ export const TenantStatsSchema: GenMessage<TenantStats> = /*@__PURE__*/
   messageDesc(file_trivium_v1_catalog_service, 14);
 
 /**
- * How far a projection is behind PostgreSQL.
+ * The lag of a projection behind PostgreSQL.
  *
  * @generated from message trivium.v1.ProjectionStats
  */
@@ -691,7 +691,7 @@ export type IndexStats = Message<"trivium.v1.IndexStats"> & {
   reason: string;
 
   /**
-   * How the tenant's vectors are searched: one entry for segments and one for
+   * The search over the tenant's vectors: one entry for segments and one for
    * facts. Empty if the tenant has no vectors.
    *
    * @generated from field: repeated trivium.v1.IndexTier tiers = 5;
@@ -707,7 +707,7 @@ export const IndexStatsSchema: GenMessage<IndexStats> = /*@__PURE__*/
   messageDesc(file_trivium_v1_catalog_service, 16);
 
 /**
- * How the vectors of a tenant's segments or facts are searched.
+ * The search over the vectors of a tenant's segments or facts.
  *
  * @generated from message trivium.v1.IndexTier
  */
@@ -823,7 +823,7 @@ export type ServiceStats = Message<"trivium.v1.ServiceStats"> & {
   startedAt?: Timestamp | undefined;
 
   /**
-   * What is currently unavailable, such as "graph: unreachable".
+   * Currently unavailable parts, such as "graph: unreachable".
    *
    * @generated from field: repeated string degraded = 7;
    */
@@ -880,7 +880,7 @@ export const DeadLetterSchema: GenMessage<DeadLetter> = /*@__PURE__*/
   messageDesc(file_trivium_v1_catalog_service, 19);
 
 /**
- * What happened to an item.
+ * A kind of change.
  *
  * @generated from enum trivium.v1.ChangeKind
  */

@@ -100,7 +100,7 @@ export type Filter = Message<"trivium.v1.Filter"> & {
   updatedAt?: TimeRange | undefined;
 
   /**
-   * What to leave out. A fact without evidence passes a filter that has nothing
+   * Items to leave out. A fact without evidence passes a filter that has nothing
    * else, unless `fact_ids` names it.
    *
    * @generated from field: trivium.v1.Exclusion none_of = 10;
@@ -130,7 +130,7 @@ export const FilterSchema: GenMessage<Filter> = /*@__PURE__*/
   messageDesc(file_trivium_v1_filter, 0);
 
 /**
- * What to leave out: an item that matches any value of any field. At most 64
+ * Items to leave out: those that match any value of any field. At most 64
  * values per field; of ids at most 1000.
  *
  * @generated from message trivium.v1.Exclusion

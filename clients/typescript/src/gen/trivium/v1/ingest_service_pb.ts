@@ -210,7 +210,7 @@ export type ItemViolation = Message<"trivium.v1.ItemViolation"> & {
   field: string;
 
   /**
-   * What is wrong, and what was expected.
+   * The fault, and the expected value.
    *
    * @generated from field: string description = 2;
    */
@@ -655,7 +655,7 @@ export const SpeakerCountSchema: GenMessage<SpeakerCount> = /*@__PURE__*/
   messageDesc(file_trivium_v1_ingest_service, 12);
 
 /**
- * What one store removed, and the result of verifying it.
+ * The removals of one store, and their verification.
  *
  * @generated from message trivium.v1.StoreReceipt
  */
@@ -701,7 +701,7 @@ export type StoreReceipt = Message<"trivium.v1.StoreReceipt"> & {
   removedCount: bigint;
 
   /**
-   * How the store was asked for the erased items after the erasure. Texts and
+   * The lookups of the erased items in the store after the erasure. Texts and
    * vectors are known only to the call that erases: a call that repeats it asks
    * by id alone. Empty for a store that could not be verified.
    *

@@ -607,7 +607,7 @@ export type Hit = Message<"trivium.v1.Hit"> & {
   folded: ItemRef[];
 
   /**
-   * How the score was computed; set if `explain` was.
+   * The computation of the score; set if `explain` was.
    *
    * @generated from field: trivium.v1.Ledger ledger = 7;
    */
@@ -697,7 +697,7 @@ export const RerankReportSchema: GenMessage<RerankReport> = /*@__PURE__*/
   messageDesc(file_trivium_v1_retrieval_service, 11);
 
 /**
- * How a score was computed:
+ * The computation of a score:
  * coarse = (sum(leg_terms.term) + sum(adjacent.share * adjacent.score))
  *          * importance.multiplier * decay.multiplier + importance.boost,
  * where an unset term counts as 1, and an unset boost as 0. Then
@@ -753,7 +753,7 @@ export type Ledger = Message<"trivium.v1.Ledger"> & {
   diversity?: DiversityTerm | undefined;
 
   /**
-   * How ranks or scores of the legs became terms.
+   * The rule by which ranks or scores of the legs became terms.
    *
    * @generated from field: trivium.v1.FusionMethod method = 7;
    */
@@ -846,7 +846,7 @@ export type LegTerm = Message<"trivium.v1.LegTerm"> & {
   term: number;
 
   /**
-   * How the leg found the item, such as the path through the graph; may be
+   * The explanation of the leg, such as the path through the graph; may be
    * empty.
    *
    * @generated from field: string path = 6;
@@ -1388,7 +1388,7 @@ export type Profile = Message<"trivium.v1.Profile"> & {
   name: string;
 
   /**
-   * What it is for, in a sentence.
+   * Its purpose, in a sentence.
    *
    * @generated from field: string description = 2;
    */
@@ -1547,7 +1547,7 @@ export type BatchError = Message<"trivium.v1.BatchError"> & {
   code: number;
 
   /**
-   * What is wrong; of an invalid request, with its fields.
+   * The fault; of an invalid request, with its fields.
    *
    * @generated from field: string message = 2;
    */
@@ -1600,7 +1600,7 @@ export type DescribeEntityRequest = Message<"trivium.v1.DescribeEntityRequest"> 
   } | { case: undefined; value?: undefined };
 
   /**
-   * What holds at this time is returned, and later segments are hidden. Unset
+   * The time at which returned items hold; later segments are hidden. Unset
    * means now.
    *
    * @generated from field: google.protobuf.Timestamp as_of = 4;
@@ -1668,7 +1668,7 @@ export type DescribeEntityResponse = Message<"trivium.v1.DescribeEntityResponse"
   facts: Fact[];
 
   /**
-   * What was said, as far as the block has room; the last first. Left out are
+   * Statements, as far as the block has room; the last first. Left out are
    * segments that only ask, that rest on closed facts alone, that repeat a fact
    * which they are evidence of, and those of which a later one by the same
    * speaker has more than half of the words.
@@ -2000,7 +2000,7 @@ export const StageSchema: GenEnum<Stage> = /*@__PURE__*/
   enumDesc(file_trivium_v1_retrieval_service, 0);
 
 /**
- * How the rank or score of a leg becomes a term.
+ * The rule by which the rank or score of a leg becomes a term.
  *
  * @generated from enum trivium.v1.FusionMethod
  */
@@ -2267,7 +2267,7 @@ export enum Loss {
   UNANSWERED = 14,
 
   /**
-   * What was said at another time about the same thing moved it below the
+   * A statement of another time about the same thing moved it below the
    * limit.
    *
    * @generated from enum value: LOSS_OUTDATED = 15;
