@@ -8,6 +8,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 
+from serving.domain import errors
 from serving.domain.budget import Deadline
 from serving.domain.errors import (
     InvalidRequestError,
@@ -20,6 +21,7 @@ from serving.rpc.identity.authenticator import OPEN
 from serving.telemetry import NoRecorder
 from tests.support.answers import MAX_HEADER_BYTES, header_bytes
 from tests.unit.rpc.calling import Call
+from trivium.v1.error_reason_pb2 import ErrorReason
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
 
 QUESTION = RetrieveRequest(tenant="acme", query="Where is Zanzibar?")
@@ -171,3 +173,15 @@ async def test_call_has_its_budget_or_most_remaining_time(context: Call, left_s:
 
     assert service.deadline.remaining() == pytest.approx(left_s, abs=0.2)
     assert deadline_after(10).remaining() == pytest.approx(10, abs=0.2), "the call has ended"
+
+
+ERRORS = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, errors.TriviumError)
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_reason_of_each_error_is_published(error: type[errors.TriviumError]) -> None:
+    assert ErrorReason.Value(f"ERROR_REASON_{error.reason}") > 0
