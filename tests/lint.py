@@ -1,6 +1,6 @@
 """`python -m tests.lint`, a part of `make lint`: what is said about the code agrees with it.
 
-Names of tests, retired words, pages, pins, and the files that are written from the code.
+Names of tests, retired words, docstrings, pages, pins, and files that are written from the code.
 """
 
 from __future__ import annotations
@@ -111,6 +111,27 @@ def words() -> Iterator[str]:
         except (UnicodeDecodeError, FileNotFoundError):
             continue
         yield from retired_words(text, path)
+
+
+# ---- docstrings: a noun, not a clause
+
+CLAUSE = re.compile(r"(How|That|Those|What|Where|Which|Who|Whose)\b")
+"""A docstring that begins so says what a thing does instead of what it is."""
+
+
+def clauses(text: str, path: str) -> Iterator[str]:
+    """The docstrings of a module that begin with a clause, those of its constants too."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Expr(ast.Constant(str(docstring))) if CLAUSE.match(docstring):
+                yield f"{path}:{node.lineno}: begin with a noun: {docstring.splitlines()[0]}"
+
+
+def docstrings() -> Iterator[str]:
+    """Docstrings of the service and the client that begin with a clause."""
+    for path in tracked_files("serving/*.py", "clients/python/trivium/*.py"):
+        if "_pb2" not in path:
+            yield from clauses((ROOT / path).read_text(), path)
 
 
 # ---- pages: what they name exists
@@ -294,7 +315,7 @@ def written_files() -> Iterator[str]:
         yield f"docs/languages.md does not name {language}"
 
 
-RULES_OF_LINT = (names_of_tests, words, pages, pins, written_files)
+RULES_OF_LINT = (names_of_tests, words, docstrings, pages, pins, written_files)
 
 
 def main() -> int:

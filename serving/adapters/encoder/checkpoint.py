@@ -13,7 +13,7 @@ from serving.domain.errors import DependencyError
 from serving.ports.embedding import TEXT_FORM, EmbeddingModel
 
 GRAPH_FILE = "onnx/model.onnx"
-"""Where folders have a ready ONNX graph in float32."""
+"""The path of a ready ONNX graph in float32 within a folder."""
 
 WINDOW_OVERLAP = 32
 """The tokens that consecutive windows share."""

@@ -59,7 +59,7 @@ class PublishedModel:
 
     @property
     def first_start(self) -> str:
-        """What the first start does for it."""
+        """The work of the first start with it."""
         if self.jar is None:
             return f"converts it from the package {packed_e5.PACKAGE}"
         return f"downloads {self.megabytes} MB"

@@ -61,7 +61,7 @@ class StateReader:
 
 
 def axes_path(checkpoint: EncoderCheckpoint) -> Path:
-    """Where the axes of a checkpoint are, if it has some: float32 (dimension, width)."""
+    """The path of the axes of a checkpoint, if it has some: float32 (dimension, width)."""
     return AXES / f"{checkpoint.model.fingerprint}.npy"
 
 

@@ -120,7 +120,7 @@ class Link(NamedTuple):
 
 
 class _Gain(NamedTuple):
-    """What a seed passes on to a turn, and over which facts."""
+    """The gain that a seed passes on to a turn, and the facts on the way."""
 
     turn: Turn
     amount: float
@@ -144,7 +144,7 @@ class _Seed(NamedTuple):
 
     @property
     def share(self) -> float:
-        """What each of its mentions receives."""
+        """The share of each of its mentions."""
         return self.activation / math.sqrt(len(self.entity.mentions))
 
 

@@ -34,10 +34,10 @@ MAX_LOADING = 64
 """The tenants that may wait to be loaded; others are asked for again."""
 
 REFUSED_S = 60.0
-"""How long a tenant that is too large is not loaded again."""
+"""The pause before a tenant that is too large is loaded again."""
 
 UNCHECKED_S = 5.0
-"""How long tenants answer without a look at the log: a process may end between a write and its
+"""Maximum age of answers without a look at the log: a process may end between a write and its
 announcement, and a network may lose both."""
 
 POLL_S = 1.0
@@ -129,7 +129,7 @@ class Residents:
 
     @property
     def bytes(self) -> int:
-        """What all tenants take, planned, not measured."""
+        """The planned, not measured, memory of all tenants."""
         return sum(each.bytes for each in self._tenants.values())
 
     def _has_seen(self, token: ConsistencyToken) -> bool:

@@ -12,8 +12,8 @@ from serving.domain.languages import language_of
 from serving.ports.resident_feed import ResidentRow, TenantChanges, TenantContent
 
 ITEM_BYTES = 2200
-"""What an item takes besides its text, with its share of words and entities: the turns of LoCoMo,
-with their facts, take 3.5 kB each by tracemalloc, and as planned."""
+"""The memory of an item besides its text, with its share of words and entities: the turns of
+LoCoMo, with their facts, take 3.5 kB each by tracemalloc, and as planned."""
 
 
 class ResidentTenant:

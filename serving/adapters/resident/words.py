@@ -56,7 +56,7 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What is known of each row: bool, int64 (microseconds) and int64 (words), (n,) each."""
+    """The properties of each row: bool, int64 (microseconds) and int64 (words), (n,) each."""
 
     alive: NDArray[np.bool_]
     times: NDArray[np.int64]
@@ -169,7 +169,7 @@ class Words:
         return total / (base + slope * self._known().lengths)
 
     def _ranks(self, weights: tuple[float, ...]) -> Floats:
-        """What `ts_rank` gives to each pattern: float32 (patterns,)."""
+        """The `ts_rank` of each pattern: float32 (patterns,)."""
         known = self._known_ranks.get(weights)
         if known is None or len(known) < len(self._patterns):
             known = np.array([rank_of(labels, weights) for labels in self._patterns], np.float32)

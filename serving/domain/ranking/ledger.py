@@ -11,7 +11,7 @@ from serving.domain.items.records import ItemId
 
 
 class FusionMethod(StrEnum):
-    """How the ranks or scores of the legs become one score."""
+    """The rule by which ranks or scores of the legs become one score."""
 
     RECIPROCAL_RANK = "reciprocal_rank"
     """The sum of weight / (rank constant + rank)."""

@@ -10,7 +10,7 @@ from serving.domain.ranking.faults import FieldError, require_range
 
 
 class WordsMode(StrEnum):
-    """How the lexical leg matches and scores."""
+    """The matching and scoring of the lexical leg."""
 
     BM25 = "bm25"
     """Rows with any word, within a candidate budget, by a BM25-like score."""
@@ -27,7 +27,7 @@ MAX_SEEDS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordsSearch:
-    """How the lexical leg searches.
+    """The search of the lexical leg.
 
     `rank_gate` is for ALL_THEN_ANY: a row with only some of the words counts if its `ts_rank`
     is above it.
@@ -103,7 +103,7 @@ class WalkDirection(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """How the graph leg walks.
+    """The walk of the graph leg.
 
     Only `relations` are followed, compared without case; empty means all. `seeds_from` names legs
     of the profile whose candidates, fused by rank, are the seeds of the walk; empty means the

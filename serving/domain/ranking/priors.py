@@ -15,7 +15,7 @@ EVERGREEN_FLOOR = 0.3
 
 
 class ImportanceStyle(StrEnum):
-    """How importance changes a score."""
+    """The rule by which importance changes a score."""
 
     OFF = "off"
     MULTIPLY = "multiply"

@@ -24,7 +24,7 @@ MAX_WEIGHT = 1000.0
 
 
 class Yields(StrEnum):
-    """What a leg that finds facts contributes to the fusion."""
+    """The contribution of a leg that finds facts to the fusion."""
 
     EVIDENCE = "evidence"
     FACTS = "facts"
@@ -191,7 +191,7 @@ class Profile:
     """Replaces a word of the question that the tenant has not stored by the stored name that it
     sounds like, or is a prefix of."""
     block: BlockForm = BlockForm.DATED
-    """How the block for a prompt is written."""
+    """The form of the block for a prompt."""
     split_questions: bool = False
     """The dense legs search for each question of a text with several questions."""
     adjacent: float = 0.0

@@ -14,7 +14,7 @@ from serving.domain.items.records import ItemId
 
 
 class RankStyle(StrEnum):
-    """How a position in a list becomes a rank, where scores are equal."""
+    """The rule by which a position in a list becomes a rank, where scores are equal."""
 
     MEAN = "mean"
     """Equal scores share the mean of their positions: 1, 2.5, 2.5, 4. What has no reason to be

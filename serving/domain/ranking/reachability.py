@@ -80,7 +80,7 @@ def _last_to_first(profile: Profile) -> float:
 
 
 def _above(score: float, leg: LegSpec, profile: Profile) -> int:
-    """How many candidates of a leg score more."""
+    """The number of candidates of a leg with a higher score."""
     ranks = range(1, leg.depth_for(profile.limit) + 1)
     return sum(leg.weight / (profile.rank_constant + rank) > score for rank in ranks)
 

@@ -21,12 +21,12 @@ MAX_REMEMBERED = 1 << 14
 
 _QUOTES = '"“”„«»'
 _ENDS = ".,;:!…\u3002\u3001" + _QUOTES
-"""What ends or quotes a sentence, at the end of a token. Not the question mark, which makes another
-sentence of it."""
+"""The characters that end or quote a sentence, at the end of a token. Not the question mark, which
+makes another sentence of it."""
 
 
 def said_in(item: Item) -> Said:
-    """What an item says and who says it.
+    """The words of an item, and its speaker.
 
     The tokens in their order, without case, white space and the punctuation of sentences. Numbers,
     signs and the smallest words count: "may" and "may not", "Ana owes Mark" and "Mark owes Ana",

@@ -26,7 +26,7 @@ talk about an event in the days after it, and about a plan in the days before it
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a question names: words, in the form of `name_words`, and periods."""
+    """The names in a question: words, in the form of `name_words`, and periods."""
 
     words: frozenset[str] = frozenset()
     periods: tuple[Period, ...] = ()
@@ -41,7 +41,7 @@ _NOTHING = Named()
 
 
 class Traits(NamedTuple):
-    """What the index knows of an item: when it was said or became true, who said it, its vector.
+    """Signal inputs for an item from the index: its time, its speaker, its vector.
 
     `instant` is in microseconds since 1970; `stored` is float16 (dimension,), the vector of its
     first window, or None where that is on a device; `scale` is the `scale_of` its memory. Made by
@@ -85,7 +85,7 @@ def recency(known: Known) -> float:
 
 
 def access(known: Known) -> float:
-    """How often the item was shown."""
+    """The access count of the item."""
     return float(known.shown)
 
 

@@ -1,4 +1,4 @@
-"""How a walk over entities and facts spreads, and what its candidates tell of it."""
+"""The spread of a walk over entities and facts, and the explanations of its candidates."""
 
 from __future__ import annotations
 

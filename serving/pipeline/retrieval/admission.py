@@ -60,7 +60,7 @@ MAX_OUTLIER = 4.0
 """A sample counts at most this multiple of the mean: one slow query does not close a service."""
 
 MIN_FRESHNESS = 0.25
-"""What an old service time still counts: the first queries after a pause may be many."""
+"""The least weight of an old service time: the first queries after a pause may be many."""
 
 WITHDRAWN = 0.5
 """A query cancelled with more than this part of its budget left was withdrawn, and not late."""
@@ -169,7 +169,7 @@ class Admission:
             self._tenants.popitem(last=False)
 
     def _calling_since(self, time_s: float) -> int:
-        """How many tenants called since that time."""
+        """The number of tenants that called since that time."""
         latest = reversed(self._tenants.values())
         return sum(1 for _ in takewhile(lambda each: each.called_at >= time_s, latest))
 

@@ -17,7 +17,7 @@ from serving.ports.memory_store import MemoryStore
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What holds about somebody: facts and statements in turn, of each the newest first.
+    """The facts and statements that hold about somebody, in turn, of each the newest first.
 
     The query is in the time zone of its tenant, if it had none.
     """

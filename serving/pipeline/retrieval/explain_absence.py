@@ -25,7 +25,7 @@ from serving.ports.memory_store import MemoryStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """Where an item was lost, and why, with numbers.
+    """The stage that lost an item, and the reason, with numbers.
 
     `by` took its place or stands for it. `rank`, in the final order before the cut, and `hit` are
     those of an item that got so far.
@@ -40,7 +40,7 @@ class Absence:
 
 
 _MISSES = (Loss.BELOW_DEPTH, Loss.NOT_SEARCHED, Loss.UNANSWERED)
-"""How legs may lose an item that none found; the first that occurs decides."""
+"""The losses of an item that no leg found; the first that occurs decides."""
 
 
 class AbsenceExplainer:

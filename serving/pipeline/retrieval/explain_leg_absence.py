@@ -22,7 +22,7 @@ from serving.pipeline.retrieval.steps import RetrievalSteps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegAbsence:
-    """How the item fared in one leg, which has a `state` in the retrieval that is explained.
+    """The outcome of the item in one leg, which has a `state` in the retrieval that is explained.
 
     `rank` and `score` are those with the greatest depth and no floor and, if it is found only then,
     without lookback, pool and the like; None if it is not found even so. `reason` and `loss` say

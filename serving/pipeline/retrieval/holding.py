@@ -1,4 +1,4 @@
-"""What holds: the facts, and the newest statement of each subject."""
+"""The facts that hold, and the newest statement of each subject."""
 
 from __future__ import annotations
 

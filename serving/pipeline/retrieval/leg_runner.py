@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class LegState(StrEnum):
-    """How a leg ended."""
+    """The outcome of a leg."""
 
     OK = "ok"
     TIMED_OUT = "timed_out"
@@ -61,7 +61,7 @@ class LegState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LegReport:
-    """How one leg ended."""
+    """The report of one leg."""
 
     leg: str
     state: LegState

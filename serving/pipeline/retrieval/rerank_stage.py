@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankReport:
-    """How the stage ended: RERANKED, or COARSE or COARSE_FALLBACK with a reason."""
+    """The outcome of the stage: RERANKED, or COARSE or COARSE_FALLBACK with a reason."""
 
     stage: Stage
     reason: str = ""

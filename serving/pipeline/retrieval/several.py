@@ -85,7 +85,7 @@ def _weighed(hit: Hit, tenant: TenantWeight) -> Hit:
 
 
 def _failed(profile: Profile, error: TriviumError) -> Iterable[LegReport]:
-    """What is said of the legs of a tenant that failed."""
+    """The message about the legs of a tenant that failed."""
     return (
         LegReport(leg=leg.name, state=LegState.FAILED, reason=str(error))
         for leg in profile.legs

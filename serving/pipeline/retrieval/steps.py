@@ -62,7 +62,7 @@ ReadTimes = Callable[[str, datetime], NamedTimes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Where the time of one retrieval went, in seconds."""
+    """The stages of the time of one retrieval, in seconds."""
 
     total_s: float
     embedding_s: float

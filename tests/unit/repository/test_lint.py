@@ -57,6 +57,12 @@ def test_retired_word_is_found_with_its_line() -> None:
     assert fault == f"a.py:2: the retired word 'told': {retired}"
 
 
+def test_docstring_beginning_with_a_clause_is_found() -> None:
+    text = '"""Legs."""\nDEPTH = 5\n"""How many are found."""\nNAME = "Who"\n'
+
+    assert list(lint.clauses(text, "a.py")) == ["a.py:3: begin with a noun: How many are found."]
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

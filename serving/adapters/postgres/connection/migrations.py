@@ -29,7 +29,7 @@ _LOCK = 0x54524956
 """The advisory lock held during a migration: "TRIV"."""
 
 LOCK_TIMEOUT_MS = 200
-"""How long a migration waits for a lock before it gives way and begins again.
+"""The time for which a migration waits for a lock before it gives way and begins again.
 
 Processes of the version before go on writing. PostgreSQL looks for a deadlock after a second, and
 might end one of their transactions rather than the migration."""

@@ -24,9 +24,9 @@ from serving.domain.errors import OverloadedError, StoreUnavailableError
 from serving.domain.items.records import TenantName
 
 POOL_TIMEOUT_S = 2.0
-"""How long work without a deadline waits for a connection."""
+"""The timeout of work without a deadline for a connection."""
 OUTAGE_TIMEOUT_S = 0.1
-"""How long a caller waits for a connection during a known outage."""
+"""The timeout of a caller for a connection during a known outage."""
 SEARCH_TIMEOUT_MS = 2_000
 """PostgreSQL's own time limit per search statement. It backs up the caller's deadline if a
 cancellation does not reach the server."""

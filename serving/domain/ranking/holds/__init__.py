@@ -1,1 +1,1 @@
-"""What holds now: which of two statements about one thing answers, by a learned model of pairs."""
+"""The choice between two statements about one thing by a learned model of pairs."""

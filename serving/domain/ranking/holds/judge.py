@@ -1,4 +1,4 @@
-"""What answers now, of statements about one thing: which factor each score has, and by whom."""
+"""The factor of each score for currency, and the statement that took the place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from serving.domain.ranking.holds.statement import Statement
 from serving.domain.ranking.ledger import CurrencyReason
 
 APART = 1e-6
-"""How far above the place that it took a score is, as a share of it."""
+"""The distance of a score above the place that it took, as a share of it."""
 
 
 class Verdict(NamedTuple):
@@ -116,7 +116,7 @@ def _lacks_code(verdicts: Sequence[Verdict]) -> bool:
 
 
 def _superseding(taken: Vector, scores: Vector) -> list[tuple[int, int]]:
-    """Which statements take the place of another, and the best place that each takes."""
+    """The statements that take the place of another, and the best place that each takes."""
     able = taken & (scores[None, :] > 0) & (scores[None, :] <= scores[:, None])
     return [
         (place, int(np.argmax(np.where(able[:, place], scores, -np.inf))))

@@ -1,4 +1,4 @@
-"""How alike two turns are, on one scale for all encoders.
+"""The likeness of two turns, on one scale for all encoders.
 
 The cosines of two turns that have nothing in common are about .4 with one encoder and .85 with
 another. The vectors of a memory are therefore scaled until two of them are usually as far from each
@@ -17,14 +17,14 @@ USUAL = 0.35
 """The mean cosine of two turns of a memory, with the default encoder."""
 
 PRIOR = 56
-"""How many cosines `USUAL` counts as: as many as eight turns have to each other."""
+"""The number of cosines that `USUAL` counts as: as many as eight turns have to each other."""
 
 SAMPLED = 64
-"""How many turns of a memory are looked at, at most."""
+"""Maximum number of sampled turns of a memory."""
 
 
 def sampled(turns: int) -> slice:
-    """Which of the turns of a memory are looked at: some from all its time."""
+    """A sample of the turns of a memory: some from all its time."""
     return slice(0, turns, turns // SAMPLED + 1)
 
 

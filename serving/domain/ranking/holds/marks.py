@@ -1,4 +1,4 @@
-"""Which statements are marked as outdated: a promise, which needs more than a place."""
+"""The marks of outdated statements: a promise, which needs more than a place."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Model:
     without_vectors: Weights
 
     def probabilities(self, pairs: Pairs) -> Vector:
-        """How probably each newer statement (column) outdates each older one (row).
+        """The probability that each newer statement (column) outdates each older one (row).
 
         Zero where the column is not newer.
         """

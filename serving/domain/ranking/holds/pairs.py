@@ -23,13 +23,13 @@ from serving.domain.ranking.holds.statement import (
 )
 
 HEAD = 16
-"""How many of the first candidates are rearranged. What follows them keeps its place."""
+"""The number of first candidates that are rearranged. Later ones keep their places."""
 
 SOON_S = 90.0
-"""What is said within these seconds is said in one breath."""
+"""The seconds within which statements are said in one breath."""
 
 SESSION_S = 1200.0
-"""What is said within these seconds is said in one conversation, where none is given."""
+"""The seconds within which statements are of one conversation, where none is given."""
 
 DAY_S = 86400.0
 
@@ -117,7 +117,7 @@ class Pairs:
         self.is_by_named = np.array([not self.asked_names.isdisjoint(each) for each in speakers])
 
     def retractions(self, least: float) -> Vector:
-        """Where somebody takes back what they said of what is asked, and says it anew.
+        """Retractions: somebody takes back a statement about the question, and says it anew.
 
         The older one has a share `least` of the words of the question, and the newer one as many of
         them, or that share, where both have values of the same kinds. The newer one has that share
@@ -138,7 +138,7 @@ class Pairs:
         return most
 
     def other_corrections(self) -> Vector:
-        """Where somebody corrects something else: "No, there are two more bags behind the rice".
+        """Corrections of something else: "No, there are two more bags behind the rice".
 
         The newer one shares no word with the older one or the question, and lacks the kinds of
         values in question that the older one has, or all of its kinds if it has none of these:
@@ -154,7 +154,7 @@ class Pairs:
         return other
 
     def brief_answers(self) -> list[tuple[int, int]]:
-        """What somebody answers a stored question of another in a few words, and the question.
+        """Answers to a stored question of another in a few words, and the question.
 
         "In the evening" has no word of what was asked, but what asks it has all.
         """
@@ -170,7 +170,7 @@ class Pairs:
         ]
 
     def firsthand(self) -> Vector:
-        """Where the person in question says what somebody else has reported of that person.
+        """Statements of a person that somebody else has reported of that person.
 
         The newer one has the words of the question that the older one has, but for the name.
         """
@@ -269,7 +269,7 @@ class Pairs:
         }
 
     def _compared(self) -> list[_Compared]:
-        """Which of the values, amounts and names of one the other has."""
+        """The values, amounts and names of one that the other has."""
         values = (
             [self.asked.values_of(each) for each in self.traits]
             if self.asked.values

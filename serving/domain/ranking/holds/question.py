@@ -27,7 +27,7 @@ ASKED = 0.5
 """The share of the words of the question beyond which a text that asks with them asks it too."""
 
 MAX_REPEATED_LENGTH = 2
-"""How many times as long as the question a text that repeats it is at most."""
+"""The greatest ratio of the length of a repeating text to that of the question."""
 
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
 

@@ -1,4 +1,4 @@
-"""What is judged by rule, not by the model, and from which probability the model is heard."""
+"""The judgements by rule, not by the model, and the probabilities from which the model counts."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ class Rules:
 
 
 RULES = Rules()
-"""Those of the service."""
+"""The rules of the service."""

@@ -41,8 +41,8 @@ _POSSESSIVE = re.compile(r"\b([^\W\d_]\w+)['’]s\b")
 SIGNS = tuple(ENGLISH.signs)
 
 NUMBERS = (*SIGNS, "changes", "length", "long")
-"""What is known of a text as a number: whether it has a sign, whether it has words of change, its
-distinct words in twenties, and whether it has more than twenty that are no stop words."""
+"""Numbers of a text: whether it has a sign, whether it has words of change, its distinct words in
+twenties, and whether it has more than twenty that are no stop words."""
 
 TYPICAL, LONGEST = 20, 40
 """Words of a long text, and of one beyond which length says nothing more."""
@@ -82,12 +82,12 @@ class Statement:
 
     @property
     def order(self) -> tuple[datetime, datetime]:
-        """What tells which of two is newer."""
+        """The key by which the newer of two is found."""
         return self.said, self.stored or self.said
 
 
 class TextTraits:
-    """What of a text tells how it stands to others.
+    """The traits of a text that decide its relation to others.
 
     Args:
         text: What was said.
@@ -196,7 +196,7 @@ def names_in(text: str, language: Language) -> frozenset[str]:
 
 
 def owners_in(low: str, language: Language) -> frozenset[str]:
-    """Who or what something belongs to, by a text in lower case: "ana's"."""
+    """The owners in a text in lower case: "ana's"."""
     return frozenset(_POSSESSIVE.findall(low)) - language.function_words
 
 

@@ -1,4 +1,4 @@
-"""What a leg is given, what it answers, and what its class says of it."""
+"""The input of a leg, its answer, and the attributes of its class."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LegSkippedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LegAnswer:
-    """What a leg found, best first.
+    """The candidates of a leg, best first.
 
     `lacking` names the upstream legs that failed and why; the leg answered without them.
     `unsearched` says why some rows were not searched, `in_memory` whether all is from memory.
@@ -54,7 +54,7 @@ class LegAnswer:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamAnswer:
-    """What the upstream legs of a leg found.
+    """The candidates of a leg's upstream legs.
 
     `skipped` and `broken` give the reasons of those that did not answer, such as "dense: its weight
     is 0".

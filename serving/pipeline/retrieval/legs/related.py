@@ -23,7 +23,7 @@ from serving.ports.change_log import Consistency
 from serving.ports.graph import Graph
 
 SEEDING_DEPTH = 20
-"""How much of each list is considered for seeds; looking deeper changes none of them."""
+"""The depth of each list to which seeds are taken; looking deeper changes none of them."""
 
 
 class RelatedLeg(Leg):

@@ -20,7 +20,7 @@ from serving.ports.timeline import Timeline
 from serving.ports.vector_index import WantedNeighbours
 
 SAID_FIRST = 3
-"""How many that were said at a time come before each that was said about it."""
+"""The number of items said at a time before each that was said about it."""
 
 ABOUT = "said about it"
 """`path` of candidates that mention the time."""
@@ -99,7 +99,7 @@ class TemporalLeg(Leg):
 
 
 async def _nearest(times: NamedTimes, request: LegRequest) -> LegAnswer | None:
-    """What was said at these times and is nearest to the question; None without the index."""
+    """The items said at these times that are nearest to the question; None without the index."""
     query, deadline = request.query, BY_MEANING.only(request.deadline)
     wanted = partial(WantedNeighbours, ItemKind.SEGMENT, depth=request.depth, token=query.token)
     answers = (request.nearest(wanted(scope), deadline) for scope in _scopes(times, request))
@@ -129,7 +129,7 @@ def _distinct(found: Iterable[Sequence[Candidate]]) -> list[Candidate]:
 
 
 def _merged(said: Sequence[Candidate], about: Sequence[Candidate]) -> Sequence[Candidate]:
-    """What was said at a time, with what was said about it at every fourth place.
+    """The items said at a time, with those said about it at every fourth place.
 
     The scores of two lists say nothing together: the place counts.
     """

@@ -18,11 +18,11 @@ from serving.pipeline.retrieval.order.step import Step, StepInput
 from serving.ports.vector_index import Adjacency
 
 GIVERS = 10
-"""How many of the first hits give."""
+"""The number of first hits that give."""
 
 SETTLED = 5
-"""How many of the first hits take nothing: a share brings others up to them, and leaves the order
-in which the legs have them."""
+"""The number of first hits that take nothing: a share brings others up to them, and leaves the
+order in which the legs have them."""
 
 Scored = TypeVar("Scored", Fused, Hit)
 
@@ -65,6 +65,6 @@ def first_of(ranked: Sequence[Scored], count: int) -> list[Scored]:
 
 
 def takers(adjacent: Adjacency) -> list[ItemId]:
-    """Those of the turns that ask nothing."""
+    """The turns that ask nothing."""
     both = (adjacent.before, adjacent.after)
     return [turn.item for turn in both if turn is not None and not turn.asks]

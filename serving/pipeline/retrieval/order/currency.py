@@ -1,4 +1,4 @@
-"""What holds now: statements before stored questions, and what holds before what once held."""
+"""Statements before stored questions, and present statements before past ones."""
 
 from __future__ import annotations
 

@@ -42,10 +42,10 @@ class Hit:
 
     @property
     def key(self) -> tuple[str, ItemId]:
-        """What no other hit has."""
+        """The key that no other hit has."""
         return self.tenant, self.item.item
 
     @property
     def text(self) -> str:
-        """What the item says, without title and speaker."""
+        """The text of the item, without title and speaker."""
         return self.item.text if isinstance(self.item, Segment) else self.item.statement

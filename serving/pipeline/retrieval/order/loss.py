@@ -35,7 +35,7 @@ class Loss(StrEnum):
     RERANKED_DOWN = "reranked_down"
     """Reranking moved it out of the answer."""
     OUTDATED = "outdated"
-    """What was said at another time about the same thing moved it out of the answer."""
+    """A statement of another time about the same thing moved it out of the answer."""
     DISPLACED = "displaced"
     """Diversification, a reserved place or a turn next to other hits moved it out of the answer."""
     CUT = "cut"

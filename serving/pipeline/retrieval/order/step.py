@@ -1,4 +1,4 @@
-"""What a step between fusion and the answer is given, and what its class says of it."""
+"""The input of a step between fusion and the answer, and the attributes of its class."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def importance_of(item: Item) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepInput:
-    """What the steps are given besides the hits.
+    """The input of the steps besides the hits.
 
     `traits` and `closed` have what an index in this process knows of the candidates: `closed` those
     that are evidence of closed facts alone, with the evidence of what closed these.
