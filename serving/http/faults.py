@@ -58,7 +58,7 @@ def fault_of(value: Any, descriptor: Any, *, strict: bool = True) -> str:
 
 
 def fault_of_names(value: Any, descriptor: Any, names: Collection[str]) -> str:
-    """That a field is there by both of its names, of which `json_format` takes the last; or "".
+    """A field given by both of its names, of which `json_format` takes the last; or "".
 
     `names` are all that the value has, at any depth. Few requests have two names of any field.
     """

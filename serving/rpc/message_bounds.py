@@ -80,7 +80,7 @@ async def read_wire(rpc: str, data: bytes, read: Callable[[bytes], Result]) -> R
 
 
 async def fault_of_body(rpc: str, data: bytes, *, is_json: bool) -> Malformed | None:
-    """What the body of a request exceeds of the bounds of an RPC."""
+    """The bound of an RPC that the body of a request exceeds."""
     values_of = json_values if is_json else partial(_wire_values_of, rpc)
     return await off_loop(partial(bounds_of(rpc).fault, data, values_of), len(data))
 

@@ -13,7 +13,7 @@ from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
 NO_TOKEN = "must be the next_page_token of the previous page"
-"""What is wrong with another token."""
+"""The fault of any other token."""
 _TOKEN_PREFIX = "after:"
 
 
