@@ -1,8 +1,8 @@
 """Bounds for Ray Serve's servers, by replacing what a replica makes them of.
 
 Serve has no option for interceptors or for keep-alive of gRPC, and none for what is in front of
-its HTTP application, which runs when Serve has already counted a request as a call. Tests check
-that it still uses the class and the function.
+its HTTP application, which runs when Serve has already counted a request as a call (decision 17).
+Tests check that it still uses the class and the function.
 """
 
 from __future__ import annotations
