@@ -167,9 +167,12 @@ class Residents:
                     raise TenantTooLargeError
                 self._tenants[tenant] = made
                 self._evict()
+            if self._feed.heard(tenant) > self._applied:
+                # Announced while the tenant was not followed yet.
+                await self.advance()
         except TenantTooLargeError:
             self._refuse(tenant)
-        except (TriviumError, TimeoutError) as error:
+        except (FeedLostError, TriviumError, TimeoutError) as error:
             logger.info("tenant not loaded", extra={"reason": type(error).__name__})
         except Exception:
             logger.exception("tenant not loaded")

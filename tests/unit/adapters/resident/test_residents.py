@@ -175,6 +175,20 @@ async def test_only_changes_of_its_tenants_are_read() -> None:
     assert (idle, feed.reads_of_changes) == (0, 1)
 
 
+async def test_tenant_written_before_its_load_answers_at_once() -> None:
+    feed = InMemoryFeed()
+    feed.put(segment("a"))
+    view = TenantsInMemory(feed, 2**30, SteppedClock())
+
+    async with view:
+        await view.load(TENANT, Deadline.after(SOON))
+        token = feed.put(segment("a"), tenant=OTHER)
+        await until_async(feed.was_waited_for)
+        await view.load(OTHER, Deadline.after(SOON))
+
+        assert view.rows(OTHER, ids("a"), token) is not None
+
+
 async def test_tenants_never_see_each_other() -> None:
     feed = InMemoryFeed()
     feed.put(segment("a", "We sailed to Goa.", entities=("Mara",)))
