@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from serving.domain.breaker import POSTGRES
-from serving.domain.budget import BY_MEANING
+from serving.domain.budget import BY_MEANING, Deadline
 from serving.domain.errors import OverloadedError, UnavailableError
 from serving.domain.items.period import MAX_MENTION, Period
 from serving.domain.items.records import ItemKind
@@ -16,6 +16,7 @@ from serving.domain.questions.named_times import NamedTimes
 from serving.domain.questions.query import Scope, TimeRange
 from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
+from serving.ports.resident_view import ResidentView
 from serving.ports.timeline import Timeline
 from serving.ports.vector_index import WantedNeighbours
 
@@ -81,21 +82,31 @@ class TemporalLeg(Leg):
         self, scope: Scope, request: LegRequest, *, earliest_first: bool
     ) -> LegAnswer:
         query, depth = replace(request.query, scope=scope), request.depth
-        if request.view is not None:
-            found = request.view.latest(query, depth, earliest_first=earliest_first)
-            if found is not None:
-                return LegAnswer(found, in_memory=True)
-        latest = partial(self._timeline.latest, scope, depth, earliest_first=earliest_first)
-        return LegAnswer(await request.ask(POSTGRES, latest))
+        return await _asked(
+            request,
+            lambda view: view.latest(query, depth, earliest_first=earliest_first),
+            partial(self._timeline.latest, scope, depth, earliest_first=earliest_first),
+        )
 
     async def _mentioning(self, period: Period, request: LegRequest) -> LegAnswer:
         query, depth = request.query, request.depth
-        if request.view is not None:
-            found = request.view.mentioning(period, query, depth)
-            if found is not None:
-                return LegAnswer(found, in_memory=True)
-        mentioning = partial(self._timeline.mentioning, period, query.scope, depth)
-        return LegAnswer(await request.ask(POSTGRES, mentioning))
+        return await _asked(
+            request,
+            lambda view: view.mentioning(period, query, depth),
+            partial(self._timeline.mentioning, period, query.scope, depth),
+        )
+
+
+async def _asked(
+    request: LegRequest,
+    in_memory: Callable[[ResidentView], list[Candidate] | None],
+    in_store: Callable[[Deadline], Awaitable[list[Candidate]]],
+) -> LegAnswer:
+    """The answer of memory, or of the store if memory has none."""
+    found = None if request.view is None else in_memory(request.view)
+    if found is not None:
+        return LegAnswer(found, in_memory=True)
+    return LegAnswer(await request.ask(POSTGRES, in_store))
 
 
 async def _nearest(times: NamedTimes, request: LegRequest) -> LegAnswer | None:
