@@ -25,13 +25,14 @@
     |-- BudgetExhaustedError          the time budget is exhausted
     `-- TooSlowError                  predicted to miss the deadline; not started
 
-Every class passes the arguments of its constructor to `super().__init__`; otherwise it
-could not be unpickled in another process.
+Fields are given by position: exceptions keep such arguments, and can be unpickled in another
+process by them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 
@@ -46,35 +47,40 @@ class TriviumError(Exception):
     """The base class of all errors that a caller can see."""
 
     reason: ClassVar[str] = "INTERNAL"
+    message: ClassVar[str] = ""
+    """With the names of fields in braces."""
+
+    variables: ClassVar[Sequence[str]] = ()
+    """The fields among the metadata."""
+
+    def __str__(self) -> str:
+        return self.message.format_map(vars(self))
 
     @property
     def metadata(self) -> Mapping[str, str]:
         """The variables of the message."""
-        return {}
+        return {name: str(getattr(self, name)) for name in self.variables}
 
 
+@dataclass(eq=False, repr=False)
 class InvalidRequestError(TriviumError):
     """Fields of the request are invalid; lists all of them."""
 
     reason = "INVALID_FIELD"
 
-    def __init__(self, violations: Sequence[Violation]) -> None:
-        super().__init__(tuple(violations))
-        self.violations = tuple(violations)
+    violations: Sequence[Violation]
 
     def __str__(self) -> str:
         return "; ".join(f"{field}: {description}" for field, description in self.violations)
 
 
+@dataclass(eq=False, repr=False)
 class RejectedCallerError(TriviumError):
     """The caller may not make this call. `why` says what to do, and quotes nothing."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    message = "{why}"
 
-    def __str__(self) -> str:
-        return self.why
+    why: str
 
 
 class UnauthenticatedError(RejectedCallerError):
@@ -89,79 +95,54 @@ class PermissionDeniedError(RejectedCallerError):
     reason = "PERMISSION_DENIED"
 
 
+@dataclass(eq=False, repr=False)
 class TextSearchConfigConflictError(TriviumError):
     """The tenant already uses another text-search configuration."""
 
     reason = "TEXT_SEARCH_CONFIG_CONFLICT"
+    message = (
+        "tenant {tenant!r} uses the text-search configuration {configured!r}, not {requested!r}"
+    )
+    variables = ("tenant", "configured", "requested")
 
-    def __init__(self, tenant: str, configured: str, requested: str) -> None:
-        super().__init__(tenant, configured, requested)
-        self.tenant = tenant
-        self.configured = configured
-        self.requested = requested
-
-    def __str__(self) -> str:
-        return (
-            f"tenant {self.tenant!r} uses the text-search configuration {self.configured!r}, "
-            f"not {self.requested!r}"
-        )
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """The tenant and both configurations."""
-        return {"tenant": self.tenant, "configured": self.configured, "requested": self.requested}
+    tenant: str
+    configured: str
+    requested: str
 
 
+@dataclass(eq=False, repr=False)
 class ItemNotFoundError(TriviumError):
     """The item to change is not stored, or has expired."""
 
     reason = "ITEM_NOT_FOUND"
+    message = "there is no {kind} {id!r}"
+    variables = ("kind", "id")
 
-    def __init__(self, kind: str, id_: str) -> None:
-        super().__init__(kind, id_)
-        self.kind = kind
-        self.id = id_
-
-    def __str__(self) -> str:
-        return f"there is no {self.kind} {self.id!r}"
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """The kind of the item and its id."""
-        return {"kind": self.kind, "id": self.id}
+    kind: str
+    id: str
 
 
+@dataclass(eq=False, repr=False)
 class VersionConflictError(TriviumError):
     """The item to change has another version than the one that was to be changed."""
 
     reason = "VERSION_CONFLICT"
+    message = "the {kind} {id!r} has version {version}; read it again, and decide"
+    variables = ("kind", "id", "version")
 
-    def __init__(self, kind: str, id_: str, version: int) -> None:
-        super().__init__(kind, id_, version)
-        self.kind = kind
-        self.id = id_
-        self.version = version
-
-    def __str__(self) -> str:
-        return f"the {self.kind} {self.id!r} has version {self.version}; read it again, and decide"
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """The kind of the item, its id, and its present version."""
-        return {"kind": self.kind, "id": self.id, "version": str(self.version)}
+    kind: str
+    id: str
+    version: int
 
 
+@dataclass(eq=False, repr=False)
 class ChangesGoneError(TriviumError):
     """The log does not have the changes after a token any more."""
 
     reason = "CHANGES_GONE"
+    message = "after_token: {why}; list the items, and watch from now on"
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"after_token: {self.why}; list the items, and watch from now on"
+    why: str
 
 
 class UnavailableError(TriviumError):
@@ -172,24 +153,20 @@ class StartingError(UnavailableError):
     """The service is starting; what answers in its place says so."""
 
     reason = "STARTING"
-
-    def __str__(self) -> str:
-        return "the service is starting"
+    message = "the service is starting"
 
 
+@dataclass(eq=False, repr=False)
 class StoreUnavailableError(UnavailableError):
     """PostgreSQL, the source of truth, cannot be reached."""
 
     reason = "STORE_UNAVAILABLE"
+    message = "PostgreSQL cannot be reached ({why})"
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"PostgreSQL cannot be reached ({self.why})"
+    why: str
 
 
+@dataclass(eq=False, repr=False)
 class DependencyError(UnavailableError):
     """A dependency of one leg is unavailable: its store, its index or its model.
 
@@ -198,14 +175,10 @@ class DependencyError(UnavailableError):
     """
 
     reason = "ALL_LEGS_FAILED"
+    message = "{name}: {why}"
 
-    def __init__(self, name: str, why: str) -> None:
-        super().__init__(name, why)
-        self.name = name
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.why}"
+    name: str
+    why: str
 
 
 class NotReadyError(DependencyError):
@@ -220,32 +193,29 @@ class DeviceLostError(DependencyError):
     """The device failed permanently: its process cannot compute any more and ends."""
 
 
+@dataclass(eq=False, repr=False)
 class LegsError(UnavailableError):
     """Legs did not answer; `reasons` says why, by leg."""
 
-    failure: ClassVar[str]
-
-    def __init__(self, reasons: Mapping[str, str]) -> None:
-        super().__init__(dict(reasons))
-        self.reasons = dict(reasons)
+    reasons: Mapping[str, str]
 
     def __str__(self) -> str:
         listed = "; ".join(f"{leg}: {why}" for leg, why in self.reasons.items())
-        return f"{self.failure} ({listed})"
+        return f"{self.message} ({listed})"
 
 
 class AllLegsFailedError(LegsError):
     """All legs failed."""
 
     reason = "ALL_LEGS_FAILED"
-    failure = "no leg answered"
+    message = "no leg answered"
 
 
 class RequiredLegsError(LegsError):
     """Legs that the caller requires did not answer, or not in full."""
 
     reason = "REQUIRED_LEG_MISSING"
-    failure = "required legs did not answer"
+    message = "required legs did not answer"
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -256,57 +226,49 @@ class RequiredLegsError(LegsError):
 class UnsoundVectorError(TriviumError):
     """The vector of a text is zero or not finite; a retry with the same text fails too."""
 
+    message = "embedder: {why}"
+
     def __init__(self, where: str = "") -> None:
         super().__init__(where)
         self.why = f"a vector is zero or not finite {where}".rstrip()
-
-    def __str__(self) -> str:
-        return f"embedder: {self.why}"
 
 
 class OverloadedError(TriviumError):
     """A queue is full, or the service is too busy to answer in time."""
 
     reason = "OVERLOADED"
+    message = "{what} is full, try again in {retry_after_s:g} s"
 
     def __init__(self, what: str, retry_after_s: float = 0.1) -> None:
         super().__init__(what, retry_after_s)
         self.what = what
         self.retry_after_s = retry_after_s
 
-    def __str__(self) -> str:
-        return f"{self.what} is full, try again in {self.retry_after_s:g} s"
-
 
 class RateLimitedError(OverloadedError):
     """The tenant calls more often than it may."""
 
-    def __str__(self) -> str:
-        return f"{self.what} is used up, try again in {self.retry_after_s:g} s"
+    message = "{what} is used up, try again in {retry_after_s:g} s"
 
 
+@dataclass(eq=False, repr=False)
 class BudgetExhaustedError(TriviumError):
     """The work did not finish within the time budget."""
 
     reason = "TIME_BUDGET_EXHAUSTED"
+    message = "the time budget ran out while {what}"
 
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
-
-    def __str__(self) -> str:
-        return f"the time budget ran out while {self.what}"
+    what: str
 
 
+@dataclass(eq=False, repr=False)
 class TooSlowError(TriviumError):
     """The work was predicted to take longer than the time left, so it was not started."""
 
     reason = "TIME_BUDGET_EXHAUSTED"
 
-    def __init__(self, predicted_s: float, left_s: float) -> None:
-        super().__init__(predicted_s, left_s)
-        self.predicted_s = predicted_s
-        self.left_s = left_s
+    predicted_s: float
+    left_s: float
 
     def __str__(self) -> str:
         return (
