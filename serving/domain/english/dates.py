@@ -159,7 +159,9 @@ def _found(text: str, as_of: datetime, usual: Tense) -> Iterator[_Found]:
         # Most sentences of a turn that names a time name none, and the grammar is slow.
         if not tokens or not _may_name_time(read[tokens[0].place.start : tokens[-1].place.stop]):
             continue
-        sentence = Sentence(tokens, now, usual, zone, southern=_is_southern(zone))
+        sentence = Sentence(
+            tokens, now, usual, zone, southern=getattr(zone, "key", "") in _southern_zones()
+        )
         for span, first, behind in sentence.times():
             period = _period(span, zone)
             if period is not None:
@@ -223,10 +225,6 @@ def _is_generic(question: str, places: Sequence[slice]) -> bool:
         for tokens in sentences(question)
         for token in tokens
     )
-
-
-def _is_southern(zone: tzinfo) -> bool:
-    return getattr(zone, "key", None) in _southern_zones()
 
 
 @cache

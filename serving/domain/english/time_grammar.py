@@ -75,23 +75,25 @@ class Sentence(Tokens):
 
     def times(self) -> Iterator[tuple[Span, int, int]]:
         """Each time, with the places of its first token and of the one behind it."""
-        at = 0
-        while at < len(self._tokens):
-            try:
-                read = self._expression(at) if self._can_begin(at) else None
-                if read is not None and self._usual is Tense.FUTURE:
-                    read = self._in_its_clause(at, read)
-            except (OverflowError, ValueError):
-                read = None  # outside of Python's calendar
-            if read is None:
-                at += 1
-                continue
-            span, behind = read
-            yield span, at, behind
-            at = behind
+        behind = 0
+        for at in range(len(self._tokens)):
+            if at >= behind and self._can_begin(at) and (read := self._read(at)):
+                span, behind = read
+                yield span, at, behind
+
+    def _read(self, at: int) -> Reading | None:
+        """The time that begins here; none is outside of Python's calendar."""
+        self._depth = 0
+        try:
+            read = self._expression(at)
+            return read and self._in_its_clause(at, read)
+        except (OverflowError, ValueError):
+            return None
 
     def _in_its_clause(self, at: int, read: Reading) -> Reading:
-        """The time by the tense of its clause, if that has more than the time."""
+        """The time of a turn by the tense of its clause, if that has more than the time."""
+        if self._usual is Tense.PAST:
+            return read
         of_sentence = self._tense
         clause = self._clause(at)
         if len(clause) > read[1] - at + 3:
@@ -107,8 +109,15 @@ class Sentence(Tokens):
     # ---- tenses
 
     def _tense_of(self, said: Sequence[str]) -> Tense | None:
-        is_planned = "on" in said and self._is_present
-        return tense_of(said, self._usual) or (Tense.FUTURE if is_planned else None)
+        tense = tense_of(said, self._usual)
+        if tense is not None or "on" not in said:
+            return tense
+        # "Is he free on Friday?", "What's on?"
+        is_present = any(
+            token.text in words.PRESENT or (token.possessive and token.text in words.ASKING_WITH_BE)
+            for token in self._tokens
+        )
+        return Tense.FUTURE if is_present else None
 
     def _clause(self, at: int) -> list[str]:
         """The clause between the commas around a place."""
@@ -116,14 +125,6 @@ class Sentence(Tokens):
         begins = max((place + 1 for place in range(at) if said[place] == ","), default=0)
         ends = next((place for place in range(at, len(said)) if said[place] == ","), len(said))
         return said[begins:ends]
-
-    @property
-    def _is_present(self) -> bool:
-        """Whether an auxiliary is in the present: "Is he free?", "What's on?"."""
-        return any(
-            token.text in words.PRESENT or (token.possessive and token.text in words.ASKING_WITH_BE)
-            for token in self._tokens
-        )
 
     @property
     def _is_future(self) -> bool:
@@ -146,7 +147,9 @@ class Sentence(Tokens):
         if self._is(at, "earlier", "later"):
             return self._cut(at)
         read = self._day_before_month(at, _JOINTS) or self._time(at)
-        return read and self._continued(at, *read)
+        if read is None or not self._is(read[1], *_JOINTS):
+            return read
+        return self._stretch(at, read) or read  # "May 3-7", "Monday to Wednesday"
 
     def _is_roughly(self, at: int) -> bool:
         if self._is(at, "about"):
@@ -159,6 +162,7 @@ class Sentence(Tokens):
             return None
         span, behind = read
         is_close = self._is(at - 1, "just", "right", "shortly", "soon")
+        is_turn, is_short = self._usual is Tense.FUTURE, span.length <= _LONGEST_MONTH
         match self._word(at):
             case "before" if is_close:
                 return Span(span.begins - _WEEK, span.begins), behind
@@ -171,16 +175,10 @@ class Sentence(Tokens):
                 return Span(span.ends, self._today.ends if is_over else LAST), behind
             case "before" | "prior":
                 return Span(FIRST, span.begins), behind
-            case "by" | "until" | "till" if self._is_deadline(span):
-                return span, behind
+            case "by" | "until" | "till" if is_turn and self._now < span.ends and is_short:
+                return span, behind  # it is this day that a turn speaks of
             case _:
                 return Span(FIRST, span.ends), behind
-
-    def _is_deadline(self, span: Span) -> bool:
-        """Whether it is this day that a turn speaks of, and not all the time before it."""
-        return (
-            self._usual is Tense.FUTURE and span.ends > self._now and span.length <= _LONGEST_MONTH
-        )
 
     def _cut(self, at: int) -> Reading | None:
         """A time until now, or from now on: "earlier this week"."""
@@ -204,7 +202,7 @@ class Sentence(Tokens):
         joints = ("and",) if self._is(at, "between") else _JOINTS
         first = self._day_before_month(at + 1, joints) or self._time(at + 1, ranged=True)
         if first is None or not self._is(first[1], *joints):
-            return None if self._is(at, "between") else first and self._from(first)
+            return None if self._is(at, "between") else first and self._from(*first)
         is_turn = self._usual is Tense.FUTURE
         if is_turn and self._is(at, "from") and not words.MOVED.isdisjoint(self._words[:at]):
             return self._time(first[1] + 1, ranged=True)  # "moved from Monday to Tuesday"
@@ -251,18 +249,11 @@ class Sentence(Tokens):
         begins = last[0].begins.replace(day=first[0])
         return Span(begins, begins + _DAY), first[1]
 
-    def _from(self, read: Reading) -> Reading:
+    def _from(self, span: Span, behind: int) -> Reading:
         """Reads "From" a time without "to": the time, or all since then with "on"."""
-        span, behind = read
         if self._is(behind, "on", "onwards", "onward"):
             return Span(span.begins, LAST if self._is_future else self._today.ends), behind + 1
-        return read
-
-    def _continued(self, at: int, span: Span, behind: int) -> Reading:
-        """Days of a range without a word before it: "May 3-7", "Monday to Wednesday"."""
-        if not self._is(behind, *_JOINTS):
-            return span, behind
-        return self._stretch(at, (span, behind)) or (span, behind)
+        return span, behind
 
     def _names_month(self, at: int) -> bool:
         return self._month_number(self._behind(at, "of")) is not None
@@ -275,12 +266,6 @@ class Sentence(Tokens):
         if self._depth >= MAX_DEPTH:
             return None
         self._depth += 1
-        try:
-            return self._any_time(at, ranged=ranged, which=which)
-        finally:
-            self._depth -= 1
-
-    def _any_time(self, at: int, *, ranged: bool, which: _Choice | None) -> Reading | None:
         read = (
             self._distance(at)
             or self._part(at)
@@ -292,6 +277,7 @@ class Sentence(Tokens):
             or self._recurring_time(at, ranged=ranged, which=which)
             or self._year(at, ranged=ranged)
         )
+        self._depth -= 1
         return read and self._narrowed(*read)
 
     def _narrowed(self, span: Span, behind: int) -> Reading:
@@ -299,20 +285,16 @@ class Sentence(Tokens):
         if span.length == _DAY:
             if self._is(behind, "week") and self._is_future:
                 return span.moved(_WEEK), behind + 1  # "on Monday week"
-            place = behind
-            if self._is(place, "in", "at", "during"):
-                place = self._behind(place + 1, "the")
+            is_led = self._is(behind, "in", "at", "during")
+            place = self._behind(behind + 1, "the") if is_led else behind
             place = self._behind(place, "early", "late")
             if hours := words.PARTS_OF_DAY.get(self._word(place)):
                 return calendar.hours_of(span, *hours), place + 1
             return span, behind
-        if span.length > _DAY and (
-            self._is(behind, "on", "in", "at")
-            or self._is_possessive(behind - 1)
-            or self._is_weekday(behind)
-        ):
-            skipped = behind + self._is(behind, "on", "in", "at")
-            recurring = self._recurring(self._behind(skipped, "the"), led=True)
+        is_led = self._is(behind, "on", "in", "at")
+        is_owner = self._is_possessive(behind - 1)
+        if span.length > _DAY and (is_led or is_owner or self._is_weekday(behind)):
+            recurring = self._recurring(self._behind(behind + is_led, "the"), led=True)
             if recurring is not None and (inside := recurring[0].within(span)):
                 return self._narrowed(inside[-1], recurring[1])
         return span, behind
@@ -326,48 +308,27 @@ class Sentence(Tokens):
             counted = Counted(vague[0], vague[0]), vague[1], start + 1
         if counted is not None:
             count, unit, behind = counted
-            if self._is(behind, "ago"):
-                # "A week ago yesterday", "a week ago on Friday"
-                day = self._relative(behind + 1) or self._recurring_time(
-                    self._behind(behind + 1, "on")
-                )
-                return day and (_moved(day[0], -count.low, unit), day[1])
-            if (
-                unit is Unit.WEEK
-                and self._is_future
-                and self._is(behind, "on", "today", "tomorrow")
-            ):
-                # "A week on Friday", "a fortnight tomorrow"
-                place = self._behind(behind, "on")
-                day = self._relative(place) or (
-                    self._recurring_time(place) if self._is_weekday(place) else None
-                )
-                return day and (_moved(day[0], count.low, unit), day[1])
+            is_ago = self._is(behind, "ago")
+            is_week = unit is Unit.WEEK and self._is_future
+            if is_ago or (is_week and self._is(behind, "on", "today", "tomorrow")):
+                # "A week ago yesterday", "a week on Friday", "a fortnight tomorrow"
+                place = self._behind(behind + is_ago, "on")
+                day = self._relative(place)
+                if day is None and (is_ago or self._is_weekday(place)):
+                    day = self._recurring_time(place)
+                steps = -count.low if is_ago else count.low
+                return day and (day[0].stepped(steps * unit.value), day[1])
             return self._away(count.high, unit, behind, every=every)
         recurring = self._recurring(start, led=True)
         if recurring is not None and self._is(recurring[1], "after", "before", "following"):
             thing, behind = recurring
-            reference = self._reference(behind + 1)
-            if reference is None:
+            if (reference := self._reference(behind + 1)) is None:
                 return None
-            found = (
-                thing.ended(reference[0].begins)
-                if self._is(behind, "before")
-                else thing.beginning(reference[0].ends)
-            )
-            return found and (found, reference[1])
-        return self._part_of_day_away(start) if every else None
-
-    def _part_of_day_away(self, at: int) -> Reading | None:
-        """Reads "The night before" a day, "the morning after" it."""
-        hours = words.PARTS_OF_DAY.get(self._word(at))
-        if hours is None or not self._is(at + 1, "after", "before"):
-            return None
-        read = self._reference(at + 2)
-        if read is None or read[0].length > _DAY:
-            return None
-        away = _DAY if self._is(at + 1, "after") else -_DAY
-        return calendar.hours_of(read[0].moved(away), *hours), read[1]
+            span, end = reference
+            is_before = self._is(behind, "before")
+            found = thing.ended(span.begins) if is_before else thing.beginning(span.ends)
+            return found and (found, end)
+        return None
 
     def _away(self, count: int, unit: Unit, behind: int, *, every: bool) -> Reading | None:
         if not self._is(behind, "after", "before", "following", "from"):
@@ -381,13 +342,10 @@ class Sentence(Tokens):
         step = count * unit.value
         if self._is(behind, "from") and span is not self._today and span.length <= _DAY:
             return Span(span.begins + step, span.ends + step), end
+        if every and is_before:
+            return Span(span.begins - step, span.begins), end
         if every:
-            away = (
-                Span(span.begins - step, span.begins)
-                if is_before
-                else Span(span.ends, span.ends + step)
-            )
-            return away, end
+            return Span(span.ends, span.ends + step), end
         return unit.around(span.begins - step if is_before else span.ends - _DAY + step), end
 
     def _part(self, at: int) -> Reading | None:
@@ -398,33 +356,23 @@ class Sentence(Tokens):
         number = words.NUMBER_OF_PART(self._word(start))
         if number is None:
             return None
-        counted = self._count_and_unit(start + 1)
-        unit = counted or self._unit(start + 1, one=True)
+        parts = {"half": 2, "quarter": 4}.get(self._word(start + 1))
+        unit = self._count_and_unit(start + 1) or self._unit(start + 1, one=True)
         thing = self._recurring(start + 1, led=True)
-        is_half = self._is(start + 1, "half", "quarter")
-        if is_half:
-            behind = start + 2
-        elif unit:
-            behind = unit[2]
-        elif thing:
-            behind = thing[1]
-        else:
-            return None
+        behind = start + 2 if parts else unit[2] if unit else thing[1] if thing else at
         if not self._is(behind, "of", "in"):
             return None
         if (whole := self._time(behind + 1) or self._current(behind + 1)) is None:
             return None
         span, end = whole
-        if is_half:
-            parts = 2 if self._is(start + 1, "half") else 4
+        if parts:
             return span.part(number % parts, parts), end
         if unit:
             step = unit[0].high * unit[1].value
             if span.begins + step > span.ends:
                 return None  # "last year in May"
-            if number < 0:
-                return Span(span.ends - step, span.ends), end
-            return Span(span.begins + number * step, span.begins + (number + 1) * step), end
+            begins = span.ends - step if number < 0 else span.begins + number * step
+            return Span(begins, begins + step), end
         inside = thing[0].within(span) if thing else []
         return (inside[number], end) if -len(inside) <= number < len(inside) else None
 
@@ -439,15 +387,18 @@ class Sentence(Tokens):
         return read if read is None or is_day else (read[0].part(third, 3), read[1])
 
     def _part_of_day(self, at: int) -> Reading | None:
-        """Reads "The morning of" a day, "the evening" on it."""
+        """Reads "The morning of" a day, "the evening" on it, "the night before" it."""
         start = self._behind(at, "the")
         hours = words.PARTS_OF_DAY.get(self._word(start))
         if hours is None or start == at:
             return None
-        read = self._time(self._behind(start + 1, "of", "on"))
+        if away := {"after": 1, "before": -1}.get(self._word(start + 1), 0):
+            read = self._reference(start + 2)
+        else:
+            read = self._time(self._behind(start + 1, "of", "on"))
         if read is None or read[0].length > _DAY:
             return None
-        return calendar.hours_of(read[0], *hours), read[1]
+        return calendar.hours_of(read[0].moved(away * _DAY), *hours), read[1]
 
     def _current(self, at: int) -> Reading | None:
         """Reads "The week", "the month", "the year" in "the end of the week"."""
@@ -458,10 +409,8 @@ class Sentence(Tokens):
     def _unit_of(self, at: int) -> Reading | None:
         """Reads "The week of" a day, "the month of" June, "the weekend of" the 12th."""
         start = self._behind(at, "the")
-        if not self._is(start + 1, "of"):
-            return None
         unit = self._unit(start, one=True)
-        if unit is None and not self._is(start, "weekend"):
+        if not self._is(start + 1, "of") or not (unit or self._is(start, "weekend")):
             return None
         if (read := self._time(start + 2)) is None:
             return None
@@ -499,12 +448,8 @@ class Sentence(Tokens):
                 return self._day(-2, "night"), start + 3
             case ["last", "evening" | "night" as part, _]:
                 return self._day(-1, part), start + 2
-            case ["yesterday", _, _]:
-                return self._day(-1), start + 1
-            case ["today", _, _]:
-                return self._today, start + 1
-            case ["tomorrow", _, _]:
-                return self._day(1), start + 1
+            case [word, _, _] if word in words.DAYS:
+                return self._day(words.DAYS[word]), start + 1
             case ["tonight", _, _]:
                 return self._day(0, "night"), start + 1
             case ["this", "time", "last" | "next"] if unit := self._unit(start + 3, one=True):
@@ -519,7 +464,7 @@ class Sentence(Tokens):
 
     def _day(self, ahead: int, part: str = "") -> Span:
         """A day at a distance from today, or a part of it."""
-        day = self._today.moved(ahead * _DAY)
+        day = self._today.moved(ahead * _DAY) if ahead else self._today
         return calendar.hours_of(day, *words.PARTS_OF_DAY[part]) if part else day
 
     def _one_further(self, at: int) -> Reading | None:
@@ -543,14 +488,7 @@ class Sentence(Tokens):
             return None  # "my last week at the shop"
         if which == "this" and self._is(start, "past", "last", "coming", "next"):
             which, start, definite = self._word(start), start + 1, True
-        which = {
-            "previous": "last",
-            "prior": "last",
-            "current": "this",
-            "coming": "next",
-            "upcoming": "next",
-        }.get(which, which)
-        if which not in ("last", "past", "this", "next"):
+        if (which := words.WHICH.get(which, "")) == "":
             return None
         is_past = which in ("last", "past")
         counted = self._count_and_unit(start)
@@ -558,7 +496,7 @@ class Sentence(Tokens):
             count, unit, behind = counted
             return self._rolling(count.high, unit, forward=not is_past), behind
         if (several := self._count(start)) and is_past:
-            things = self._recurring(several[1], led=True, plural=True)
+            things = self._plural(several[1])
             if things and (back := things[0].ended(self._today.begins, back=several[0].high - 1)):
                 latest = things[0].ended(self._today.begins)
                 assert latest is not None, "an earlier one has ended; this is a bug"
@@ -645,7 +583,7 @@ class Sentence(Tokens):
                 return Span(begins, unit.around(self._at(high, unit)).ends), behind
             return None
         if several := self._count(at):
-            things = self._recurring(several[1], led=True, plural=True)
+            things = self._plural(several[1])
             if things and self._is(things[1], "ago"):
                 found = things[0].ended(self._today.begins, back=several[0].high - 1)
                 return found and (found, things[1] + 1)
@@ -685,39 +623,26 @@ class Sentence(Tokens):
 
     def _longer(self, at: int) -> Reading | None:
         """A year, or another longer time, that says which: "May 2022", "Friday of last week"."""
-        start = at
-        if self._is(at, ",", "of", "in", "from"):
-            start = at + 1
-        start = self._behind(start, "the")
+        start = self._behind(at + self._is(at, ",", "of", "in", "from"), "the")
         if year := self._year_number(start):
             return calendar.year(year), start + 1
         return self._relative(start) or self._counted(start)
 
-    def _recurring(
-        self, at: int, *, led: bool, plural: bool = False
-    ) -> tuple[Recurring, int] | None:
-        if plural:
-            return self._plural(at)
+    def _recurring(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
         return (
             self._holiday(at)
             or self._weekday(at)
             or self._day_of_month(at, led=led)
-            or self._month_or_season(at, led=led)
+            or self._month(at, led=led)
+            or self._season(at, led=led)
         )
 
     def _plural(self, at: int) -> tuple[Recurring, int] | None:
         word = self._word(at)
         for stem in (word.removesuffix("s"), word.removesuffix("es")):
-            if stem == word:
-                continue
-            if stem == "weekend":
-                return words.WEEKEND, at + 1
-            if stem in words.WEEKDAYS:
-                return calendar.weekly(words.WEEKDAYS[stem]), at + 1
-            if stem in self._seasons:
-                return self._seasons[stem], at + 1
-            if (stem,) in words.HOLIDAYS:
-                return words.HOLIDAYS[stem,], at + 1
+            thing = words.WITH_PLURAL.get(stem) or self._seasons.get(stem)
+            if thing and stem != word:
+                return thing, at + 1
         return None
 
     def _holiday(self, at: int) -> tuple[Recurring, int] | None:
@@ -731,7 +656,8 @@ class Sentence(Tokens):
         return None
 
     def _weekday(self, at: int) -> tuple[Recurring, int] | None:
-        if self._is(self._before_other(at), "each", "every", "a", "any", "another", "some"):
+        before = at - 1 - self._is(at - 1, "other", "second")
+        if self._is(before, "each", "every", "a", "any", "another", "some"):
             return None
         if self._is(at, "weekend"):
             return words.WEEKEND, at + 1
@@ -766,21 +692,18 @@ class Sentence(Tokens):
             return None
         return calendar.weekly(number), behind
 
-    def _before_other(self, at: int) -> int:
-        """The place before the words "other" or "second", which may stand before this one."""
-        return at - 1 - self._is(at - 1, "other", "second")
-
     def _day_of_month(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
         """Reads "5 May", "the fifth of May", "May 5th"; "the 19th" after a preposition."""
         if self._kind(at) == "short":
             date = self._short_date(at)
             return date and (date, at + 1)
-        if self._day_number(at) is None:
+        if (day := self._day_number(at)) is None:
             return self._month_and_day(at)
-        return self._day_and_month(at) or self._day_alone(at, led=led)
+        return self._day_and_month(*day) or self._day_alone(at, *day, led=led)
 
-    def _day_and_month(self, at: int) -> tuple[Recurring, int] | None:
-        number, behind, is_ordinal = self._day_number(at) or (0, at, False)
+    def _day_and_month(
+        self, number: int, behind: int, is_ordinal: bool
+    ) -> tuple[Recurring, int] | None:
         place = self._behind(behind, "of")
         is_sure = is_ordinal or self._word(place) not in words.AMBIGUOUS_MONTHS
         is_sure = is_sure or self._is_capital(place)
@@ -789,9 +712,10 @@ class Sentence(Tokens):
             return calendar.day_of_year(month, number), place + 1
         return None
 
-    def _day_alone(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
+    def _day_alone(
+        self, at: int, number: int, behind: int, is_ordinal: bool, *, led: bool
+    ) -> tuple[Recurring, int] | None:
         """Reads "Her last day is the 3rd", "make it the 17th"; "the first" may be of anything."""
-        number, behind, is_ordinal = self._day_number(at) or (0, at, False)
         if self._is_repeated(behind) or self._names_month(behind):
             return None
         is_definite = self._is(at - 1, "the") or self._is_weekday(at - 1)
@@ -834,38 +758,29 @@ class Sentence(Tokens):
         month, day = (first, second) if is_month_first else (second, first)
         return calendar.day_of_year(month, day) if 1 <= month <= 12 and 1 <= day <= 31 else None
 
-    def _month_or_season(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
+    def _month(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
         month = self._month_number(at)
+        if month is None or self._is(at - 1, "the", "a"):
+            return None
+        is_listed = self._is(at - 1, "and", "or", ",") and self._month_number(at - 2)
+        is_led = (led or is_listed) and not self._is_possessive(at)
+        return (calendar.month_of_year(month), at + 1) if is_led or self._longer(at + 1) else None
+
+    def _season(self, at: int, *, led: bool) -> tuple[Recurring, int] | None:
+        """Reads "Last summer", "the summer holidays", "the fall" where it is no accident."""
         season = self._seasons.get(self._word(at))
-        if month is None and season is None:
+        if season is None or self._is(at - 1, "a", "an"):
             return None
-        behind = at + 1
-        if season is not None and self._word(behind) in words.FREE:
-            behind += 1
-        is_dated = self._longer(behind) is not None
-        if not (led or is_dated or self._is_listed(at)):
-            return None
-        if month is not None:
-            if self._is(at - 1, "the", "a") or (self._is_possessive(at) and not is_dated):
-                return None
-            return calendar.month_of_year(month), behind
-        return (season, behind) if season and self._is_season(at, behind, is_dated) else None
-
-    def _is_season(self, at: int, behind: int, is_dated: bool) -> bool:
-        """Whether "fall" or "spring" here is not something else."""
-        is_definite = self._is(at - 1, "the")
+        behind = at + 1 + (self._word(at + 1) in words.FREE)
+        if self._longer(behind):
+            return season, behind
         # "Before the fall" is seldom about a season, "in the fall" mostly is.
-        is_sure = is_dated or self._is(behind, "after", "before")
-        if is_definite and not is_sure and not self._is(at - 2, "in", "during", "over", "of"):
-            return False
+        is_within = self._is(at - 2, "in", "during", "over", "of")
+        is_sure = is_within or self._is(behind, "after", "before") or not self._is(at - 1, "the")
         is_hurt = self._is(at, "fall") and not words.HURTING.isdisjoint(self._words)
-        if self._is(at - 1, "a", "an") or (is_hurt and not is_dated):
-            return False
-        return is_dated or self._ends_before(behind)
-
-    def _is_listed(self, at: int) -> bool:
-        """Whether it follows another month: "in May and June"."""
-        return self._is(at - 1, "and", "or", ",") and self._month_number(at - 2) is not None
+        if led and is_sure and not is_hurt and self._ends_before(behind):
+            return season, behind
+        return None
 
     def _year(self, at: int, *, ranged: bool) -> Reading | None:
         word = self._word(at)
@@ -891,11 +806,6 @@ class Sentence(Tokens):
 
 _LEEWAY = {Unit.MINUTE: timedelta(minutes=10), Unit.HOUR: timedelta(hours=1)}
 """The precision of "ten minutes ago"."""
-
-
-def _moved(span: Span, count: int, unit: Unit) -> Span:
-    """The span, some units later."""
-    return span.moved(span.begins + count * unit.value - span.begins)
 
 
 def _around(span: Span) -> timedelta:

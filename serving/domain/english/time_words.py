@@ -165,6 +165,21 @@ HOLIDAYS_BY_FIRST_WORD = {
 
 WEEKEND = weekly(5, 2)
 
+WITH_PLURAL = (
+    {"weekend": WEEKEND}
+    | {name: weekly(number) for name, number in WEEKDAYS.items()}
+    | {named[0]: holiday for named, holiday in HOLIDAYS.items() if len(named) == 1}
+)
+"""Things that are counted, besides seasons: "two weekends ago"."""
+
+DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+"""Their distance from today."""
+
+WHICH = {
+    "last": "last", "previous": "last", "prior": "last", "past": "past",
+    "this": "this", "current": "this", "next": "next", "coming": "next", "upcoming": "next",
+}  # fmt: skip
+"""Words before a unit or what comes again, by those that mean the same."""
 
 LEADING = _set(
     "after around before by during for following in into of over since through throughout till "

@@ -45,6 +45,10 @@ class Span(NamedTuple):
         """The span, later by a time."""
         return Span(self.begins + by, self.ends + by)
 
+    def stepped(self, step: relativedelta) -> Span:
+        """The span, later by a step of the calendar of its beginning."""
+        return self.moved(self.begins + step - self.begins)
+
     def widened(self, by: timedelta) -> Span:
         """The span with some time before and after it."""
         return Span(self.begins - by, self.ends + by)
