@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.calendar import (
@@ -97,56 +96,49 @@ THIRDS = {
     "end": 2, "late": 2,
 }  # fmt: skip
 
-HOLIDAYS: Mapping[tuple[str, ...], Recurring] = MappingProxyType(
-    {
-        tuple(words.split()): recurring
-        for words, recurring in (
-            ("new year eve", day_of_year(12, 31)),
-            ("new year day", day_of_year(1, 1)),
-            ("new year", day_of_year(12, 31, 2)),
-            ("new years", day_of_year(12, 31, 2)),
-            ("new years eve", day_of_year(12, 31)),
-            ("new years day", day_of_year(1, 1)),
-            ("epiphany", day_of_year(1, 6)),
-            ("valentine day", day_of_year(2, 14)),
-            ("valentines day", day_of_year(2, 14)),
-            ("st patrick day", day_of_year(3, 17)),
-            ("shrove tuesday", after_easter(-47)),
-            ("mardi gras", after_easter(-47)),
-            ("ash wednesday", after_easter(-46)),
-            ("palm sunday", after_easter(-7)),
-            ("good friday", after_easter(-2)),
-            ("easter sunday", after_easter(0)),
-            ("easter monday", after_easter(1)),
-            ("easter weekend", after_easter(-2, 4)),
-            ("easter", after_easter(0, 2)),
-            ("ascension day", after_easter(39)),
-            ("pentecost", after_easter(49, 2)),
-            ("whitsun", after_easter(49, 2)),
-            ("may day", day_of_year(5, 1)),
-            ("mother day", nth_weekday(2, 6, 5)),
-            ("mothers day", nth_weekday(2, 6, 5)),
-            ("father day", nth_weekday(3, 6, 6)),
-            ("fathers day", nth_weekday(3, 6, 6)),
-            ("independence day", day_of_year(7, 4)),
-            ("fourth of july", day_of_year(7, 4)),
-            ("labor day", nth_weekday(1, 0, 9)),
-            ("halloween", day_of_year(10, 31)),
-            ("all saints day", day_of_year(11, 1)),
-            ("bonfire night", day_of_year(11, 5)),
-            ("thanksgiving", nth_weekday(4, 3, 11)),
-            ("black friday", nth_weekday(4, 3, 11, 1)),
-            ("cyber monday", nth_weekday(4, 3, 11, 4)),
-            ("christmas eve", day_of_year(12, 24)),
-            ("christmas day", day_of_year(12, 25)),
-            ("christmas", day_of_year(12, 24, 3)),
-            ("xmas", day_of_year(12, 24, 3)),
-            ("boxing day", day_of_year(12, 26)),
-        )
-    }
-)
-"""By their words, without "'s". The moveable ones are those of the western churches and of the
-United States."""
+HOLIDAYS: Mapping[tuple[str, ...], Recurring] = {
+    tuple(words.replace("'", ending).split()): recurring
+    for words, recurring in (
+        ("new year' eve", day_of_year(12, 31)),
+        ("new year' day", day_of_year(1, 1)),
+        ("new year'", day_of_year(12, 31, 2)),
+        ("epiphany", day_of_year(1, 6)),
+        ("valentine' day", day_of_year(2, 14)),
+        ("st patrick day", day_of_year(3, 17)),
+        ("shrove tuesday", after_easter(-47)),
+        ("mardi gras", after_easter(-47)),
+        ("ash wednesday", after_easter(-46)),
+        ("palm sunday", after_easter(-7)),
+        ("good friday", after_easter(-2)),
+        ("easter sunday", after_easter(0)),
+        ("easter monday", after_easter(1)),
+        ("easter weekend", after_easter(-2, 4)),
+        ("easter", after_easter(0, 2)),
+        ("ascension day", after_easter(39)),
+        ("pentecost", after_easter(49, 2)),
+        ("whitsun", after_easter(49, 2)),
+        ("may day", day_of_year(5, 1)),
+        ("mother' day", nth_weekday(2, 6, 5)),
+        ("father' day", nth_weekday(3, 6, 6)),
+        ("independence day", day_of_year(7, 4)),
+        ("fourth of july", day_of_year(7, 4)),
+        ("labor day", nth_weekday(1, 0, 9)),
+        ("halloween", day_of_year(10, 31)),
+        ("all saints day", day_of_year(11, 1)),
+        ("bonfire night", day_of_year(11, 5)),
+        ("thanksgiving", nth_weekday(4, 3, 11)),
+        ("black friday", nth_weekday(4, 3, 11, 1)),
+        ("cyber monday", nth_weekday(4, 3, 11, 4)),
+        ("christmas eve", day_of_year(12, 24)),
+        ("christmas day", day_of_year(12, 25)),
+        ("christmas", day_of_year(12, 24, 3)),
+        ("xmas", day_of_year(12, 24, 3)),
+        ("boxing day", day_of_year(12, 26)),
+    )
+    for ending in ("", "s")
+}
+"""By their words, without "'s"; an apostrophe may be an "s". The moveable ones are those of the
+western churches and of the United States."""
 
 DAYS_OF_HOLIDAYS = {
     ("easter",): after_easter(0),

@@ -174,23 +174,21 @@ class _Reader:
 
     def _runs(self) -> Iterator[list[_Read]]:
         """Whole numbers that follow each other; "double five" is one with two digits."""
-        run: list[_Read] = []
+        runs: list[list[_Read]] = [[]]
         for first, behind, digits, is_spoken in self._numbers:
             is_digit = len(digits) == 1 or digits.startswith("0")
             times = self._language.repeats.get(self._word(first - 1), 1) if is_digit else 1
             digits = digits[0] * (times - 1) + digits
             each = _Read(first - (times > 1), behind, digits, is_spoken or times > 1)
-            gap = self.words[each.first].gap
-            if run and not (each.first == run[-1].behind and _LISTED.fullmatch(gap)):
-                yield run
-                run = []
+            before, gap = runs[-1], self.words[each.first].gap
+            is_next = before and each.first == before[-1].behind and _LISTED.fullmatch(gap)
+            if not is_next:
+                runs.append([])
             if digits.isdecimal():
-                run.append(each)
-            elif run:
-                yield run
-                run = []
-        if run:
-            yield run
+                runs[-1].append(each)
+            else:
+                runs.append([])
+        return filter(None, runs)
 
     def _time(self, number: _Read, after: _Read | None) -> Iterator[_Read]:
         """A time of day with this hour: "half past six", "six thirty", "6:30 pm", "six o'clock"."""
@@ -249,20 +247,17 @@ class _Reader:
 
     def _minutes(self, place: int) -> tuple[int, int]:
         """Minutes that are said before a place, with that of their first word; 0 if none are."""
-        word = self._word(place)
-        minutes = self._language.clock_minutes.get(word, 0)
-        if not minutes and (said := [each for each in self._numbers if each.behind == place + 1]):
-            digits = said[0].digits
-            return said[0].first, int(digits) if digits.isdecimal() and len(digits) <= 2 else 0
+        minutes = self._language.clock_minutes.get(self._word(place), 0)
+        if not minutes and (said := self._before.get(place + 1)):
+            is_short = said.digits.isdecimal() and len(said.digits) <= 2
+            return said.first, int(said.digits) if is_short else 0
         return place, minutes
 
     def _half(self, behind: int) -> int | None:
         """The hours that what is behind an hour adds to it: 12 for "pm", 0 for "am"; or None."""
-        for end in (behind + 3, behind + 2, behind + 1):
-            hours = self._language.clock_ends.get(self._said(behind, end))
-            if hours is not None:
-                return hours
-        return None
+        ends = self._language.clock_ends
+        said = (self._said(behind, behind + length) for length in (3, 2, 1))
+        return next((ends[words] for words in said if words in ends), None)
 
     def _count(self, number: _Read, after: _Read | None) -> Iterator[_Read]:
         """A number with a part behind it: "two and a half", "two thirds"."""

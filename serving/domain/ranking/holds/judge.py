@@ -1,4 +1,4 @@
-"""The factor of each score for currency, and the statement that took the place."""
+"""The factor of each score for currency, the statement that took the place, and the marks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from serving.domain.ranking.holds.marks import outdated
 from serving.domain.ranking.holds.model import Model, shipped_model
 from serving.domain.ranking.holds.pairs import Pairs, Vector
 from serving.domain.ranking.holds.question import Question
@@ -91,7 +90,7 @@ def judge(
             verdicts[place].append(Verdict(factor, CurrencyReason.TAKES_PLACE, other))
     if asked.asks_for_past or asked.may_be_any:
         return Judgement(verdicts)
-    return Judgement(verdicts, outdated(asked, pairs, probabilities, final, rules))
+    return Judgement(verdicts, _outdated(asked, pairs, probabilities, final, rules))
 
 
 def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[Verdict]]:
@@ -122,3 +121,42 @@ def _superseding(taken: Vector, scores: Vector) -> list[tuple[int, int]]:
         (place, int(np.argmax(np.where(able[:, place], scores, -np.inf))))
         for place in np.nonzero(able.any(axis=0))[0].tolist()
     ]
+
+
+def _outdated(
+    asked: Question, pairs: Pairs, probabilities: Vector, scores: Vector, rules: Rules
+) -> dict[int, int]:
+    """The places of statements to mark, with that of the newer one that outdates each.
+
+    A mark is a promise, which needs more than a place.
+    """
+    likely = np.argwhere((probabilities >= rules.mark) & (scores[None, :] > scores[:, None]))
+    marked: dict[int, int] = {}
+    for older, newer in sorted(likely.tolist(), key=lambda pair: -probabilities[*pair]):
+        if older not in marked and (
+            newer in (pairs.head[older].closed_by or ())
+            or (
+                pairs.share[older] >= rules.asked
+                and not _speaks_against(asked, pairs, older, newer)
+            )
+        ):
+            marked[older] = newer
+    return marked
+
+
+def _speaks_against(asked: Question, pairs: Pairs, older: int, newer: int) -> bool:
+    """Whether the newer statement adds something, or is about somebody else."""
+    if not pairs.head[newer].is_turn and not pairs.head[older].is_turn:
+        return True  # the time of a document is often that of its import
+    before, after = pairs.traits[older], pairs.traits[newer]
+    if after.signs["adds"]:
+        return True
+    if pairs.corrections[older, newer]:
+        return False
+    others_name = pairs.names[newer] - pairs.persons[older] - pairs.asked_names
+    return bool(
+        after.owners - before.owners - asked.owners
+        or (others_name and asked.values)
+        or pairs.asked_names & pairs.persons[older] - pairs.persons[newer]
+        or not pairs.same_speaker[older, newer]
+    )

@@ -74,7 +74,8 @@ class Pairs:
     def __init__(self, asked: Question, head: Sequence[Statement]) -> None:
         self.asked, self.head = asked, head
         self.traits = [traits_of(each.text, asked.language.name) for each in head]
-        self._numbers = np.array([each.numbers for each in self.traits]).T
+        numbers = np.array([each.numbers for each in self.traits]).T
+        self.numbers: dict[str, Vector] = dict(zip(NUMBERS, numbers, strict=True))
         said = np.array([each.said.timestamp() for each in head])
         self.gaps = said - said[:, None]
         stored = np.array([each.order[1].timestamp() for each in head])
@@ -85,7 +86,7 @@ class Pairs:
         self.session = (np.abs(self.gaps) < SESSION_S) | (
             _equal(sessions) & np.array(sessions, dtype=bool)
         )
-        corrects = self.number("corrects") > 0
+        corrects = self.numbers["corrects"] > 0
         self.corrections = self.later & self.session & self.same_speaker & corrects
         self.asks = np.array([asked.repeats_question(each) for each in self.traits])
         self._add_words()
@@ -124,7 +125,7 @@ class Pairs:
         of the words of the older one too, adds nothing, and keeps the name in the question. Of
         several older ones it is what has most in common with the newer one.
         """
-        takes_back = (self.number("retracts") > 0) & (self.number("adds") == 0)
+        takes_back = (self.numbers["retracts"] > 0) & (self.numbers["adds"] == 0)
         able: Vector = self.later & self.same_speaker & takes_back & (self.share >= least)[:, None]
         able &= self.common >= least * self.total[:, None]
         for older, newer in np.argwhere(able).tolist():
@@ -144,7 +145,7 @@ class Pairs:
         values in question that the older one has, or all of its kinds if it has none of these:
         what corrects something without its name gives another value of it.
         """
-        corrects = self.number("corrects") > 0
+        corrects = self.numbers["corrects"] > 0
         other: Vector = self.later & self.same_speaker & (self.common == 0)
         other &= (corrects & (self.share == 0))[None, :]
         for older, newer in np.argwhere(other).tolist():
@@ -158,7 +159,7 @@ class Pairs:
 
         "In the evening" has no word of what was asked, but what asks it has all.
         """
-        brief = self.number("length") <= SHORT
+        brief = self.numbers["length"] <= SHORT
         return [
             (place, each.after)
             for place, each in enumerate(self.head)
@@ -178,7 +179,7 @@ class Pairs:
         named = {stem_of(word, name) for word in self.asked_names}
         asked = self.asked.stems - named
         about = np.array([each.subject in named for each in self.traits])
-        reports = self.number("reports") > 0
+        reports = self.numbers["reports"] > 0
         able: Vector = self.later & (about & reports & ~self.is_by_named)[:, None]
         able &= (self.is_by_named & ~reports)[None, :]
         for older, newer in np.argwhere(able).tolist():
@@ -186,29 +187,22 @@ class Pairs:
             able[older, newer] = bool(topic) and topic <= self.traits[newer].stems
         return able
 
-    def number(self, name: str) -> Vector:
-        """One of `NUMBERS` of each text."""
-        numbers: Vector = self._numbers[NUMBERS.index(name)]
-        return numbers
-
     def features(self) -> Features:
         """The features of all pairs."""
-        return Features(
-            self._of_older(), self._of_newer(), {**self._of_both(), **self._by_vector()}
-        )
+        of_both = self._of_both() | self._by_vector()
+        return Features(self._of_older(), self._of_newer(), of_both)
 
     def _of_older(self) -> dict[str, Vector]:
-        lengths = self.number("length")
-        asked = [each.subject in self.asked.stems for each in self.traits]
+        lengths = self.numbers["length"]
         return {
-            "o_negates": self.number("negates"),
-            "o_changes": self.number("changes"),
+            "o_negates": self.numbers["negates"],
+            "o_changes": self.numbers["changes"],
             "o_length": lengths,
             "o_short": lengths <= SHORT,
             "o_near": np.array([each.is_near for each in self.head]),
             "o_place": np.arange(len(self.head)) / HEAD,
             "o_by_named": self.is_by_named,
-            "o_subject_asked": np.array(asked),
+            "o_subject_asked": np.array([each.subject in self.asked.stems for each in self.traits]),
         }
 
     def _of_newer(self) -> dict[str, Vector]:
@@ -216,13 +210,13 @@ class Pairs:
         since = (self.later & (counted >= counted[:, None])) @ counted
         after = (self.later & (self.share >= self.share[:, None])).sum(1)
         return {
-            "n_supposes": self.number("supposes"),
-            "n_reports": self.number("reports"),
-            "n_jests": self.number("jests"),
-            "n_settles": self.number("settles"),
+            "n_supposes": self.numbers["supposes"],
+            "n_reports": self.numbers["reports"],
+            "n_jests": self.numbers["jests"],
+            "n_settles": self.numbers["settles"],
             "n_asks": self.asks,
-            "n_length": self.number("length"),
-            "n_long": self.number("long"),
+            "n_length": self.numbers["length"],
+            "n_long": self.numbers["long"],
             "n_near": np.array([each.is_near for each in self.head]),
             "n_score": self.scores / (self.scores.max() or 1.0),
             "n_place": np.arange(len(self.head)) / HEAD,
@@ -239,9 +233,9 @@ class Pairs:
         root = np.sqrt(self.total)
         alike = self.common / np.maximum(root[:, None] * root, LEAST)
         has_value = np.array([self.asked.has_value(each) for each in self.traits])
-        need = self.asked.has_one_answer + self.number("changes") + has_value
-        corrects = self.number("corrects") * self.session
-        mine = self.number("mine")
+        need = self.asked.has_one_answer + self.numbers["changes"] + has_value
+        corrects = self.numbers["corrects"] * self.session
+        mine = self.numbers["mine"]
         values, amounts, named, others = self._compared()
         return {
             "score_ratio": ratio,
@@ -264,7 +258,7 @@ class Pairs:
             "mine_same": mine[:, None] * mine * self.same_speaker,
             "named_lost": self.is_by_named[:, None] & ~self.is_by_named,
             "amount_alike": (amounts.older & amounts.gained) * rest,
-            "suggested": self.number("suggests")[:, None] * ~self.same_speaker,
+            "suggested": self.numbers["suggests"][:, None] * ~self.same_speaker,
             "whether": np.full(ratio.shape, float(self.asked.asks_whether)),
         }
 
@@ -307,7 +301,7 @@ class Pairs:
             "cosine": cosines,
             "cosine_older": cosines - usual[:, None],
             "cosine_newer": cosines - usual[None, :],
-            "cosine_changes": cosines * self.number("changes")[None, :],
+            "cosine_changes": cosines * self.numbers["changes"][None, :],
         }
 
 

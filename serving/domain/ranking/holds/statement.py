@@ -121,9 +121,9 @@ class TextTraits:
         self.amounts = frozenset(found[0] for _, has in kinds for found in has.finditer(low))
         self.asks = self._asks()
         length = min(len(self.words), LONGEST) / TYPICAL
-        own = {"changes": self.changes, "length": length, "long": len(self.stems) > TYPICAL}
-        numbers = {**self.signs, **own}
-        self.numbers = tuple(float(numbers[name]) for name in NUMBERS)
+        own = self.changes, length, len(self.stems) > TYPICAL
+        self.numbers = tuple(map(float, (*self.signs.values(), *own)))
+        """In the order of `NUMBERS`."""
 
     def _asks(self) -> bool:
         """Whether it only asks something: a statement in the form of a question tells."""
