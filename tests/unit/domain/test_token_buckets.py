@@ -71,32 +71,26 @@ def test_retry_after_the_delay_finds_a_token(rate: float) -> None:
     buckets.take(TENANT)
 
 
-def test_burst_is_the_calls_of_a_second() -> None:
-    buckets = TokenBuckets(10, SteppedClock())
+@pytest.mark.parametrize(("rate", "calls"), [(10, 10), (0.1, 1), (None, 1000)])
+def test_burst_is_the_calls_of_a_second(rate: float | None, calls: int) -> None:
+    buckets = TokenBuckets(rate, SteppedClock())
 
-    assert taken(buckets) == 10
+    assert taken(buckets) == taken(buckets, OTHER) == calls
+
+
+def test_refusal_says_the_rate() -> None:
+    buckets = TokenBuckets(10, SteppedClock())
+    taken(buckets)
+
     with pytest.raises(RateLimitedError, match="rate of 10 calls per second is used up"):
         buckets.take(TENANT)
-    assert taken(buckets, OTHER) == 10
-
-
-def test_rate_below_one_allows_one_call() -> None:
-    buckets = TokenBuckets(0.1, clock=SteppedClock())
-
-    assert taken(buckets) == 1
-
-
-def test_unset_rate_limits_nothing() -> None:
-    buckets = TokenBuckets(clock=SteppedClock())
-
-    assert taken(buckets) == 1000
-    assert buckets.reserve(TENANT) == 0
 
 
 def test_reserved_tokens_come_at_the_rate() -> None:
     buckets = TokenBuckets(2, clock=SteppedClock())
 
     assert [buckets.reserve(TENANT) for _ in range(4)] == [0, 0, 0.5, 1]
+    assert TokenBuckets().reserve(TENANT) == 0
 
 
 def test_full_buckets_are_forgotten() -> None:

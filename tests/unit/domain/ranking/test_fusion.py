@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.domain.items.period import Period
-from serving.domain.items.records import segment_id
+from serving.domain.items.records import Item, segment_id
 from serving.domain.ranking.fusion import Fused, fuse
 from serving.domain.ranking.ledger import (
     DecayTerm,
@@ -37,7 +36,7 @@ from serving.domain.ranking.ranked_list import (
     within_depth,
 )
 from serving.domain.ranking.signals import SIGNALS, Known, Named, Traits, ranked_by
-from tests.support.builders import NOON, days, fact, ids, ranked, segment
+from tests.support.builders import NOON, days, fact, ranked, segment
 
 LEGS = ("lexical", "dense", "facts", "graph")
 
@@ -138,14 +137,13 @@ def test_a_rank_constant_of_zero_is_rejected() -> None:
         fuse([], weights={}, rank_constant=0)
 
 
-def test_a_list_with_an_item_twice_is_rejected() -> None:
-    with pytest.raises(ValueError, match="twice"):
-        ranked("dense", "a a")
-
-
-def test_list_not_ordered_by_score_is_rejected() -> None:
-    with pytest.raises(ValueError, match="descending"):
-        scored("dense", a=0.1, b=0.2)
+@pytest.mark.parametrize(
+    ("scores", "why"),
+    [([("a", 0.2), ("a", 0.1)], "twice"), ([("a", 0.1), ("b", 0.2)], "descending")],
+)
+def test_list_in_disorder_is_rejected(scores: list[tuple[str, float]], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        RankedList("dense", tuple(Candidate(segment_id(id_), score) for id_, score in scores))
 
 
 # ---------------------------------------------------------------- ranked lists
@@ -209,115 +207,101 @@ def test_ranking_style_decides_the_ranks_of_ties() -> None:
 # ---------------------------------------------------------------- signals
 
 
+def ranks(signal: str, *known: Known) -> dict[str, float]:
+    found = ranked_by(signal, known)
+    names = [each.item.id for each in found.candidates]
+    return dict(zip(names, found.ranks(RankStyle.MEAN), strict=True))
+
+
+NOTHING = Named()
+
+
+def known(item: Item, named: Named = NOTHING, shown: int = 0) -> Known:
+    return Known(Traits.of(item), named, shown)
+
+
 def test_the_latest_segment_is_the_most_recent() -> None:
-    known = [
-        Known(Traits.of(segment("old", event_time=NOON - days(3)))),
-        Known(Traits.of(segment("new"))),
-        Known(Traits.of(fact("since", "Mel", "lives in", "Rome", valid_from=NOON - days(1)))),
-    ]
+    since = fact("since", "Mel", "lives in", "Rome", valid_from=NOON - days(1))
+    items: list[Item] = [segment("old", event_time=NOON - days(3)), segment("new"), since]
 
-    found = ranked_by("recency", known)
-
-    assert [candidate.item.id for candidate in found.candidates] == ["new", "since", "old"]
+    assert ranks("recency", *map(known, items)) == {"new": 1, "since": 2, "old": 3}
 
 
 def test_items_shown_equally_often_share_a_rank() -> None:
-    known = [
-        Known(Traits.of(segment(name)), shown=shown)
-        for name, shown in (("a", 1), ("b", 7), ("c", 1))
-    ]
+    shown = [known(segment(name), shown=times) for name, times in (("a", 1), ("b", 7), ("c", 1))]
 
-    found = ranked_by("access", known)
-
-    assert [candidate.item for candidate in found.candidates] == ids("b", "a", "c")
-    assert found.ranks(RankStyle.MEAN) == [1, 2.5, 2.5]
+    assert ranks("access", *shown) == {"b": 1, "a": 2.5, "c": 2.5}
 
 
 def test_every_signal_ranks_all_candidates() -> None:
     named = Named(frozenset("abc"), (Period(NOON - days(9), NOON + days(9)),))
-    known = [Known(Traits.of(segment(name, speaker=name)), named) for name in "abc"]
 
     for signal in SIGNALS:
-        assert len(ranked_by(signal, known).candidates) == 3
+        assert len(ranks(signal, *(known(segment(id_, speaker=id_), named) for id_ in "abc"))) == 3
 
 
 def test_only_speakers_that_the_question_names_are_ranked() -> None:
     named = Named.of("What did Maria's sister tell JÓN?")
     speakers = {"a": "Maria Lopez", "b": "Jón", "c": "Otto", "d": ""}
-    known = [
-        Known(Traits.of(segment(name, speaker=speaker)), named)
-        for name, speaker in speakers.items()
-    ]
+    said = [segment(id_, speaker=speaker) for id_, speaker in speakers.items()]
+    items: list[Item] = [*said, fact("f", "Maria", "likes", "tea")]
 
-    found = ranked_by(
-        "speaker", [*known, Known(Traits.of(fact("f", "Maria", "likes", "tea")), named)]
-    )
-
-    assert [candidate.item for candidate in found.candidates] == ids("a", "b")
-    assert found.ranks(RankStyle.MEAN) == [1.5, 1.5]
+    assert ranks("speaker", *(known(item, named) for item in items)) == {"a": 1.5, "b": 1.5}
 
 
 def test_only_items_near_a_named_time_are_ranked() -> None:
     named = Named(periods=(Period(NOON, NOON + days(1)), Period(NOON + days(60), NOON + days(90))))
     since = {"within": 0.5, "after": 4, "before": -3, "late": 4.1, "early": -3.1, "second": 92}
-    known = [
-        Known(Traits.of(segment(name, event_time=NOON + days(at))), named)
-        for name, at in since.items()
-    ]
-    became_true = fact("true", "Mel", "lives in", "Rome", valid_from=NOON)
+    said = [segment(id_, event_time=NOON + days(at)) for id_, at in since.items()]
+    items: list[Item] = [*said, fact("true", "Mel", "lives in", "Rome", valid_from=NOON)]
 
-    found = ranked_by("time", [*known, Known(Traits.of(became_true), named)])
-
-    assert {candidate.item.id for candidate in found.candidates} == {
-        *("within", "after", "before", "second", "true")
-    }
-    assert set(found.ranks(RankStyle.MEAN)) == {3}
+    near = dict.fromkeys(("within", "after", "before", "second", "true"), 3)
+    assert ranks("time", *(known(item, named) for item in items)) == near
 
 
 # ---------------------------------------------------------------- priors
 
 
-def decayed(age_days: float, kind: str = "turn", **fields: Any) -> float:
-    return decay_term(
-        Decay(**fields), kind=kind, since=NOON - days(age_days), as_of=NOON
-    ).multiplier
+@pytest.mark.parametrize(
+    ("age_days", "kind", "floor", "factor"),
+    [
+        (0, "turn", 0, 1.0),
+        (30, "turn", 0, 0.5),
+        (60, "turn", 0, 0.25),
+        (3, "turn", 0, 0.933),
+        (-9, "turn", 0, 1.0),
+        (3650, "turn", 0, 0.0),
+        (3650, "turn", 0.8, 0.8),
+        (3650, "person", 0, 0.3),
+        (3650, "person", 0.8, 0.3),
+        (3650, "place", 0, 0.3),
+        (3650, "relationship", 0, 0.3),
+    ],
+)
+def test_score_halves_every_thirty_days_to_a_floor(
+    age_days: float, kind: str, floor: float, factor: float
+) -> None:
+    term = decay_term(Decay(floor=floor), kind=kind, since=NOON - days(age_days), as_of=NOON)
+
+    assert term.multiplier == pytest.approx(factor, abs=5e-4)
 
 
-@pytest.mark.parametrize(("age_days", "factor"), [(0, 1.0), (30, 0.5), (60, 0.25), (3, 0.933)])
-def test_a_score_halves_every_thirty_days(age_days: float, factor: float) -> None:
-    assert decayed(age_days) == pytest.approx(factor, abs=5e-4)
+BOOST = Importance(style=ImportanceStyle.BOOST, boost_from=0.8)
 
 
-@pytest.mark.parametrize("kind", ["person", "place", "relationship"])
-def test_evergreen_kinds_decay_to_their_floor(kind: str) -> None:
-    assert decayed(3650, kind) == 0.3
-    assert decayed(3650) < 1e-9
-
-
-def test_floor_of_a_kind_leaves_other_kinds_alone() -> None:
-    assert decayed(3650, floor=0.8) == 0.8
-    assert decayed(3650, "person", floor=0.8) == 0.3
-
-
-def test_items_in_the_future_do_not_decay() -> None:
-    assert decayed(-9) == 1.0
-
-
-def test_importance_multiplies_by_seven_to_ten_tenths() -> None:
-    term = importance_term(Importance(style=ImportanceStyle.MULTIPLY), 0.5, 60)
-
-    assert term == ImportanceTerm(0.5, multiplier=0.85)
-
-
-def test_importance_boosts_only_items_above_the_threshold() -> None:
-    boost = Importance(style=ImportanceStyle.BOOST, boost_from=0.8)
-
-    assert importance_term(boost, 0.79, 60) == ImportanceTerm(0.79, boost=0)
-    assert importance_term(boost, 0.8, 60) == ImportanceTerm(0.8, boost=1 / 61 - 1 / 71)
-
-
-def test_importance_is_off_unless_a_profile_sets_it() -> None:
-    assert importance_term(Importance(), 0.9, 60) is None
+@pytest.mark.parametrize(
+    ("prior", "importance", "term"),
+    [
+        (Importance(), 0.9, None),
+        (Importance(style=ImportanceStyle.MULTIPLY), 0.5, ImportanceTerm(0.5, multiplier=0.85)),
+        (BOOST, 0.79, ImportanceTerm(0.79, boost=0)),
+        (BOOST, 0.8, ImportanceTerm(0.8, boost=1 / 61 - 1 / 71)),
+    ],
+)
+def test_importance_counts_as_the_prior_says(
+    prior: Importance, importance: float, term: ImportanceTerm | None
+) -> None:
+    assert importance_term(prior, importance, 60) == term
 
 
 def test_every_term_of_the_ledger_counts() -> None:

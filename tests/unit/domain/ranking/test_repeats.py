@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -191,18 +192,21 @@ def test_vectors_of_equal_turns_have_a_scale() -> None:
 # ---------------------------------------------------------------- diversity
 
 
-def test_new_content_is_preferred_to_repeated_content() -> None:
-    texts = ["we fly to goa in march", "we fly to goa in may", "the cat is ill"]
+@pytest.mark.parametrize(
+    ("texts", "options", "places"),
+    [
+        ("we fly to goa in march, we fly to goa in may, the cat is ill", {}, [0, 2, 1]),
+        ("a b, a b, c", {"trade_off": 1.0}, [0, 1, 2]),
+        ("a, b, c", {"pool": 2}, [0, 1]),
+    ],
+    ids=["new content is preferred", "novelty has no weight", "pool"],
+)
+def test_texts_are_chosen_by_relevance_and_novelty(
+    texts: str, options: dict[str, Any], places: list[int]
+) -> None:
+    chosen = maximal_marginal_relevance(texts.split(", "), [1.0, 0.95, 0.8], **options)
 
-    chosen = maximal_marginal_relevance(texts, [1.0, 0.95, 0.8])
-
-    assert [one.place for one in chosen] == [0, 2, 1]
-
-
-def test_mmr_with_no_weight_on_novelty_keeps_the_order() -> None:
-    chosen = maximal_marginal_relevance(["a b", "a b", "c"], [0.9, 0.8, 0.7], trade_off=1.0)
-
-    assert [one.place for one in chosen] == [0, 1, 2]
+    assert [one.place for one in chosen] == places
 
 
 def test_choice_names_its_most_similar_predecessor() -> None:
@@ -214,10 +218,6 @@ def test_choice_names_its_most_similar_predecessor() -> None:
     assert closest == {0: None, 1: None, 2: 0, 3: 1}
     of_the_third = next(one for one in chosen if one.place == 2)
     assert of_the_third.value == 0.7 * 0.8 - (1 - 0.7) * of_the_third.max_similarity
-
-
-def test_mmr_considers_only_its_pool() -> None:
-    assert len(maximal_marginal_relevance(["a", "b", "c"], [3, 2, 1], pool=2)) == 2
 
 
 @given(st.lists(st.text(alphabet="ab c", max_size=8), max_size=8))

@@ -77,40 +77,31 @@ def test_evidence_that_repeats_its_fact_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "is_about"),
     [
-        "What do you know about me?",
-        "so what do you actually know about me",
-        "Tell me everything you've got on me.",
-        "What have I told you about myself?",
-        "what information do you have about me",
-        "Who am I, as far as you know?",
-        "What do you know about me so far?",
-        "Do you remember me?",
-        "was weißt du über mich",
-        "Was habe ich dir über mich erzählt?",
-        "¿Qué sabes de mí?",
+        ("What do you know about me?", True),
+        ("so what do you actually know about me", True),
+        ("Tell me everything you've got on me.", True),
+        ("What have I told you about myself?", True),
+        ("what information do you have about me", True),
+        ("Who am I, as far as you know?", True),
+        ("What do you know about me so far?", True),
+        ("Do you remember me?", True),
+        ("was weißt du über mich", True),
+        ("Was habe ich dir über mich erzählt?", True),
+        ("¿Qué sabes de mí?", True),
+        ("What do you know about Mel?", False),
+        ("What does Mel know about me?", False),
+        ("What do you know about me and Mel?", False),
+        ("What did you say to Mel about me?", False),
+        ("What did you ask me about the bus?", False),
+        ("Who am I meeting?", False),
+        ("Tell me about the trip.", False),
+        ("Was weißt du über Mel?", False),
     ],
 )
-def test_question_for_the_asker_is_known(text: str) -> None:
-    assert is_about_asker(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "What do you know about Mel?",
-        "What does Mel know about me?",
-        "What do you know about me and Mel?",
-        "What did you say to Mel about me?",
-        "What did you ask me about the bus?",
-        "Who am I meeting?",
-        "Tell me about the trip.",
-        "Was weißt du über Mel?",
-    ],
-)
-def test_question_for_another_asks_for_no_asker(text: str) -> None:
-    assert not is_about_asker(text)
+def test_question_for_the_asker_is_known(text: str, is_about: bool) -> None:
+    assert is_about_asker(text) is is_about
 
 
 @pytest.mark.parametrize(
