@@ -127,7 +127,8 @@ class Breaker:
         if self._state is BreakerState.OPEN:
             self._call = call
         self.probe_if_due()
-        self.require_closed()
+        if self._state is not BreakerState.CLOSED:
+            raise BreakerOpenError(self.name, self.trouble)
         return await self._within(question, deadline, call)
 
     def probe_if_due(self) -> None:
@@ -135,11 +136,6 @@ class Breaker:
         if self._state is BreakerState.OPEN and self._clock() >= self._open_until and self._call:
             self._enter(BreakerState.HALF_OPEN)
             self._probe = asyncio.create_task(self._probed(self._call))
-
-    def require_closed(self) -> None:
-        """Raises `BreakerOpenError` if the dependency is not asked, or by a probe alone."""
-        if self._state is not BreakerState.CLOSED:
-            raise BreakerOpenError(self.name, self.trouble)
 
     async def _probed(self, call: Call) -> None:
         try:

@@ -17,7 +17,7 @@ from serving.domain.english.time_tokens import sentences
 from serving.domain.english.time_translation import in_english
 from serving.domain.items.period import MAX_MENTION, Period
 from serving.domain.languages import ENGLISH
-from serving.domain.questions.calendar import FIRST, LAST, Span
+from serving.domain.questions.calendar import FIRST, LAST
 from serving.domain.questions.named_times import NamedTimes
 
 MAX_DATES = 4
@@ -163,11 +163,10 @@ def _found(text: str, as_of: datetime, usual: Tense) -> Iterator[_Found]:
             tokens, now, usual, zone, southern=getattr(zone, "key", "") in _southern_zones()
         )
         for span, first, behind in sentence.times():
-            period = _period(span, zone)
-            if period is not None:
-                yield _Found(
-                    period, slice(tokens[first].place.start, tokens[behind - 1].place.stop)
-                )
+            begins, ends = _instant(span.begins, zone), _instant(span.ends, zone)
+            if begins < ends:
+                place = slice(tokens[first].place.start, tokens[behind - 1].place.stop)
+                yield _Found(Period(begins, ends), place)
 
 
 def _meant(text: str, found: Sequence[_Found]) -> Iterator[_Found]:
@@ -198,11 +197,6 @@ def _is_replaced(text: str, time: _Found, start: int, later: _Found) -> bool:
     if _HESITATION.fullmatch(text, *between) and _PUT_RIGHT.match(text, later.place.stop):
         return True
     return bool(_BUT.fullmatch(text, *between) and _NOT_BUT.search(text, start, time.place.start))
-
-
-def _period(span: Span, zone: tzinfo) -> Period | None:
-    begins, ends = _instant(span.begins, zone), _instant(span.ends, zone)
-    return Period(begins, ends) if begins < ends else None
 
 
 def _instant(local: datetime, zone: tzinfo) -> datetime:

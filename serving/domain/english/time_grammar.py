@@ -725,7 +725,7 @@ class Sentence(Tokens):
             led
             or self._word(at - 2) in words.LEADING_TO_DAYS
             or bool(listed and listed[2])
-            or (in_digits and self._is_being(at - 2))
+            or (in_digits and (self._is(at - 2, "is", "was") or self._is_possessive(at - 2)))
             or number > (MAX_RANK_IN_DIGITS if in_digits else MAX_RANK_IN_WORDS)
         )
         if is_ordinal and is_definite and is_led and self._ends_before(behind):

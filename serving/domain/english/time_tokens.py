@@ -116,10 +116,6 @@ class Tokens:
         """Whether a preposition leads to this place."""
         return self._word(at - 1 - self._is(at - 1, "the")) in words.LEADING
 
-    def _is_being(self, at: int) -> bool:
-        """Whether "is", "was" or a word with "'s" stands here."""
-        return self._is(at, "is", "was") or self._is_possessive(at)
-
     def _is_repeated(self, at: int) -> bool:
         """Whether "of each" or "of every" stands here."""
         return self._is(at, "of") and self._is(at + 1, "each", "every")

@@ -29,7 +29,15 @@ def in_english(text: str) -> str:
     """The text if it is in English or names no time; otherwise its times in English."""
     read = normal_form(text)
     language = language_of_times(read)
-    return _Translation.of(language.name).of_text(read) if language.times else text
+    if not language.times:
+        return text
+    read = language.folded(read)
+    read = _DAY_FIRST.sub(lambda day: f"{day[1]:0>2}.{day[2]:0>2}.{day[3] or ''}", read)
+    tokens = _token_of(language.name).finditer(read)
+    read = " ".join(_in_english(token, language) for token in tokens)
+    for pattern, replacement in language.time_rules:
+        read = pattern.sub(replacement, read)
+    return read
 
 
 def language_of_times(text: str) -> Language:
@@ -42,38 +50,24 @@ def language_of_times(text: str) -> Language:
     return languages.language_of_times(frozenset(words_in(text.casefold())))
 
 
-class _Translation:
-    """The times of a language in English."""
+@cache
+def _token_of(name: str) -> re.Pattern[str]:
+    """A phrase, a number, a word or a sign of a language."""
+    phrases = "|".join(map(re.escape, sorted(language_of(name).times, key=len, reverse=True)))
+    word = rf"[\w{MARKS}]"
+    if name not in _UNSPACED:
+        phrases, word = rf"(?<!{word})(?:{phrases})(?!{word})", rf"{word}+"
+    return re.compile(f"(?P<phrase>{phrases})|{_NUMBER}|(?P<word>{word})|{_SIGN}")
 
-    def __init__(self, language: Language) -> None:
-        self._language = language
-        phrases = "|".join(map(re.escape, sorted(language.times, key=len, reverse=True)))
-        word = rf"[\w{MARKS}]"
-        if language.name not in _UNSPACED:
-            phrases, word = rf"(?<!{word})(?:{phrases})(?!{word})", rf"{word}+"
-        self._token = re.compile(f"(?P<phrase>{phrases})|{_NUMBER}|(?P<word>{word})|{_SIGN}")
 
-    @staticmethod
-    @cache
-    def of(name: str) -> _Translation:
-        return _Translation(language_of(name))
-
-    def of_text(self, text: str) -> str:
-        text = self._language.folded(text)
-        text = _DAY_FIRST.sub(lambda day: f"{day[1]:0>2}.{day[2]:0>2}.{day[3] or ''}", text)
-        text = " ".join(map(self._in_english, self._token.finditer(text)))
-        for pattern, replacement in self._language.time_rules:
-            text = pattern.sub(replacement, text)
-        return text
-
-    def _in_english(self, token: re.Match[str]) -> str:
-        word = token[0]
-        match token.lastgroup:
-            case "phrase":
-                return self._language.times[word]
-            case "word":
-                return self._language.digits.get(word, OTHER)
-            case "mark":
-                return OTHER
-            case _:
-                return word
+def _in_english(token: re.Match[str], language: Language) -> str:
+    word = token[0]
+    match token.lastgroup:
+        case "phrase":
+            return language.times[word]
+        case "word":
+            return language.digits.get(word, OTHER)
+        case "mark":
+            return OTHER
+        case _:
+            return word

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from serving.domain.languages import ENGLISH, stemmer_of
@@ -78,9 +78,10 @@ def passage(text: str, question: str, length: int, part: Part | None = None) -> 
     """
     if len(text) <= length:
         return text
-    matches = _matches(text, question)
+    asked = {word.key for word in _words(question) if word.text not in ENGLISH.stop_words}
+    matches = [word for word in _words(text) if word.key in asked]
     room = max(1, length - 2 * len(ELLIPSIS))
-    if part is not None and not _answer(matches, question, room):
+    if part is not None and not _answer(matches, asked, room):
         start, end = part.of(len(text))
         within = [match for match in matches if start <= match.start and match.end <= end]
         matches = within if end - start > room else []
@@ -97,22 +98,13 @@ def passage(text: str, question: str, length: int, part: Part | None = None) -> 
     return _cut(text, start, end)[:length]
 
 
-def _answer(matches: Sequence[_Match], question: str, room: int) -> bool:
+def _answer(matches: Sequence[_Match], asked: Collection[str], room: int) -> bool:
     """Whether matches that fit together have enough of the question's words."""
     if not matches:
         return False
     start, end = _best_window(matches, room)
     found = {match.key for match in matches if start <= match.start and match.end <= end}
-    return len(found) >= ANSWERING_SHARE * len(_asked(question))
-
-
-def _asked(question: str) -> set[str]:
-    return {word.key for word in _words(question) if word.text not in ENGLISH.stop_words}
-
-
-def _matches(text: str, question: str) -> list[_Match]:
-    asked = _asked(question)
-    return [word for word in _words(text) if word.key in asked]
+    return len(found) >= ANSWERING_SHARE * len(asked)
 
 
 def _words(text: str) -> Iterator[_Match]:

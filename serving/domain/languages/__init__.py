@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from string import digits
@@ -45,16 +44,12 @@ ENGLISH = _read("english")
 _LANGUAGES = {"english": ENGLISH} | {name: _read(name) for name in _NAMES if name != "english"}
 
 
-@dataclass(frozen=True, slots=True)
 class _Known:
     """The words by which each of some languages is known, by its name, and all of them."""
 
-    words: Mapping[str, AbstractSet[str]]
-    all_words: AbstractSet[str]
-
-    @classmethod
-    def by(cls, words: Mapping[str, AbstractSet[str]]) -> _Known:
-        return cls(words, frozenset[str]().union(*words.values()))
+    def __init__(self, words: Mapping[str, AbstractSet[str]]) -> None:
+        self.words = words
+        self.all_words = frozenset[str]().union(*words.values())
 
     def languages(self, words: AbstractSet[str], usual: Language, lead: int) -> Sequence[Language]:
         """The languages that have most of the words: the usual one, or those with `lead` more."""
@@ -69,10 +64,10 @@ class _Known:
         return [_LANGUAGES[name] for name, count in counts.items() if count == most]
 
 
-_BY_CHANGES = _Known.by(
+_BY_CHANGES = _Known(
     {name: each.function_words for name, each in _LANGUAGES.items() if each.changes is not NEVER}
 )
-_BY_TEXT = _Known.by(
+_BY_TEXT = _Known(
     {
         name: each.function_words.union(each.digits.keys() - {*digits}, each.months, each.weekdays)
         for name, each in _LANGUAGES.items()
@@ -95,7 +90,7 @@ _TIME_WORDS = {
     for name, each in _LANGUAGES.items()
     if each.times
 }
-_BY_TIMES = _Known.by(
+_BY_TIMES = _Known(
     {"english": _BY_TEXT.words["english"] | _TIMES_IN_ENGLISH}
     | {name: _BY_TEXT.words[name] | words for name, words in _TIME_WORDS.items()}
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 SATURATION = 0.9
@@ -151,7 +152,9 @@ def _within_budget(
 
     The index reads the postings of the anchor and only probes those of its partners.
     """
-    single = _prefix_within(rarest, statistics, min(budget.candidates, budget.postings))
+    rows = min(budget.candidates, budget.postings)
+    totals = accumulate(map(statistics.frequency, rarest))
+    single = rarest[: sum(total <= rows for total in totals)]
     expected = postings = sum(map(statistics.frequency, single))
     clauses = [Clause(word) for word in single]
     rest = rarest[len(single) :]
@@ -169,16 +172,6 @@ def _within_budget(
         if partners:
             clauses.append(Clause(anchor, partners))
     return clauses or [Clause(rarest[0])]
-
-
-def _prefix_within(rarest: Sequence[str], statistics: WordStatistics, rows: float) -> Sequence[str]:
-    """The longest prefix of the words that matches at most `rows` rows in total."""
-    total = 0.0
-    for place, word in enumerate(rarest):
-        total += statistics.frequency(word)
-        if total > rows:
-            return rarest[:place]
-    return rarest
 
 
 def _joint_frequency(left: str, right: str, statistics: WordStatistics) -> float:

@@ -54,12 +54,8 @@ class Model:
         return probabilities
 
 
-def read_model(text: str) -> Model:
-    """The model of a table in JSON."""
-    return Model(**{name: Weights(**weights) for name, weights in json.loads(text).items()})
-
-
 @cache
 def shipped_model() -> Model:
     """The model that `python -m bench.holds` has made."""
-    return read_model(resources.files(__package__).joinpath(TABLE).read_text(encoding="utf-8"))
+    table = json.loads((resources.files(__package__) / TABLE).read_text(encoding="utf-8"))
+    return Model(**{name: Weights(**weights) for name, weights in table.items()})
