@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 from serving.domain.items.records import MAX_ENTITIES, MAX_NAME_BYTES, Segment
 from serving.domain.items.text import WORD, name_key
@@ -60,19 +61,8 @@ class _Word(NamedTuple):
     """The signs that are written to it."""
 
 
-class _Found(NamedTuple):
-    """A name and its start in the text."""
-
-    start: int
-    name: str
-
-
-class _Run(NamedTuple):
-    """A run of words that is a known name, and the key of that name."""
-
-    place: int
-    length: int
-    key: str
+_Found: TypeAlias = tuple[int, str]
+"""The start of a name in the text, and the name."""
 
 
 def entities_in(segment: Segment, known_names: Mapping[str, str]) -> tuple[str, ...]:
@@ -86,9 +76,9 @@ def entities_in(segment: Segment, known_names: Mapping[str, str]) -> tuple[str, 
     if speaker := name_key(segment.speaker):
         names[speaker] = segment.speaker
     for text in (segment.title, segment.text):
-        for found in _names_in(text, known_names) if text else ():
-            if len(found.name.encode()) <= MAX_NAME_BYTES:
-                names.setdefault(name_key(found.name), found.name)
+        for _, name in _names_in(text, known_names) if text else ():
+            if len(name.encode()) <= MAX_NAME_BYTES:
+                names.setdefault(name_key(name), name)
     return tuple(names.values())[:MAX_ENTITIES]
 
 
@@ -99,7 +89,7 @@ def _names_in(text: str, known_names: Mapping[str, str]) -> list[_Found]:
     found = unspaced + (list(_known(words, known_names)) if known_names else [])
     if not _is_all_caps(text, words):
         found += _proper_names(text, words)
-    return sorted(found, key=lambda name: name.start)
+    return sorted(found, key=itemgetter(0))
 
 
 def _words(text: str) -> Iterator[_Word]:
@@ -158,15 +148,15 @@ def _is_all_caps(text: str, words: Sequence[_Word]) -> bool:
 
 def _known(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_Found]:
     """The known names among the runs of words: the longest at each place, without overlaps."""
-    longest: dict[int, _Run] = {}
-    for run in _known_runs(words, known_names):
-        if run.length > 1 or _is_name(words[run.place]):
-            longest[run.place] = run
+    longest: dict[int, tuple[int, str]] = {}
+    for place, length, key in _known_runs(words, known_names):
+        if length > 1 or _is_name(words[place]):
+            longest[place] = length, key
     end = 0
-    for place, run in sorted(longest.items()):
+    for place, (length, key) in sorted(longest.items()):
         if place >= end:
-            end = place + run.length
-            yield _Found(words[place].start, known_names[run.key])
+            end = place + length
+            yield words[place].start, known_names[key]
 
 
 def _unspaced(text: str, known_names: Mapping[str, str]) -> Iterator[_Found]:
@@ -179,15 +169,17 @@ def _unspaced(text: str, known_names: Mapping[str, str]) -> Iterator[_Found]:
             for end in range(last, place + 1, -1):
                 name = known_names.get(text[place:end])
                 if name and not unicodedata.category(text[end : end + 1] or " ").startswith("M"):
-                    yield _Found(place, name)
+                    yield place, name
                     place = end
                     break
             else:
                 place += 1
 
 
-def _known_runs(words: Sequence[_Word], known_names: Mapping[str, str]) -> Iterator[_Run]:
-    """The runs of up to `MAX_KNOWN_WORDS` words that are a known name, short ones first."""
+def _known_runs(
+    words: Sequence[_Word], known_names: Mapping[str, str]
+) -> Iterator[tuple[int, int, str]]:
+    """The place, the length and the key of each run of words that is a known name, short first."""
     signs = any(word.before or word.after for word in words)
     runs = [word.key for word in words]
     for length in range(1, min(MAX_KNOWN_WORDS, len(words)) + 1):
@@ -202,7 +194,7 @@ def _known_runs(words: Sequence[_Word], known_names: Mapping[str, str]) -> Itera
         for place, run in enumerate(runs):
             for key in _spellings(run, words[place], words[place + length - 1]):
                 if key in known_names:
-                    yield _Run(place, length, key)
+                    yield place, length, key
                     break
 
 
@@ -239,7 +231,7 @@ def _proper_names(text: str, words: Sequence[_Word]) -> Iterator[_Found]:
         if words[end - 1].after.startswith(_OF_THE_NAME):
             name += words[end - 1].after
         if end - place > 1 or (len(name) > 1 and _named_alone(first, name, within)):
-            yield _Found(first.start, name)
+            yield first.start, name
         place = end
 
 

@@ -143,10 +143,6 @@ def test_question_names_an_entity_however_written() -> None:
 FILLER = "We talked about the weather, the garden and the roof for quite a while. " * 6
 
 
-def test_short_text_is_shown_whole() -> None:
-    assert passage("The key is under the pot.", "key", 40) == "The key is under the pot."
-
-
 @pytest.mark.parametrize("before", ["", FILLER])
 @pytest.mark.parametrize("after", ["", FILLER])
 @pytest.mark.parametrize(
