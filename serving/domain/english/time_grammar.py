@@ -488,7 +488,7 @@ class Sentence(Tokens):
             return None  # "my last week at the shop"
         if which == "this" and self._is(start, "past", "last", "coming", "next"):
             which, start, definite = self._word(start), start + 1, True
-        if (which := words.WHICH.get(which, "")) == "":
+        if not (which := words.WHICH.get(which, "")):
             return None
         is_past = which in ("last", "past")
         counted = self._count_and_unit(start)
