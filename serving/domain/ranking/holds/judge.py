@@ -62,7 +62,9 @@ def judge(
     verdicts = _worth(asked, pairs, rules)
     probabilities = (model or shipped_model()).probabilities(pairs)
     # What lacks the code in question outdates nothing that has it, however alike the two are.
-    lacks = np.array([_lacks_code(own) for own in verdicts])
+    lacks = np.array(
+        [any(each.reason is CurrencyReason.LACKS_CODE for each in own) for own in verdicts]
+    )
     probabilities[~lacks[:, None] & lacks] = 0.0
     probabilities[pairs.other_corrections()] = 0.0
     probabilities[pairs.retractions(rules.asked) | pairs.firsthand()] = 1.0
@@ -108,10 +110,6 @@ def _worth(asked: Question, pairs: Pairs, rules: Rules) -> list[list[Verdict]]:
         if statement.closed_by == () and not (asked.asks_for_past or asked.may_be_any):
             verdicts[place].append(Verdict(rules.closed, CurrencyReason.CLOSED))
     return verdicts
-
-
-def _lacks_code(verdicts: Sequence[Verdict]) -> bool:
-    return any(verdict.reason is CurrencyReason.LACKS_CODE for verdict in verdicts)
 
 
 def _superseding(taken: Vector, scores: Vector) -> list[tuple[int, int]]:
