@@ -118,6 +118,7 @@ def test_question_names_its_time(question: str, period: str) -> None:
         ("Booked the ferry, leaving on the ninth of May.", "2024-05-09..2024-05-10"),
         ("Pieter wants to come over on Friday evening.", "2023-11-17T17:00..2023-11-18"),
         ("I will be back in three days.", "2023-11-18..2023-11-19"),
+        ("Noted: dentist on Thursday at 15:30.", "2023-11-16..2023-11-17"),
         ("On Friday we went to the zoo.", "2023-11-10..2023-11-11"),
         ("On Friday, we went to the zoo.", "2023-11-10..2023-11-11"),
         ("Yesterday I bought a coat, 120 down from 200.", "2023-11-14..2023-11-15"),
