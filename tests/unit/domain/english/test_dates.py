@@ -151,6 +151,7 @@ def test_question_names_its_time(question: str, period: str) -> None:
         ("The shop is closed on Friday.", "2023-11-17..2023-11-18"),
         ("The shop was closed on Friday.", "2023-11-10..2023-11-11"),
         ("The course starts on Monday week.", "2023-11-27..2023-11-28"),
+        ("The vet is Friday week.", "2023-11-24..2023-11-25"),
         ("The vet is a week on Friday.", "2023-11-24..2023-11-25"),
         ("The vet is a fortnight tomorrow.", "2023-11-30..2023-12-01"),
         ("We had a week on Friday.", "2023-11-10..2023-11-11"),
