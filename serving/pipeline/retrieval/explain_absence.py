@@ -14,9 +14,9 @@ from serving.domain.ranking.profile import Profile
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.explain_leg_absence import LegAbsence, explain_legs
 from serving.pipeline.retrieval.legs import LEGS
-from serving.pipeline.retrieval.order import RERANK
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.loss import Loss
+from serving.pipeline.retrieval.order.scoring import RERANK
 from serving.pipeline.retrieval.order.step import Step
 from serving.pipeline.retrieval.steps import RetrievalSteps, Traced
 from serving.ports.graph import Graph

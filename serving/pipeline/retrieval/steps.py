@@ -45,9 +45,9 @@ from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunne
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.leg import Times
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
-from serving.pipeline.retrieval.order.adjacent import GIVERS, first_of
 from serving.pipeline.retrieval.order.hit import Hit
 from serving.pipeline.retrieval.order.ordering import Ordering
+from serving.pipeline.retrieval.order.scoring import GIVERS, first_of
 from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
 from serving.ports.access_log import AccessLog
 from serving.ports.memory_store import MemoryStore

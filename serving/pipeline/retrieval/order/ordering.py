@@ -16,9 +16,10 @@ from serving.domain.ranking.ledger import Ledger
 from serving.domain.ranking.profile import Profile, Sort
 from serving.domain.ranking.repeats import newest_first, newest_of_repeats
 from serving.domain.ranking.signals import Traits
-from serving.pipeline.retrieval.order import ADJACENT, CUT, OF_THE_ANSWER, RERANK, steps_of
-from serving.pipeline.retrieval.order.adjacent import takers
+from serving.pipeline.retrieval.order import STEPS
+from serving.pipeline.retrieval.order.answer import CUT, OF_THE_ANSWER
 from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.order.scoring import ADJACENT, RERANK, takers
 from serving.pipeline.retrieval.order.step import Step, StepInput
 from serving.ports.vector_index import Adjacency
 
@@ -50,7 +51,8 @@ class Ordering:
     ) -> None:
         self.profile = profile
         self.fused = fused
-        self.steps = steps_of(profile) if steps is None else tuple(steps)
+        of_profile = (step for step in STEPS if step.is_in(profile))
+        self.steps = tuple(of_profile if steps is None else steps)
         self.vanished: list[ItemId] = []
         self._given = StepInput(
             profile=profile, query=query, traits=traits, closed=closed, adjacent=adjacent
