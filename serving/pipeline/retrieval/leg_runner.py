@@ -146,7 +146,7 @@ class LegRunner:
                 limit=profile.limit,
                 times=times,
                 has_facts=has_facts,
-                found_by={name: partial(_upstream_answer, runs[name]) for name in spec.leans_on},
+                found_before=partial(_found_before, runs),
                 calls=calls,
                 view=view,
             )
@@ -341,16 +341,20 @@ def _with_lookback(query: Query, spec: LegSpec) -> Query:
     return replace(query, scope=query.scope.within(TimeRange(start)))
 
 
-async def _upstream_answer(leg: asyncio.Future[LegResult]) -> UpstreamAnswer:
-    # A leg that gives up waiting must not cancel it for the others.
-    result = await asyncio.shield(leg)
-    report = result.report
-    if report.state.answered:
-        return UpstreamAnswer(result.candidates)
-    why = f"{report.leg}: {report.reason or report.state.value}"
-    if report.state is LegState.SKIPPED:
-        return UpstreamAnswer(skipped=(why,))
-    return UpstreamAnswer(broken=(why,))
+async def _found_before(
+    runs: Mapping[str, asyncio.Future[LegResult]], legs: Sequence[str]
+) -> UpstreamAnswer:
+    """Waits for what these legs find."""
+    found: dict[str, Sequence[Candidate]] = {}
+    skipped, broken = list[str](), list[str]()
+    for leg in dict.fromkeys(legs):
+        # A leg that gives up waiting must not cancel it for the others.
+        result = await asyncio.shield(runs[leg])
+        found[leg] = result.candidates
+        if not result.report.state.answered:
+            whys = skipped if result.report.state is LegState.SKIPPED else broken
+            whys.append(f"{leg}: {result.report.reason or result.report.state.value}")
+    return UpstreamAnswer(found, skipped, broken)
 
 
 def _with_counts(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from serving.domain.breaker import DEPENDENCIES, POSTGRES
+from serving.domain.breaker import DEPENDENCIES
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
@@ -21,9 +21,9 @@ from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS, DenseLeg, GraphLeg, RelatedLeg, RepliesLeg
-from serving.pipeline.retrieval.legs.facts import evidence_in_order
+from serving.pipeline.retrieval.legs.expansion import duplicates_of
 from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError, by_name
-from serving.pipeline.retrieval.legs.related import duplicates_of
+from serving.pipeline.retrieval.legs.meaning import evidence_in_order
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.ports.embedding import VectorLike
 from serving.ports.graph import GraphChanges
@@ -58,10 +58,8 @@ def test_leg_without_an_attribute_is_rejected() -> None:
         name = "incomplete"
         options = frozenset[str]()
         projection = None
-        dependency = POSTGRES
-        ranks_by_text = True
 
-    with pytest.raises(TypeError, match=r"Incomplete must set by_meaning \(see Leg\)"):
+    with pytest.raises(TypeError, match=r"Incomplete must set dependency \(see Leg\)"):
         by_name(Incomplete)  # type: ignore[type-abstract]
 
 
