@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -85,23 +85,17 @@ async def _run(
     the result. So a leg that others depend on runs in a round of its own.
     """
     leaned_on = {name for leg in profile.legs for name in leg.leans_on}
+    off = {leg.name: replace(leg, weight=0) for leg in profile.legs if leg.name not in leaned_on}
     rounds = [changed.keys() - leaned_on, *({name} for name in changed.keys() & leaned_on)]
     found: dict[str, LegResult] = {}
     for names in filter(None, rounds):
-        legs = tuple(
-            changed[leg.name] if leg.name in names else _unless_needed(leg, leaned_on)
-            for leg in profile.legs
-        )
+        specs = off | {name: changed[name] for name in names}
+        legs = tuple(specs.get(leg.name, leg) for leg in profile.legs)
         with contextlib.suppress(AllLegsFailedError):
             asked = replace(profile, legs=legs, rerank=None)
             results = await steps.run_legs(query, asked, deadline)
             found |= {result.report.leg: result for result in results if result.report.leg in names}
     return found
-
-
-def _unless_needed(leg: LegSpec, needed: Collection[str]) -> LegSpec:
-    """Returns the leg unchanged if others need it, else without weight, so that it is skipped."""
-    return leg if leg.name in needed else replace(leg, weight=0)
 
 
 def _freed(leg: LegSpec) -> tuple[LegSpec, str]:
@@ -152,7 +146,7 @@ def _leg_absence(
     elif not spec.weight:
         loss, reason = Loss.NOT_MATCHED, before.report.reason
     elif not before.report.state.answered:
-        loss, reason = Loss.UNANSWERED, _why_unanswered(before)
+        loss, reason = Loss.UNANSWERED, before.report.why
     elif score is None:
         loss, reason = _why_never(row, spec, after)
     elif hidden_by is not None:
@@ -168,10 +162,6 @@ def _leg_absence(
         reason=reason,
         loss=loss,
     )
-
-
-def _why_unanswered(result: LegResult) -> str:
-    return result.report.reason or result.report.state.value
 
 
 def _rank(
@@ -194,7 +184,7 @@ def _why_never(row: Item, spec: LegSpec, after: LegResult | None) -> tuple[Loss,
     if after is None:
         return Loss.UNANSWERED, "no answer to a deeper search"
     if not after.report.state.answered:
-        return Loss.UNANSWERED, f"no answer to a deeper search: {_why_unanswered(after)}"
+        return Loss.UNANSWERED, f"no answer to a deeper search: {after.report.why}"
     seeding = " and ".join(spec.walk.seeds_from)
     start = f", from what {seeding} found" if seeding else ""
     return Loss.NOT_MATCHED, f"not among its best {MAX_DEPTH}{start}"

@@ -18,7 +18,7 @@ from serving.domain.items.records import ItemId
 from serving.domain.questions.named_times import NamedTimes
 from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
-from serving.domain.ranking.profile import LegSpec
+from serving.domain.ranking.profile import LegSpec, Profile
 from serving.domain.ranking.ranked_list import Candidate, RankedList, RankStyle
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.ports.change_log import Projection
@@ -100,7 +100,7 @@ Answer = TypeVar("Answer")
 class LegRequest:
     """The input of a leg.
 
-    `query.scope` has the lookback of its `spec`; `limit` is that of the answer. `times` and
+    `query.scope` has the lookback of its `spec`, which is one of the `profile`. `times` and
     `has_facts` read once for all legs. `found_before` awaits what upstream legs find. Each call of
     a dependency goes through `ask`, which makes it one of the `calls` of the question.
     `view` is what may be answered from memory, if the profile has it so.
@@ -108,10 +108,11 @@ class LegRequest:
 
     query: Query
     spec: LegSpec
+    profile: Profile
+    is_shed: bool
     lookup: VectorLookup
     deadline: Deadline
     depth: int
-    limit: int
     times: Times
     has_facts: HasFacts
     found_before: Callable[[Sequence[str]], Awaitable[UpstreamAnswer]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from serving.domain.breaker import Breaker
+from serving.domain.breaker import Breaker, all_breakers
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, ItemId, Segment, TenantName
 from serving.domain.questions.query import Query
@@ -78,7 +78,7 @@ def steps(
         read_times=(dates or FixedDates()).times,
         names=names,
         reranker=reranker,
-        breakers=breakers,
+        breakers=all_breakers() if breakers is None else breakers,
         view=view,
     )
 
