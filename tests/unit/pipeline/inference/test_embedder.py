@@ -33,11 +33,10 @@ from serving.pipeline.inference.embedding_queues import (
 from serving.ports.embedding import Embedder, TextEncoder, Vector
 from tests.fakes.deployment import FakeHandle
 from tests.fakes.meaning import FakeEncoder, GatedEncoder, PoisonedEncoder, WatchedEncoder
-from tests.fakes.reranker import Gate
 from tests.fakes.simulation.simulated_device import Ran, SimulatedEncoder
 from tests.support.examples import examples
 from tests.support.stepped_clock import SteppedClock
-from tests.support.waiting import begin, cancel
+from tests.support.waiting import Gate, begin, cancel
 
 ONE_WINDOW = BatchLimits(query_tokens=1, bulk_tokens=1)
 
@@ -334,13 +333,13 @@ async def test_an_accelerator_works_while_the_next_texts_are_tokenized() -> None
     encoder = WatchedEncoder(is_accelerator=True)
     async with BatchedEmbedder(encoder) as embedder:
         first = await begin(embedder.embed_query("first", soon()))
-        await encoder.tokenized()
+        await encoder.tokenized.entered()
         await encoder.entered()
         # The device is held from here on.
         question = await begin(embedder.embed_query("question", soon()))
-        await encoder.tokenized()
+        await encoder.tokenized.entered()
         documents = await begin(embedder.embed_documents(["document"]))
-        await encoder.tokenized()
+        await encoder.tokenized.entered()
         encoder.release(3)
         await asyncio.gather(first, question, documents)
 

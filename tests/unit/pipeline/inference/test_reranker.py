@@ -20,7 +20,6 @@ from serving.ports.reranking import CrossEncoder, Pair
 from tests.fakes.reranker import (
     FakeCrossEncoder,
     FixedCrossEncoder,
-    Gate,
     GatedCrossEncoder,
     PoisonedCrossEncoder,
     ScriptedLoad,
@@ -28,7 +27,7 @@ from tests.fakes.reranker import (
     settled,
 )
 from tests.support.stepped_clock import SteppedClock
-from tests.support.waiting import begin, cancel
+from tests.support.waiting import Gate, begin, cancel
 
 NO_WEIGHTS = DependencyError("reranker", "the checkpoint has no safetensors")
 
@@ -331,8 +330,7 @@ class WatchedCrossEncoder(GatedCrossEncoder):
     def __init__(self) -> None:
         super().__init__()
         self.threads: list[str] = []
-        self.tokenizing = Gate()
-        self.tokenizing.release(100)
+        self.tokenizing = Gate.open()
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
         self.threads.append(threading.current_thread().name)
