@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,10 +20,9 @@ from serving.domain.errors import (
     StoreUnavailableError,
 )
 from serving.domain.items.period import Period
-from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, ItemId, Segment, TenantName, fact_id, segment_id
 from serving.domain.questions.query import Filter, Query, TenantWeight
 from serving.domain.ranking.leg_options import WordsSearch
-from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
@@ -41,7 +40,7 @@ from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
-from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
+from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import (
     BrokenLeg,
     FixedConsistency,
@@ -62,6 +61,7 @@ from tests.unit.pipeline.retrieval.retrieving import (
     hit_ids,
     retriever,
     soon,
+    space_of,
     states,
     steps,
     store_of,
@@ -271,12 +271,6 @@ async def test_question_without_time_zone_has_its_tenants(asked: tzinfo | None, 
     assert str(answer.time_zone) == zone
 
 
-async def test_time_zone_of_an_unknown_tenant_is_utc() -> None:
-    answer = await answered(InMemoryStore(), {"dense": FixedLeg()}, TWO_LEGS)
-
-    assert answer.time_zone is UTC
-
-
 async def test_repeats_are_folded_into_the_newest() -> None:
     password = "The wifi password is sunflower-22."
     stored = [
@@ -315,22 +309,6 @@ async def test_the_limit_is_filled_although_the_first_rows_are_gone() -> None:
     answer = await answered(stored, legs, replace(TWO_LEGS, limit=3))
 
     assert hit_ids(answer) == ["s15", "s16", "s17"]
-
-
-async def test_decay_and_importance_enter_score_and_ledger() -> None:
-    stored = [
-        segment("old", "one", event_time=NOON - days(59), importance=1.0),
-        segment("new", "two", event_time=NOON + days(1), importance=0.0),
-    ]
-    multiplied = Importance(style=ImportanceStyle.MULTIPLY)
-    profile = replace(TWO_LEGS, decay=Decay(), importance=multiplied)
-
-    answer = await answered(stored, {"dense": FixedLeg("old new")}, profile)
-
-    scores = {hit.item.id: hit.score for hit in answer.hits}
-    assert hit_ids(answer) == ["new", "old"]
-    assert math.isclose(scores["old"], 1 / 61 * 1.0 * 0.25, abs_tol=1e-9)
-    assert math.isclose(scores["new"], 1 / 62 * 0.7, abs_tol=1e-9)
 
 
 async def test_seeds_that_represent_no_entity_are_reported() -> None:
@@ -416,31 +394,6 @@ async def test_without_facts_legs_over_facts_are_skipped() -> None:
     assert leg.requests == []
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [query("?", required=frozenset({"graph"})), query("?", seeds=("a",))],
-    ids=["required", "seeds"],
-)
-async def test_required_leg_or_given_seed_is_never_skipped(asked: Query) -> None:
-    stored = [segment("a", entity="Ann"), segment("b")]
-
-    answer = await answered(stored, OVER_FACTS, WITH_GRAPH, asked)
-
-    assert states(answer)["graph"] is LegState.OK
-
-
-async def test_the_first_fact_ends_the_skipping() -> None:
-    store = await store_of(segment("a"))
-    answering = retriever(store, OVER_FACTS)
-    before = await answering.retrieve(query("?"), WITH_GRAPH, soon())
-
-    await store.write(batch_of(fact("f", "Ann", "sails", "Goa")))
-    after = await answering.retrieve(query("?"), WITH_GRAPH, soon())
-
-    assert states(before)["graph"] is LegState.SKIPPED
-    assert states(after)["graph"] is LegState.OK
-
-
 class StoreThatCannotTell(InMemoryStore):
     """Fails to say whether there are facts."""
 
@@ -448,11 +401,21 @@ class StoreThatCannotTell(InMemoryStore):
         raise TimeoutError
 
 
-async def test_unknown_presence_of_facts_searches_them() -> None:
-    store = StoreThatCannotTell()
-    await store.write(batch_of(segment("a")))
+@pytest.mark.parametrize(
+    ("store", "asked"),
+    [
+        (InMemoryStore(), query("?", required=frozenset({"graph"}))),
+        (InMemoryStore(), query("?", seeds=("a",))),
+        (StoreThatCannotTell(), query("?")),
+    ],
+    ids=["required", "seeds", "unknown"],
+)
+async def test_leg_over_unknown_or_wanted_facts_is_asked(
+    store: InMemoryStore, asked: Query
+) -> None:
+    await store.write(batch_of(segment("a", entity="Ann"), segment("b")))
 
-    answer = await answered(store, OVER_FACTS, WITH_GRAPH)
+    answer = await answered(store, OVER_FACTS, WITH_GRAPH, asked)
 
     assert states(answer)["graph"] is LegState.OK
 
@@ -518,11 +481,6 @@ class World:
             "graph": legs.GraphLeg(InMemoryGraph(), FixedConsistency()),
         }
 
-    async def load(self) -> None:
-        await self.store.write(batch_of(*ITEMS))
-        self.feed.put(*ITEMS)
-        await self.view.load(TENANT, Deadline.after(60))
-
     async def ask(self, profile: Profile = WORDS_AND_GRAPH) -> Retrieval:
         behind = FixedConsistency(pending={"graph": 7})
         asked = steps(self.store, self.legs, view=self.view, consistency=behind)
@@ -530,52 +488,44 @@ class World:
         return await answering.retrieve(ASKED, profile, soon())
 
 
-async def test_tenant_in_memory_is_answered_without_the_stores() -> None:
+async def loaded() -> World:
     world = World()
-    await world.load()
+    await world.store.write(batch_of(*ITEMS))
+    world.feed.put(*ITEMS)
+    await world.view.load(TENANT, Deadline.after(60))
+    return world
+
+
+async def test_tenant_in_memory_is_answered_without_the_stores() -> None:
+    world = await loaded()
 
     answer = await world.ask()
 
     assert hit_ids(answer) == ["a", "b"]
-    assert all(report.in_memory for report in answer.reports)
+    assert [(report.in_memory, report.pending) for report in answer.reports] == [(True, 0)] * 2
     assert (world.words.asked, world.store.reads) == (0, [])
 
 
-@pytest.mark.parametrize(("in_memory", "pending"), [(True, 0), (False, 7)])
-async def test_leg_in_memory_lacks_no_pending_rows(*, in_memory: bool, pending: int) -> None:
-    world = World()
-    await world.load()
+@pytest.mark.parametrize(
+    ("in_memory", "written"),
+    [(False, ()), (True, (segment("c"),))],
+    ids=["not in the profile", "with unapplied writes"],
+)
+async def test_tenant_not_wholly_in_memory_asks_the_stores(
+    in_memory: bool, written: Sequence[Segment]
+) -> None:
+    world = await loaded()
+    world.feed.put(*written)
 
     answer = await world.ask(replace(WORDS_AND_GRAPH, in_memory=in_memory))
 
-    assert [report.pending for report in answer.reports] == [0, pending]
-
-
-async def test_tenant_with_unapplied_writes_asks_the_stores() -> None:
-    world = World()
-    await world.load()
-    world.feed.put(segment("c"))
-
-    answer = await world.ask()
-
-    assert not any(report.in_memory for report in answer.reports)
+    assert [(each.in_memory, each.pending) for each in answer.reports] == [(False, 0), (False, 7)]
     assert world.words.asked == 1
     assert world.store.reads
 
 
-async def test_profile_can_leave_memory_out() -> None:
-    world = World()
-    await world.load()
-
-    answer = await world.ask(replace(WORDS_AND_GRAPH, in_memory=False))
-
-    assert not any(report.in_memory for report in answer.reports)
-    assert world.words.asked == 1
-
-
 async def test_late_leg_in_memory_times_out() -> None:
-    world = World()
-    await world.load()
+    world = await loaded()
     answering = steps(world.store, world.legs, view=world.view)
 
     results = await answering.run_legs(ASKED, WORDS_AND_GRAPH, Deadline.after(0))
@@ -595,16 +545,12 @@ class NotedDense(legs.DenseLeg):
 
 @pytest.mark.parametrize("is_here", [True, False])
 async def test_leg_at_hand_needs_no_task(*, is_here: bool) -> None:
-    engine = InMemoryIndex()
-    engine.apply([segment_row(segment("a"), unit(1))], [])
-    make = VectorSpace.here if is_here else VectorSpace.of
-    leg = NotedDense(RecordingAccess())
-    world = World()
-    await world.load()
-    answering = steps(world.store, {"dense": leg}, space=make(FakeEmbedder(), EngineIndex(engine)))
+    store, leg, space = await store_of(*ITEMS), NotedDense(RecordingAccess()), space_of(*ITEMS[:1])
+    if not is_here:
+        space = VectorSpace.of(FakeEmbedder(), space.index)
     profile = Profile(name="p", legs=(LegSpec(name="dense", least_score=-1.0),))
 
-    found = (await answering.run(ASKED, profile, soon())).retrieval
+    found = (await steps(store, {"dense": leg}, space=space).run(ASKED, profile, soon())).retrieval
 
     assert states(found) == {"dense": LegState.OK}
     assert (leg.task is asyncio.current_task()) == is_here
@@ -689,10 +635,7 @@ async def test_equal_ids_of_two_tenants_are_two_hits() -> None:
     answer = await ask(LegOfTenants(mine="a", family="a"), to(MINE, FAMILY))
 
     assert sorted(whose(answer)) == ["family a", "mine a"]
-    assert {hit.item.text.split()[-1] for hit in answer.hits if hasattr(hit.item, "text")} == {
-        "mine",
-        "family",
-    }
+    assert {hit.text.split()[-1] for hit in answer.hits} == {"mine", "family"}
 
 
 async def test_limit_is_that_of_the_whole_answer() -> None:
@@ -702,8 +645,11 @@ async def test_limit_is_that_of_the_whole_answer() -> None:
     assert answer.candidates == 10
 
 
-async def test_failed_tenant_is_labelled_and_others_answer() -> None:
-    answer = await ask(LegOfTenants(family="a"), to(MINE, FAMILY, HOUSE))
+@pytest.mark.parametrize("required", [frozenset[str](), frozenset({"dense"})])
+async def test_failed_tenant_is_labelled_and_others_answer(required: frozenset[str]) -> None:
+    asked = replace(to(MINE, FAMILY, HOUSE), required=required)
+
+    answer = await ask(LegOfTenants(family="a"), asked)
 
     assert whose(answer) == ["family a"]
     assert [(each.tenant, each.leg, each.state) for each in answer.reports] == [
@@ -717,15 +663,6 @@ async def test_failed_tenant_is_labelled_and_others_answer() -> None:
 async def test_failure_of_every_tenant_is_an_error() -> None:
     with pytest.raises(AllLegsFailedError):
         await ask(LegOfTenants(), to(MINE, FAMILY))
-
-
-async def test_tenant_without_a_required_leg_is_labelled() -> None:
-    asked = replace(to(MINE, FAMILY), required=frozenset({"dense"}))
-
-    answer = await ask(LegOfTenants(family="a"), asked)
-
-    assert whose(answer) == ["family a"]
-    assert answer.reports[0].state is LegState.FAILED
 
 
 async def test_tenants_are_asked_within_their_own_scopes() -> None:
