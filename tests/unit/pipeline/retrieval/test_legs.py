@@ -34,6 +34,7 @@ from tests.fakes.pipeline import BrokenLeg, FixedConsistency, FixedLeg
 from tests.fakes.times import InMemoryAccessLog
 from tests.support.builders import NOON, TENANT, batch_of, ids, query, segment
 from tests.unit.pipeline.retrieval.retrieving import (
+    TWO_LEGS,
     ReadStore,
     answered,
     hit_ids,
@@ -146,6 +147,7 @@ BOTH = Walk(seeds_from=("lexical", "dense"), mentions=True)
 QUESTION = query("?")
 OFF = BrokenLeg(LegSkippedError("its weight is 0"))
 DOWN = BrokenLeg(DependencyError("index", "is down"))
+LOST = "dense: index: is down"
 
 
 @dataclass
@@ -170,70 +172,43 @@ class RecordingGraph(InMemoryGraph):
 
 
 async def walked(
-    lexical: Leg,
-    dense: Leg,
-    *,
-    walk: Walk = BOTH,
-    floor: float | None = None,
-    asked: Query = QUESTION,
+    lexical: Leg, dense: Leg, *, walk: Walk = BOTH, asked: Query = QUESTION
 ) -> tuple[RecordingGraph, LegReport]:
+    """A walk in a memory without facts, by a leg with a floor."""
     graph = RecordingGraph()
     legs = {"lexical": lexical, "dense": dense, "graph": GraphLeg(graph, FixedConsistency())}
-    specs = tuple(LegSpec(name=name) for name in ("lexical", "dense"))
-    profile = Profile(name="seeded", legs=(*specs, LegSpec(name="graph", walk=walk, floor=floor)))
+    spec = LegSpec(name="graph", walk=walk, floor=0.4 if walk.mentions else None)
+    profile = Profile(name="seeded", legs=(*TWO_LEGS.legs, spec))
     answer = await answered([segment(id_) for id_ in "abcd"], legs, profile, asked)
     return graph, answer.reports[2]
 
 
-async def test_walk_starts_from_lists_fused_by_rank() -> None:
-    graph, _ = await walked(FixedLeg("a b"), FixedLeg("c b d"))
-
-    assert graph.seeds == [ids("b", "a", "c", "d")]
-
-
-async def test_walk_from_mentions_needs_no_facts() -> None:
-    graph, report = await walked(FixedLeg("a"), FixedLeg("b"), floor=0.4)
-
-    assert (report.state, graph.seeds) == (LegState.OK, [ids("a", "b")])
-
-
-async def test_walk_without_one_of_its_legs_is_partial() -> None:
-    graph, report = await walked(FixedLeg("a b"), DOWN)
-
-    assert graph.seeds == [ids("a", "b")]
-    assert (report.state, report.reason) == (
-        LegState.PARTIAL,
-        "upstream leg failed: dense: index: is down",
-    )
-
-
 FROM_DENSE = Walk(seeds_from=("dense",))
+WITH_NAMES = replace(FROM_DENSE, mentions=True)
+OF_DENSE = "no entity to start from; dense: "
 
 
 @pytest.mark.parametrize(
-    ("walk", "dense", "state", "reason"),
+    ("lexical", "dense", "walk", "seeds", "state", "reason"),
     [
-        (
-            replace(FROM_DENSE, mentions=True),
-            OFF,
-            LegState.OK,
-            "",
-        ),  # from the names in the question
-        (FROM_DENSE, FixedLeg(), LegState.OK, ""),
-        (FROM_DENSE, OFF, LegState.SKIPPED, "dense: its weight is 0"),
-        (FROM_DENSE, DOWN, LegState.SKIPPED, "dense: index: is down"),
+        ("a b", FixedLeg("c b d"), BOTH, [ids("b", "a", "c", "d")], LegState.OK, ""),
+        ("a b", DOWN, BOTH, [ids("a", "b")], LegState.PARTIAL, f"upstream leg failed: {LOST}"),
+        ("a", OFF, WITH_NAMES, [[]], LegState.OK, ""),
+        ("a", FixedLeg(), FROM_DENSE, [], LegState.OK, ""),
+        ("a", OFF, FROM_DENSE, [], LegState.SKIPPED, f"{OF_DENSE}its weight is 0"),
+        ("a", DOWN, FROM_DENSE, [], LegState.SKIPPED, f"no entity to start from; {LOST}"),
     ],
-    ids=["names", "nothing found", "skipped", "down"],
+    ids=["fused by rank", "one failed", "names", "nothing found", "skipped", "down"],
 )
-async def test_walk_without_seeds_is_no_empty_walk(
-    walk: Walk, dense: Leg, state: LegState, reason: str
+async def test_walk_starts_from_what_other_legs_found(
+    lexical: str, dense: Leg, walk: Walk, seeds: list[object], state: LegState, reason: str
 ) -> None:
     asked = query("Who knows Ann?")
 
-    graph, report = await walked(FixedLeg("a"), dense, walk=walk, asked=asked)
+    graph, report = await walked(FixedLeg(lexical), dense, walk=walk, asked=asked)
 
-    assert (report.state, graph.seeds) == (state, [[]] if walk.mentions else [])
-    assert report.reason == (f"no entity to start from; {reason}" if reason else "")
+    assert graph.seeds == seeds
+    assert (report.state, report.reason) == (state, reason)
 
 
 async def test_seeds_of_the_request_replace_names_and_mentions() -> None:
@@ -256,46 +231,63 @@ SEGMENTS = (
 )
 
 
-async def graph_of_all() -> InMemoryGraph:
-    graph = InMemoryGraph()
-    await graph.apply(GraphChanges(segments=[(TENANT, each) for each in SEGMENTS]))
-    return graph
-
-
 def leading_on(**expansion: Any) -> Profile:
     """Words and meaning, and a leg that leads on from what they found."""
-    return Profile(
-        name="two steps",
-        legs=(
-            LegSpec(name="lexical"),
-            LegSpec(name="dense"),
-            LegSpec(name="related", expansion=Expansion(**expansion)),
-        ),
-    )
+    spec = LegSpec(name="related", expansion=Expansion(**expansion))
+    return Profile(name="two steps", legs=(*TWO_LEGS.legs, spec))
+
+
+BEFORE = ("lexical", "dense")
+BUG = "dense: internal error"
 
 
 async def related(
-    *,
-    lexical: str,
-    dense: str | None,
-    seeds: int = 5,
-    found_by: tuple[str, ...] = ("lexical", "dense"),
+    *, lexical: str, dense: str | None, seeds: int = 5, found_by: tuple[str, ...] = BEFORE
 ) -> Retrieval:
     """Asks two legs that find what they are told, or break, and the one that leads on."""
+    graph = InMemoryGraph()
+    await graph.apply(GraphChanges(segments=[(TENANT, each) for each in SEGMENTS]))
     legs: dict[str, Leg] = {
         "lexical": FixedLeg(lexical),
         "dense": BrokenLeg(RuntimeError("a bug")) if dense is None else FixedLeg(dense),
-        "related": RelatedLeg(await graph_of_all(), FixedConsistency()),
+        "related": RelatedLeg(graph, FixedConsistency()),
     }
     return await answered(SEGMENTS, legs, leading_on(found_by=found_by, seeds=seeds))
 
 
-async def test_related_leg_finds_segments_sharing_names() -> None:
-    answer = await related(lexical="film", dense="film")
+@pytest.mark.parametrize(
+    ("lexical", "dense", "found_by", "found", "state", "reason"),
+    [
+        ("film", "film", BEFORE, ["film", "life"], LegState.OK, ""),
+        ("", "", BEFORE, [], LegState.OK, ""),
+        ("film", None, BEFORE, ["film", "life"], LegState.PARTIAL, f"upstream leg failed: {BUG}"),
+        (
+            "film",
+            None,
+            ("dense",),
+            ["film"],
+            LegState.SKIPPED,
+            f"no candidate to start from; {BUG}",
+        ),
+    ],
+    ids=["shared names", "no seeds", "one failed", "all failed"],
+)
+async def test_related_leg_leads_on_from_upstream_legs(
+    lexical: str,
+    dense: str | None,
+    found_by: tuple[str, ...],
+    found: list[str],
+    state: LegState,
+    reason: str,
+) -> None:
+    answer = await related(lexical=lexical, dense=dense, found_by=found_by)
 
-    assert hit_ids(answer) == ["film", "life"]
-    [term] = answer.hits[1].ledger.leg_terms
-    assert (term.leg, term.rank, term.path) == ("related", 1, "Jane Campion")
+    assert hit_ids(answer) == found
+    assert (answer.reports[2].state, answer.reports[2].reason) == (state, reason)
+    terms = [term for hit in answer.hits[1:] for term in hit.ledger.leg_terms]
+    assert [(term.leg, term.rank, term.path) for term in terms] == [
+        ("related", 1, "Jane Campion") for _ in found[1:]
+    ]
 
 
 async def test_related_leg_begins_with_agreed_seeds() -> None:
@@ -303,28 +295,6 @@ async def test_related_leg_begins_with_agreed_seeds() -> None:
 
     assert "life" in hit_ids(answer)
     assert "other-life" not in hit_ids(answer)
-
-
-async def test_related_leg_without_seeds_finds_nothing() -> None:
-    answer = await related(lexical="", dense="")
-
-    assert states(answer)["related"] is LegState.OK
-    assert answer.hits == ()
-
-
-async def test_related_leg_reports_a_missing_upstream_leg() -> None:
-    answer = await related(lexical="film", dense=None)
-
-    assert hit_ids(answer) == ["film", "life"]
-    assert answer.reports[2].state is LegState.PARTIAL
-    assert answer.reports[2].reason == "upstream leg failed: dense: internal error"
-
-
-async def test_related_leg_is_skipped_without_upstream_legs() -> None:
-    answer = await related(lexical="film", dense=None, found_by=("dense",))
-
-    assert states(answer)["related"] is LegState.SKIPPED
-    assert answer.reports[2].reason == "no candidate to start from; dense: internal error"
 
 
 class NoGraph(InMemoryGraph):
@@ -426,14 +396,10 @@ async def replied(
     expansion = Expansion(found_by=("lexical",), seeds=seeds)
     legs: dict[str, Leg] = {
         "lexical": BrokenLeg(RuntimeError("a bug")) if found is None else FixedLeg(found),
-        "dense": FixedLeg(""),
+        "dense": FixedLeg(),
         "replies": RepliesLeg(),
     }
-    specs = (
-        LegSpec(name="lexical"),
-        LegSpec(name="dense"),
-        LegSpec(name="replies", expansion=expansion),
-    )
+    specs = *TWO_LEGS.legs, LegSpec(name="replies", expansion=expansion)
     profile = Profile(name="replies", legs=specs)
     asked = query("?", token=token)
     return await answered(CALL, legs, profile, asked, space=space or space_of(*CALL))

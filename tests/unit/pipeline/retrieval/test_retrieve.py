@@ -56,6 +56,7 @@ from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import (
+    TWO_LEGS,
     ReadStore,
     answered,
     hit_ids,
@@ -67,7 +68,6 @@ from tests.unit.pipeline.retrieval.retrieving import (
     store_of,
 )
 
-TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
 TIMED = replace(TWO_LEGS, signals=(SignalSpec(name="time", weight=1.0),))
 SOME_TIME = Period(NOON - days(3), NOON - days(1))
 TOKEN = ConsistencyToken.of("in-memory", [7])
