@@ -52,6 +52,7 @@ from tests.fakes.pipeline import (
     FixedLeg,
     FixedNames,
     FixedReranker,
+    HangingLeg,
     RecordingAccess,
 )
 from tests.fakes.simulation.virtual_time import VirtualTimeLoop, run_in_virtual_time
@@ -176,7 +177,7 @@ class Outcome:
 
 
 async def faulty(
-    legs: Mapping[str, FaultyLeg], store_s: float, *, breakers: Mapping[str, Breaker] | None = None
+    legs: Mapping[str, Leg], store_s: float = 0.0, breakers: Mapping[str, Breaker] | None = None
 ) -> Retriever:
     store = SlowStore(store_s)
     await store.write(batch_of(segment("a"), fact("f", "Ann", "likes", "Goa")))
@@ -223,6 +224,17 @@ def test_query_ends_in_time_with_labelled_legs(
         assert store_s > 0
 
 
+def test_leg_that_waits_for_itself_is_stopped() -> None:
+    async def one() -> Outcome:
+        legs = {"lexical": FixedLeg("a"), "dense": HangingLeg()}
+        return await ask(await faulty(legs), TimedQuery(0, 0.1))
+
+    answer = run_in_virtual_time(one()).answer
+
+    assert answer is not None
+    assert [report.state for report in answer.reports[:2]] == [LegState.OK, LegState.TIMED_OUT]
+
+
 QUESTIONS = st.lists(
     st.builds(TimedQuery, SECONDS.map(lambda seconds: 4 * seconds), BUDGETS, st.none() | SECONDS),
     min_size=1,
@@ -244,7 +256,7 @@ def test_queries_with_faults_end_in_time(
     async def all_of_them() -> list[Outcome]:
         clock = asyncio.get_running_loop().time
         breakers = all_breakers(clock=clock)
-        answering = await faulty(legs, store_s, breakers=breakers)
+        answering = await faulty(legs, store_s, breakers)
         outcomes = await asyncio.gather(*(ask(answering, each) for each in questions))
         await asyncio.sleep(0.001)
         return outcomes
@@ -271,7 +283,7 @@ def ten_queries(legs: Mapping[str, FaultyLeg], store_s: float = 0.0) -> list[Out
     async def ten() -> list[Outcome]:
         clock = asyncio.get_running_loop().time
         breakers = all_breakers(clock=clock)
-        answering = await faulty(legs, store_s, breakers=breakers)
+        answering = await faulty(legs, store_s, breakers)
         return [await ask(answering, TimedQuery(clock(), 0.1)) for _ in range(10)]
 
     return run_in_virtual_time(ten())
@@ -342,18 +354,6 @@ class HungStore(InMemoryStore):
         return {}
 
 
-class HungAccess(RecordingAccess):
-    """Reads no counts."""
-
-    async def shown_counts(self, *_: object) -> Mapping[ItemId, int]:
-        await asyncio.Event().wait()
-        return {}
-
-    async def recently_accessed(self, *_: object) -> list[ItemId]:
-        await asyncio.Event().wait()
-        return []
-
-
 class HungNames(FixedNames):
     """Reads no names in time."""
 
@@ -408,7 +408,7 @@ async def steps(hung: str) -> RetrievalSteps:
     words: Any = Hung() if is_postgres else InMemoryWords(store)
     timeline: Any = Hung() if is_postgres else InMemoryTimeline(store)
     graph: Any = Hung() if hung == "graph" else InMemoryGraph()
-    access = HungAccess() if is_postgres else RecordingAccess()
+    access: Any = Hung() if is_postgres else RecordingAccess()
     consistency = {"postgres": HungConsistency(), "graph": LaggingGraph()}.get(
         hung, FixedConsistency()
     )

@@ -200,7 +200,7 @@ OF_DENSE = "no entity to start from; dense: "
     ],
     ids=["fused by rank", "one failed", "names", "nothing found", "skipped", "down"],
 )
-async def test_walk_starts_from_what_other_legs_found(
+async def test_walk_starts_from_candidates_of_upstream_legs(
     lexical: str, dense: Leg, walk: Walk, seeds: list[object], state: LegState, reason: str
 ) -> None:
     asked = query("Who knows Ann?")

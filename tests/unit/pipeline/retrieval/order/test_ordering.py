@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from serving.config.profiles import ProfileBook
-from serving.domain.breaker import FAILURES
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
@@ -49,7 +48,6 @@ from tests.support.builders import NOON, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import (
     answered,
     hit_ids,
-    retriever,
     some_space,
     soon,
     space_of,
@@ -71,7 +69,7 @@ POOLED = replace(
 SKIPPED = BrokenLeg(LegSkippedError("the weight of the leg is 0"))
 
 
-def said(names: str) -> list[Item]:
+def said(names: str) -> list[Segment]:
     return [segment(name, f"text {name}") for name in names]
 
 
@@ -212,23 +210,21 @@ async def test_importance_breaks_only_ties() -> None:
     assert hit_ids(answer) == ["b", "a", "c"]
 
 
-async def test_reserved_places_go_to_a_legs_best_from_the_end() -> None:
+@pytest.mark.parametrize(
+    ("dense", "found", "reserved_by"),
+    [("x y z", ["a", "x", "y"], ["", "dense", "dense"]), ("a b", ["a", "b", "c"], ["", "", ""])],
+    ids=["from the end", "none if ranked"],
+)
+async def test_reserved_places_go_to_a_legs_best(
+    dense: str, found: list[str], reserved_by: list[str]
+) -> None:
     specs = (LegSpec(name="lexical"), LegSpec(name="dense", weight=0.1, reserved=2))
-    legs = {"lexical": FixedLeg("a b c d e"), "dense": FixedLeg("x y z")}
+    legs = {"lexical": FixedLeg("a b c d e"), "dense": FixedLeg(dense)}
 
     answer = await answered(said("abcdexyz"), legs, replace(PLAIN, limit=3, legs=specs))
 
-    assert hit_ids(answer) == ["a", "x", "y"]
-    assert [hit.ledger.reserved_by for hit in answer.hits] == ["", "dense", "dense"]
-
-
-async def test_ranked_item_needs_no_reserved_place() -> None:
-    profile = replace(PLAIN, limit=2, legs=(LegSpec(name="lexical", reserved=1),))
-
-    answer = await answered(said("abc"), {"lexical": FixedLeg("a b c")}, profile)
-
-    assert hit_ids(answer) == ["a", "b"]
-    assert {hit.ledger.reserved_by for hit in answer.hits} == {""}
+    assert hit_ids(answer) == found
+    assert [hit.ledger.reserved_by for hit in answer.hits] == reserved_by
 
 
 @pytest.mark.parametrize(("fresh", "multiplier"), [(True, 1.0), (False, 0.3)])
@@ -399,13 +395,19 @@ async def test_turns_adjacent_to_a_hit_get_a_share() -> None:
     assert c.score == pytest.approx(1 / 8 + 0.2 / 3)
 
 
-async def test_first_five_hits_take_no_share() -> None:
-    turns = call({"a": "We ate.", "b": "Then we sailed."})
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        ({"a": "We ate.", "b": "Then we sailed."}, "a x0 x1 x2 b x3"),
+        ({"a": "Where did you go?", "b": "To Goa.", "c": "Really? I see."}, "b x0 x1 x2 x3 a c"),
+    ],
+    ids=["first five", "questions"],
+)
+async def test_first_hits_and_questions_take_no_share(texts: Mapping[str, str], found: str) -> None:
+    answer = await ask([*call(texts), *OTHERS], found, LIFTED)
 
-    answer = await ask([*turns, *OTHERS], "a x0 x1 x2 b x3", LIFTED)
-
-    assert hit_ids(answer) == ["a", "x0", "x1", "x2", "b", "x3"]
-    assert [hit.ledger.adjacent for hit in answer.hits] == [()] * 6
+    assert hit_ids(answer) == found.split()
+    assert {hit.ledger.adjacent for hit in answer.hits} == {()}
 
 
 async def test_brief_answer_is_before_the_question_it_follows() -> None:
@@ -416,14 +418,6 @@ async def test_brief_answer_is_before_the_question_it_follows() -> None:
     answers = await ask(turns, "q x0 x1 x2 x3 x4 a", profile)
 
     assert hit_ids(answers)[:3] == ["x0", "x1", "a"]
-
-
-async def test_questions_adjacent_to_a_hit_get_nothing() -> None:
-    turns = call({"a": "Where did you go?", "b": "To Goa.", "c": "Really? I see."})
-
-    answer = await ask([*turns, *OTHERS], "b x0 x1 x2 x3 a c")
-
-    assert [hit.ledger.adjacent for hit in answer.hits] == [()] * 7
 
 
 async def test_only_the_first_ten_hits_give() -> None:
@@ -512,15 +506,6 @@ async def reranked(
     return await answered(stored, legs, profile, reranker=reranker, deadline=deadline)
 
 
-def assert_is_coarse(answer: Retrieval, stage: Stage, reason: str) -> None:
-    """Whether the hits have their order without reranking, and the answer says why."""
-    assert hit_ids(answer) == ["a", "b", "c", "d"]
-    assert {hit.stage for hit in answer.hits} == {stage}
-    assert answer.rerank is not None
-    assert answer.rerank.stage is stage
-    assert answer.rerank.reason.startswith(reason)
-
-
 @pytest.mark.parametrize(
     ("fusion", "coarse"),
     [(FusionMethod.SCORE, 1 / 3), (FusionMethod.RECIPROCAL_RANK, 61 / 63)],
@@ -549,52 +534,41 @@ async def test_sensitive_hit_is_not_sent_to_reranker() -> None:
     assert {hit.item.id: hit.stage for hit in answer.hits}["secret"] is Stage.COARSE
 
 
+FALLBACK, COARSE = Stage.COARSE_FALLBACK, Stage.COARSE
+
+
 @pytest.mark.parametrize(
-    ("reranker", "reason"),
+    ("reranker", "stage", "reason"),
     [
-        (None, "the service has no reranker"),
-        (BrokenReranker(NotReadyError("reranker", "no weights")), "reranker: no weights"),
-        (BrokenReranker(OverloadedError("the reranker")), "the reranker is full"),
-        (BrokenReranker(RuntimeError("secret")), "internal error"),
-        (BrokenReranker(TimeoutError()), "the budget ran out"),
+        (None, FALLBACK, "the service has no reranker"),
+        (BrokenReranker(NotReadyError("reranker", "no weights")), FALLBACK, "reranker: no weights"),
+        (BrokenReranker(OverloadedError("the reranker")), FALLBACK, "the reranker is full"),
+        (BrokenReranker(RuntimeError("secret")), FALLBACK, "internal error"),
+        (BrokenReranker(TimeoutError()), FALLBACK, "the budget ran out"),
+        (HangingReranker(), FALLBACK, "the budget ran out"),
+        (
+            BrokenReranker(TooSlowError(0.025, 0.012)),
+            *(COARSE, "the work would take about 25 ms, and 12 ms are left"),
+        ),
     ],
 )
 async def test_without_reranking_the_coarse_order_stands_and_says_why(
-    reranker: Reranker | None, reason: str
+    reranker: Reranker | None, stage: Stage, reason: str
 ) -> None:
-    assert_is_coarse(await reranked(reranker), Stage.COARSE_FALLBACK, reason)
+    answer = await reranked(reranker, deadline=Deadline.after(0.5))
 
-
-async def test_reranking_predicted_late_is_coarse_and_reported() -> None:
-    answer = await reranked(BrokenReranker(TooSlowError(0.025, 0.012)))
-
-    reason = "the work would take about 25 ms, and 12 ms are left"
-    assert_is_coarse(answer, Stage.COARSE, reason)
+    assert hit_ids(answer) == ["a", "b", "c", "d"]
+    assert {hit.stage for hit in answer.hits} == {stage}
+    assert answer.rerank is not None
+    assert answer.rerank.stage is stage
+    assert answer.rerank.reason.startswith(reason)
 
 
 async def test_without_a_hit_nothing_was_reranked() -> None:
     answer = await reranked(FixedReranker(LOGITS), stored=[])
 
     assert answer.rerank is not None
-    assert answer.rerank.stage is Stage.COARSE
-    assert answer.rerank.reason == "no hit may be reranked"
-
-
-async def test_a_reranker_that_hangs_costs_no_more_than_the_budget() -> None:
-    answer = await reranked(HangingReranker(), deadline=Deadline.after(0.1))
-
-    assert_is_coarse(answer, Stage.COARSE_FALLBACK, "the budget ran out")
-
-
-async def test_reranker_that_hangs_is_not_asked_again() -> None:
-    legs = {"dense": FixedLeg("a b c d")}
-    asked = retriever(await store_of(*SAID), legs, reranker=HangingReranker())
-    for _ in range(FAILURES):
-        await asked.retrieve(query("?"), TWO_STAGE, Deadline.after(0.1))
-
-    again = await asked.retrieve(query("?"), TWO_STAGE, Deadline.after(0.1))
-
-    assert_is_coarse(again, Stage.COARSE_FALLBACK, "reranker: breaker open")
+    assert (answer.rerank.stage, answer.rerank.reason) == (COARSE, "no hit may be reranked")
 
 
 async def test_a_profile_that_does_not_rerank_labels_nothing() -> None:
