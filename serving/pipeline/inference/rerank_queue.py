@@ -218,22 +218,19 @@ class RerankQueue:
         try:
             cross_encoder = self._load()
         except Exception as error:
-            self._note_failed_load(error)
+            why = f"cannot be loaded ({type(error).__name__})"
+            if isinstance(error, DependencyError):
+                why = error.why
+            logger.warning("reranker unavailable", extra={"reason": why})
+            logger.debug("loading the reranker failed", exc_info=error)
+            with self._lock:
+                self._is_loading = False
+                self._why_not = why
+                self._retry_at = self._clock() + RETRY_AFTER_S
             return
         with self._lock:
             self._cross_encoder = cross_encoder
             self._is_loading = False
-
-    def _note_failed_load(self, error: Exception) -> None:
-        why = f"cannot be loaded ({type(error).__name__})"
-        if isinstance(error, DependencyError):
-            why = error.why
-        logger.warning("reranker unavailable", extra={"reason": why})
-        logger.debug("loading the reranker failed", exc_info=error)
-        with self._lock:
-            self._is_loading = False
-            self._why_not = why
-            self._retry_at = self._clock() + RETRY_AFTER_S
 
     def _begin_next(self) -> None:
         with self._lock:
