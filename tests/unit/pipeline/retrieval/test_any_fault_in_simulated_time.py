@@ -31,7 +31,7 @@ from serving.domain.errors import (
     TriviumError,
 )
 from serving.domain.items.period import Period
-from serving.domain.items.records import Item, ItemId, Segment, TenantName
+from serving.domain.items.records import Item, ItemId, Segment
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorSpace
 from serving.pipeline.retrieval import legs
@@ -151,11 +151,9 @@ class SlowStore(InMemoryStore):
         super().__init__()
         self._takes_s = takes_s
 
-    async def load(
-        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
-    ) -> dict[ItemId, Item]:
+    async def load(self, *asked: Any) -> dict[ItemId, Item]:
         await asyncio.sleep(self._takes_s)
-        return await super().load(tenant, items, deadline)
+        return await super().load(*asked)
 
 
 @dataclass(frozen=True)
@@ -347,9 +345,7 @@ class Hung:
 class HungStore(InMemoryStore):
     """Reads no rows; what it knows of a tenant it answers from memory."""
 
-    async def load(
-        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
-    ) -> dict[ItemId, Item]:
+    async def load(self, *_: object) -> dict[ItemId, Item]:
         await asyncio.Event().wait()
         return {}
 
@@ -357,10 +353,8 @@ class HungStore(InMemoryStore):
 class HungNames(FixedNames):
     """Reads no names in time."""
 
-    async def meant(
-        self, tenant: TenantName, words: Sequence[str], deadline: Deadline
-    ) -> dict[str, str]:
-        await asyncio.sleep(deadline.remaining())
+    async def meant(self, *asked: Any) -> dict[str, str]:
+        await asyncio.sleep(asked[-1].remaining())
         raise TimeoutError
 
 
@@ -373,13 +367,11 @@ class LaggingGraph(FixedConsistency):
 class HungConsistency(LaggingGraph):
     """Counts as long as it may, and in vain."""
 
-    async def dead_letter_counts(self, token: ConsistencyToken) -> Mapping[Projection, int]:
+    async def dead_letter_counts(self, *_: object) -> Mapping[Projection, int]:
         await asyncio.sleep(COUNTED_WITHIN_S)
         return {}
 
-    async def pending_counts(
-        self, tenant: TenantName, deadline: Deadline
-    ) -> Mapping[Projection, int]:
+    async def pending_counts(self, *_: object) -> Mapping[Projection, int]:
         await asyncio.sleep(COUNTED_WITHIN_S)
         return {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,7 @@ from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, fact_id, segment_id
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import Expansion, Walk
-from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec, Yields
+from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
@@ -30,8 +29,13 @@ from serving.ports.graph import GraphChanges
 from serving.ports.vector_index import AdjacencyAnswer, IndexAnswer, WantedNeighbours
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
-from tests.fakes.pipeline import BrokenLeg, FixedConsistency, FixedLeg
-from tests.fakes.times import InMemoryAccessLog
+from tests.fakes.pipeline import (
+    BrokenLeg,
+    FixedConsistency,
+    FixedIndex,
+    FixedLeg,
+    RecordingAccess,
+)
 from tests.support.builders import NOON, TENANT, batch_of, ids, query, segment
 from tests.unit.pipeline.retrieval.retrieving import (
     TWO_LEGS,
@@ -41,7 +45,6 @@ from tests.unit.pipeline.retrieval.retrieving import (
     some_space,
     space_of,
     states,
-    store_of,
 )
 
 # ---------------------------------------------------------------- the legs' own words
@@ -96,20 +99,16 @@ def test_fact_whose_evidence_is_hidden_is_hidden() -> None:
 # ---------------------------------------------------------------- meaning
 
 
-class NotedIndex(EngineIndex):
+class NotedIndex(FixedIndex):
     """Notes from which cosine late interaction is wanted."""
 
     def __init__(self) -> None:
-        engine = InMemoryIndex()
-        engine.apply([segment_row(segment("a"), unit(1))], [])
-        super().__init__(engine)
+        super().__init__()
         self.wanted: list[float | None] = []
 
-    async def search(
-        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
-    ) -> IndexAnswer:
+    async def search(self, vector: VectorLike, wanted: WantedNeighbours, *_: Any) -> IndexAnswer:
         self.wanted.append(wanted.late_interaction)
-        return await super().search(vector, wanted, deadline)
+        return IndexAnswer([], epoch=1)
 
 
 BY_WORDS = LegSpec(name="dense", late_interaction=True)
@@ -130,12 +129,9 @@ async def test_words_order_questions_without_codes(
 ) -> None:
     index = NotedIndex()
     profile = Profile(name="p", legs=(spec,))
-    space = VectorSpace.here(FakeEmbedder(), index)
+    space = VectorSpace.of(FakeEmbedder(), index)
 
-    stored = await store_of(segment("a"))
-    legs = {"dense": DenseLeg(InMemoryAccessLog(stored))}
-
-    await answered(stored, legs, profile, query(text), space=space)
+    await answered([], {"dense": DenseLeg(RecordingAccess())}, profile, query(text), space=space)
 
     assert index.wanted == [wanted]
 
@@ -157,17 +153,9 @@ class RecordingGraph(InMemoryGraph):
     walks: list[Walk] = field(default_factory=list)
     seeds: list[list[ItemId] | None] = field(default_factory=list)
 
-    async def search(
-        self,
-        query: Query,
-        walk: Walk,
-        seeds: object,
-        depth: int,
-        yields: Yields,
-        deadline: Deadline,
-    ) -> list[Candidate]:
+    async def search(self, query: Query, walk: Walk, seeds: Any, *_: Any) -> list[Candidate]:
         self.walks.append(walk)
-        self.seeds.append(seeds)  # type: ignore[arg-type]
+        self.seeds.append(seeds)
         return []
 
 
@@ -300,9 +288,7 @@ async def test_related_leg_begins_with_agreed_seeds() -> None:
 class NoGraph(InMemoryGraph):
     """A graph that cannot be reached."""
 
-    async def related(
-        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
-    ) -> list[Candidate]:
+    async def related(self, *_: object) -> list[Candidate]:
         raise DependencyError("graph", "Neo4j cannot be reached")
 
 
@@ -379,11 +365,9 @@ class FollowingIndex(EngineIndex):
             self._rows.apply([segment_row(each, unit(1)) for each in CALL], [])
         return not self._late
 
-    async def adjacent(
-        self, query: Query, items: Sequence[ItemId], deadline: Deadline
-    ) -> AdjacencyAnswer:
-        stale = query.token is not None and not await self.caught_up(query.token, deadline)
-        return (await super().adjacent(query, items, deadline))._replace(stale=stale)
+    async def adjacent(self, query: Query, *asked: Any) -> AdjacencyAnswer:
+        stale = query.token is not None and not await self.caught_up(query.token, asked[-1])
+        return (await super().adjacent(query, *asked))._replace(stale=stale)
 
 
 async def replied(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -48,9 +49,7 @@ class NearestIndex(FixedIndex):
         self._error = error
         self._stale = stale
 
-    async def search(
-        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
-    ) -> IndexAnswer:
+    async def search(self, vector: VectorLike, wanted: WantedNeighbours, *_: Any) -> IndexAnswer:
         if self._error is not None:
             raise self._error
         if not self._found:

@@ -11,7 +11,7 @@ from serving.config.profiles import ProfileBook
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
-from serving.domain.items.records import Item, ItemId, Segment, segment_id
+from serving.domain.items.records import Item, Segment, segment_id
 from serving.domain.items.validity import Closing
 from serving.domain.questions.query import NO_FILTER, Filter, Query, Scope, TimeRange
 from serving.domain.ranking.ledger import AdjacentTerm, CurrencyReason, FusionMethod
@@ -440,9 +440,7 @@ async def test_candidate_far_down_is_lifted_into_the_answer() -> None:
 
 
 class LostIndex(FixedIndex):
-    async def adjacent(
-        self, query: Query, items: Sequence[ItemId], deadline: Deadline
-    ) -> AdjacencyAnswer:
+    async def adjacent(self, *_: object) -> AdjacencyAnswer:
         raise DependencyError("index", "the replica cannot be reached")
 
 
@@ -453,9 +451,7 @@ class WaitedForIndex(FixedIndex):
         super().__init__()
         self.waited: list[ConsistencyToken | None] = []
 
-    async def adjacent(
-        self, query: Query, items: Sequence[ItemId], deadline: Deadline
-    ) -> AdjacencyAnswer:
+    async def adjacent(self, query: Query, *_: object) -> AdjacencyAnswer:
         self.waited.append(query.token)
         return AdjacencyAnswer({})
 
