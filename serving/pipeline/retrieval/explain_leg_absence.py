@@ -139,7 +139,7 @@ def _leg_absence(
     hidden_by: str | None,
 ) -> LegAbsence:
     rank, score = _rank(row.item, after, profile.rank_style)
-    depth = spec.depth_for(profile.limit)
+    depth = before.depth
     loss, reason = Loss.BELOW_DEPTH, f"rank {rank:g} is below the depth {depth}" if rank else ""
     if _finds(before, row.item):
         loss, reason = Loss.NONE, ""

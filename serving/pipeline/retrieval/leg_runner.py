@@ -87,10 +87,11 @@ class LegReport:
 class LegResult:
     """A leg's report and, if it answered, its candidates.
 
-    `ranked` has those within the depth of the leg, and `read` all that it found.
+    `ranked` has those within the `depth` of the leg, and `read` all that it found.
     """
 
     report: LegReport
+    depth: int
     ranked: RankedList | None = None
     read: Sequence[Candidate] = ()
     index_epoch: int | None = None
@@ -257,12 +258,11 @@ class LegRunner:
             logger.exception("leg failed unexpectedly", extra={"leg": spec.name})
             state, reason = LegState.FAILED, "internal error"
         elapsed_s = time.perf_counter() - started
+        depth = spec.depth_for(request.profile.limit)
         if answer is None:
             report = LegReport(leg=spec.name, state=state, reason=reason, elapsed_s=elapsed_s)
-            return LegResult(report, store_error=store_error)
-        profile = request.profile
-        depth = spec.depth_for(profile.limit)
-        found = within_depth(answer.candidates, depth, profile.rank_style)
+            return LegResult(report, depth, store_error=store_error)
+        found = within_depth(answer.candidates, depth, request.profile.rank_style)
         report = LegReport(
             leg=spec.name,
             state=state,
@@ -273,7 +273,7 @@ class LegRunner:
             elapsed_s=elapsed_s,
         )
         ranked = RankedList(spec.name, tuple(found))
-        return LegResult(report, ranked, answer.candidates, answer.index_epoch)
+        return LegResult(report, depth, ranked, answer.candidates, answer.index_epoch)
 
     async def _leg_to_ask(self, request: LegRequest, *, at_once: bool) -> Leg:
         """Returns the leg, unless it is skipped, late, or has to wait."""

@@ -346,31 +346,23 @@ def _suspects(profile: Profile, results: Sequence[LegResult]) -> list[ItemId]:
     """
     if not profile.fold_repeats:
         return []
-    depths = _depths(profile)
     of_texts = [result for result in results if LEGS[result.report.leg].ranks_by_text]
-    of_legs = [tied(result.read, depths[result.report.leg]) for result in of_texts]
+    of_legs = [tied(result.read, result.depth) for result in of_texts]
     return list(dict.fromkeys(chain.from_iterable(of_legs)))
-
-
-def _depths(profile: Profile) -> dict[str, int]:
-    return {spec.name: spec.depth_for(profile.limit) for spec in profile.legs}
 
 
 def _lists(
     profile: Profile, results: Sequence[LegResult], newest: Mapping[ItemId, ItemId]
 ) -> list[RankedList]:
     """The lists to fuse, without repeats; others take the places of these within the depth."""
-    depths = _depths(profile)
     lists = []
     for result in results:
-        if result.ranked is None:
-            continue
-        if newest:
-            leg = result.report.leg
-            once = within_depth(folded(result.read, newest), depths[leg], profile.rank_style)
-            lists.append(RankedList(leg, tuple(once)))
-        else:
-            lists.append(result.ranked)
+        ranked = result.ranked
+        if ranked is not None and newest:
+            once = within_depth(folded(result.read, newest), result.depth, profile.rank_style)
+            ranked = RankedList(ranked.leg, tuple(once))
+        if ranked is not None:
+            lists.append(ranked)
     return lists
 
 
