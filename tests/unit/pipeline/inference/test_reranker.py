@@ -82,21 +82,23 @@ async def test_the_order_is_kept_however_the_work_is_split(tokens: int) -> None:
     assert logits == [1.0, 3.0, 0.0, 1.0, 4.0, 0.0]
 
 
-async def test_batch_has_similar_lengths_within_device_budget() -> None:
-    # Five tokens more than the text each, and all are padded to the longest: 3 x 8 and 1 x 16.
-    encoder = FakeCrossEncoder(token_budget=24)
+@pytest.mark.parametrize(
+    ("budget", "texts", "batches"),
+    [
+        # Five tokens more than the text each, and all are padded to the longest: 3 x 8 and 1 x 16.
+        (24, ["x" * 11, "a", "bbb", "cc", "y" * 30], [["a", "cc", "bbb"], ["x" * 11], ["y" * 30]]),
+        (50 * 16, ["x" * 11] * 50, [["x" * 11] * 50]),
+    ],
+    ids=["similar lengths", "all"],
+)
+async def test_batch_has_similar_lengths_within_device_budget(
+    budget: int, texts: list[str], batches: list[list[str]]
+) -> None:
+    encoder = FakeCrossEncoder(token_budget=budget)
     async with loaded(encoder) as reranker:
-        await reranker.rerank("goa?", ["x" * 11, "a", "bbb", "cc", "y" * 30], soon())
+        await reranker.rerank("goa?", texts, soon())
 
-    assert encoder.batches == [["a", "cc", "bbb"], ["x" * 11], ["y" * 30]]
-
-
-async def test_texts_fitting_the_device_are_a_single_batch() -> None:
-    encoder = FakeCrossEncoder(token_budget=50 * 16, is_accelerator=True)
-    async with loaded(encoder) as reranker:
-        await reranker.rerank("goa?", ["x" * 11] * 50, soon())
-
-    assert [len(batch) for batch in encoder.batches] == [50]
+    assert encoder.batches == batches
 
 
 async def test_no_texts_need_no_model() -> None:

@@ -28,7 +28,6 @@ from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, store_of
 
 
 SPEAKER = Filter(speakers=("Mia",))
-ENTITY = Filter(entities=("Mia",))
 
 
 def about_mia(filter_: Filter = SPEAKER, **fields: Any) -> Query:
@@ -67,17 +66,6 @@ async def test_facts_and_statements_come_in_turn_newest_first() -> None:
     )
 
     assert ids_of(found) == "knows garden tea train boat"
-
-
-async def test_entity_is_described_by_its_mentions() -> None:
-    found = await described(
-        segment("mentions", "She sails to Goa.", speaker="Tom", entities=("Mia",)),
-        segment("represents", "A sailor of Goa.", entity="mia", event_time=NOON - days(1)),
-        by_mia("said", "The boat leaks."),
-        asked=about_mia(ENTITY),
-    )
-
-    assert ids_of(found) == "mentions represents"
 
 
 async def test_facts_and_statements_of_then_are_shown() -> None:
