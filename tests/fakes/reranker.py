@@ -22,9 +22,9 @@ class FakeCrossEncoder:
     given, call by call.
     """
 
-    def __init__(self, *, token_budget: int = AMPLE, is_accelerator: bool = False) -> None:
+    def __init__(self, *, token_budget: int = AMPLE) -> None:
         self.batches: list[list[str]] = []
-        self._device = Device(is_accelerator=is_accelerator, token_budget=token_budget)
+        self._device = Device(is_accelerator=False, token_budget=token_budget)
 
     def device(self) -> Device:
         return self._device
@@ -77,8 +77,8 @@ class FixedCrossEncoder(FakeCrossEncoder):
 class TimedCrossEncoder(FakeCrossEncoder):
     """Takes a second of the test's clock for each token."""
 
-    def __init__(self, clock: SteppedClock, *, token_budget: int = AMPLE) -> None:
-        super().__init__(token_budget=token_budget)
+    def __init__(self, clock: SteppedClock) -> None:
+        super().__init__()
         self._clock = clock
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:
