@@ -14,8 +14,13 @@ import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
-from serving.pipeline.inference.rerank_queue import LOADING, Call, RerankQueue
-from serving.pipeline.inference.reranker import MAX_WAITING, QueuedReranker
+from serving.pipeline.inference.reranker import (
+    LOADING,
+    MAX_WAITING,
+    Call,
+    QueuedReranker,
+    RerankQueue,
+)
 from serving.ports.reranking import CrossEncoder, Pair
 from tests.fakes.reranker import (
     FakeCrossEncoder,
