@@ -33,12 +33,9 @@ from tests.fakes.reranker import (
 )
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import Gate, begin, cancel
+from tests.unit.pipeline.retrieval.retrieving import soon
 
 NO_WEIGHTS = DependencyError("reranker", "the checkpoint has no safetensors")
-
-
-def soon() -> Deadline:
-    return Deadline.after(30)
 
 
 async def why_not(reranker: QueuedReranker) -> str:

@@ -121,4 +121,4 @@ def states(answer: Retrieval) -> dict[str, LegState]:
 
 
 def soon() -> Deadline:
-    return Deadline.after(5)
+    return Deadline.after(30)

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -112,19 +112,17 @@ async def test_all_legs_failing_is_an_error_with_each_reason() -> None:
     assert failed.value.reasons == {"lexical": "x: gone", "dense": "x: gone"}
 
 
-async def test_unreachable_postgres_fails_the_request() -> None:
+@pytest.mark.parametrize(
+    ("lexical", "available"),
+    [(FixedLeg("a"), False), (BrokenLeg(StoreUnavailableError("gone")), True)],
+    ids=["rows", "words"],
+)
+async def test_unreachable_postgres_fails_the_request(lexical: Leg, available: bool) -> None:
     store = await store_of(segment("a"))
-    store.available = False
+    store.available = available
 
     with pytest.raises(StoreUnavailableError):
-        await answered(store, {"lexical": FixedLeg("a")}, TWO_LEGS)
-
-
-async def test_leg_failing_for_postgres_fails_the_request() -> None:
-    lexical = BrokenLeg(StoreUnavailableError("gone"))
-
-    with pytest.raises(StoreUnavailableError):
-        await answered([], {"lexical": lexical, "dense": FixedLeg()}, TWO_LEGS)
+        await answered(store, {"lexical": lexical, "dense": FixedLeg()}, TWO_LEGS)
 
 
 async def test_a_stale_leg_is_used_and_reported() -> None:
@@ -328,23 +326,24 @@ async def test_shown_hits_are_counted_as_accessed() -> None:
     assert access.recorded == ids("a")
 
 
-async def test_question_is_embedded_once_if_needed() -> None:
-    answer = await answered([segment("a")], {"lexical": FixedLeg("a")}, TWO_LEGS)
-
-    assert timedelta(seconds=answer.timings.embedding_s) == timedelta(0)
-
-
 @pytest.mark.parametrize(
-    ("split", "embedded"),
-    [(False, ["Who is Mel? And where?"]), (True, ["Who is Mel?", "And where?"])],
+    ("leg", "split", "embedded"),
+    [
+        (DenseLeg(RecordingAccess()), False, ["Who is Mel? And where?"]),
+        (DenseLeg(RecordingAccess()), True, ["Who is Mel?", "And where?"]),
+        (FixedLeg(), True, []),
+    ],
+    ids=["whole", "split", "not needed"],
 )
-async def test_profile_may_embed_every_question_of_a_text(split: bool, embedded: list[str]) -> None:
+async def test_profile_may_embed_every_question_of_a_text(
+    leg: Leg, split: bool, embedded: list[str]
+) -> None:
     embedder = FakeEmbedder()
     space = VectorSpace.of(embedder, FixedIndex())
-    profile = Profile(name="split", legs=(LegSpec(name="dense"),), split_questions=split)
-    asked = query("Who is Mel? And where?")
+    name = "dense" if embedded else "lexical"
+    profile = Profile(name="split", legs=(LegSpec(name=name),), split_questions=split)
 
-    await answered([], {"dense": DenseLeg(RecordingAccess())}, profile, asked, space=space)
+    await answered([], {name: leg}, profile, query("Who is Mel? And where?"), space=space)
 
     assert embedder.queries == embedded
 
