@@ -24,9 +24,8 @@ from serving.pipeline.retrieval.legs.expansion import duplicates_of
 from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError, by_name
 from serving.pipeline.retrieval.legs.meaning import evidence_in_order
 from serving.pipeline.retrieval.steps import Retrieval
-from serving.ports.embedding import VectorLike
 from serving.ports.graph import GraphChanges
-from serving.ports.vector_index import AdjacencyAnswer, IndexAnswer, WantedNeighbours
+from serving.ports.vector_index import AdjacencyAnswer, IndexAnswer
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
 from tests.fakes.pipeline import (
@@ -99,18 +98,6 @@ def test_fact_whose_evidence_is_hidden_is_hidden() -> None:
 # ---------------------------------------------------------------- meaning
 
 
-class NotedIndex(FixedIndex):
-    """Notes from which cosine late interaction is wanted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wanted: list[float | None] = []
-
-    async def search(self, vector: VectorLike, wanted: WantedNeighbours, *_: Any) -> IndexAnswer:
-        self.wanted.append(wanted.late_interaction)
-        return IndexAnswer([], epoch=1)
-
-
 BY_WORDS = LegSpec(name="dense", late_interaction=True)
 
 
@@ -127,13 +114,13 @@ BY_WORDS = LegSpec(name="dense", late_interaction=True)
 async def test_words_order_questions_without_codes(
     text: str, spec: LegSpec, wanted: float | None
 ) -> None:
-    index = NotedIndex()
+    index = FixedIndex()
     profile = Profile(name="p", legs=(spec,))
     space = VectorSpace.of(FakeEmbedder(), index)
 
     await answered([], {"dense": DenseLeg(RecordingAccess())}, profile, query(text), space=space)
 
-    assert index.wanted == [wanted]
+    assert [each.late_interaction for each in index.wanted] == [wanted]
 
 
 # ---------------------------------------------------------------- graph

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from typing import Any
@@ -21,7 +21,7 @@ from serving.domain.errors import (
     StoreUnavailableError,
 )
 from serving.domain.items.period import Period
-from serving.domain.items.records import Item, ItemId, Segment, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, Segment, TenantName, fact_id, segment_id
 from serving.domain.questions.query import Filter, Query, TenantWeight
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
@@ -576,17 +576,6 @@ class LegOfTenants(Leg):
         return await self._legs[tenant].find(request)
 
 
-class AccessByTenant(RecordingAccess):
-    """Records whose items were shown."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.of_tenants: dict[TenantName, list[str]] = {}
-
-    def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
-        self.of_tenants[tenant] = [item.id for item in items]
-
-
 def to(*tenants: TenantName, **weights: float) -> Query:
     """A query to tenants, with weights where given."""
     several = tuple(TenantWeight(name, weights.get(name, 1.0)) for name in tenants)
@@ -673,11 +662,11 @@ async def test_tenants_are_asked_within_their_own_scopes() -> None:
 
 
 async def test_shown_hits_are_recorded_with_their_tenants() -> None:
-    access = AccessByTenant()
+    access = RecordingAccess()
 
     await ask(LegOfTenants(mine="a b", family="c"), to(MINE, FAMILY), access=access)
 
-    assert access.of_tenants == {MINE: ["a", "b"], FAMILY: ["c"]}
+    assert access.by_tenant == {MINE: ids("a", "b"), FAMILY: ids("c")}
 
 
 async def test_diversity_compares_hits_of_all_tenants() -> None:

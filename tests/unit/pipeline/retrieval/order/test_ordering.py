@@ -13,7 +13,7 @@ from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
 from serving.domain.items.records import Item, Segment, segment_id
 from serving.domain.items.validity import Closing
-from serving.domain.questions.query import NO_FILTER, Filter, Query, Scope, TimeRange
+from serving.domain.questions.query import NO_FILTER, Filter, Scope, TimeRange
 from serving.domain.ranking.ledger import AdjacentTerm, CurrencyReason, FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.priors import Decay
@@ -117,19 +117,14 @@ async def test_a_depth_per_limit_grows_with_the_answer() -> None:
 
 
 async def test_pool_has_accessed_items_and_earlier_finds() -> None:
-    found: list[object] = []
-
-    class Recorded(DenseLeg):
-        async def _members(self, pool, request):  # type: ignore[no-untyped-def]
-            found.append(await super()._members(pool, request))
-            return found[-1]
-
+    index = FixedIndex()
     access = RecordingAccess(recent=ids("new", "newer", "beyond"))
-    legs = {"lexical": FixedLeg("old"), "dense": Recorded(access)}
+    legs = {"lexical": FixedLeg("old"), "dense": DenseLeg(access)}
+    space = VectorSpace.of(FakeEmbedder(), index)
 
-    await answered([segment("old")], legs, POOLED, access=access)
+    await answered([segment("old")], legs, POOLED, access=access, space=space)
 
-    assert found == [(set(ids("new", "newer", "old")), "")]
+    assert [each.only for each in index.wanted] == [set(ids("new", "newer", "old"))]
 
 
 @pytest.mark.parametrize(
@@ -436,26 +431,14 @@ class LostIndex(FixedIndex):
         raise DependencyError("index", "the replica cannot be reached")
 
 
-class WaitedForIndex(FixedIndex):
-    """Keeps the writes that it was to wait for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waited: list[ConsistencyToken | None] = []
-
-    async def adjacent(self, query: Query, *_: object) -> AdjacencyAnswer:
-        self.waited.append(query.token)
-        return AdjacencyAnswer({})
-
-
 async def test_order_waits_for_no_write() -> None:
-    index, legs = WaitedForIndex(), {"dense": FixedLeg("a")}
+    index, legs = FixedIndex(), {"dense": FixedLeg("a")}
     space = replace(some_space(), whole_index=index)
     asked = query("?", token=ConsistencyToken.of("1", [5]))
 
     await answered([segment("a")], legs, PROFILE, asked, space=space)
 
-    assert index.waited == [None]
+    assert [each.token for each in index.adjacent_for] == [None]
 
 
 async def test_order_stands_where_no_turn_is_known() -> None:
