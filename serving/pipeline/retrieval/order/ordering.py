@@ -114,8 +114,11 @@ class Ordering:
     # ------------------------------------------------------------ reranking
 
     def head(self) -> list[Hit]:
-        """Returns the hits to rerank; none if the profile does not rerank."""
-        return RERANK.head(self._before(RERANK), self.profile) if RERANK in self.steps else []
+        """Returns the hits to rerank, never a sensitive one; none if the steps do not rerank."""
+        rerank = self.profile.rerank
+        if rerank is None or RERANK not in self.steps:
+            return []
+        return [hit for hit in self._before(RERANK) if not hit.item.sensitive][: rerank.head]
 
     def add_logits(self, logits: Mapping[ItemId, float]) -> None:
         """Adds the logits of `head()`."""

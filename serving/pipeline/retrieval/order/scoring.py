@@ -159,12 +159,6 @@ class Rerank(Step):
     def is_in(self, profile: Profile) -> bool:
         return profile.rerank is not None
 
-    def head(self, hits: Sequence[Hit], profile: Profile) -> list[Hit]:
-        """Returns the hits to rerank; never a sensitive one."""
-        if profile.rerank is None:
-            return []
-        return [hit for hit in hits if not hit.item.sensitive][: profile.rerank.head]
-
     def run(self, hits: Sequence[Hit], given: StepInput) -> list[Hit]:
         profile, logits = given.profile, given.logits
         assert profile.rerank is not None, "only run for a profile that reranks; this is a bug"
