@@ -53,6 +53,7 @@ class HoldingLeg(Leg):
         self._holding = holding
 
     def is_at_hand(self, request: LegRequest) -> bool:
+        """Whether the question is about somebody else than who asks: then nothing is found."""
         return request.spec.about_asker and not is_about_asker(request.query.text)
 
     async def find(self, request: LegRequest) -> LegAnswer:
