@@ -37,7 +37,7 @@ from serving.pipeline.index.vector_space import EmbeddedSearch, VectorSpace
 from serving.pipeline.retrieval import legs
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.holding import Holding
-from serving.pipeline.retrieval.leg_runner import LegReport, LegRunner, LegState
+from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS as LEGS_BY_NAME
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 from serving.pipeline.retrieval.retrieve import Retriever
@@ -61,7 +61,7 @@ from tests.fakes.times import InMemoryTimeline
 from tests.fakes.words import InMemoryWords
 from tests.support.builders import NOON, batch_of, days, fact, query, segment
 from tests.support.examples import examples
-from tests.unit.pipeline.retrieval.retrieving import retriever
+from tests.unit.pipeline.retrieval.retrieving import retriever, steps
 
 LEGS = ("lexical", "dense", "graph")
 BEYOND_POSTGRES = [name for name in LEGS if LEGS_BY_NAME[name].dependency != POSTGRES]
@@ -392,7 +392,7 @@ def space(hung: str) -> VectorSpace:
     return VectorSpace(embedder, index, search, whole)
 
 
-async def steps(hung: str) -> RetrievalSteps:
+async def over_ports(hung: str) -> RetrievalSteps:
     """The steps over the real legs and ports in memory, of which one hangs."""
     is_postgres = hung == "postgres"
     store = HungStore() if is_postgres else InMemoryStore()
@@ -416,24 +416,24 @@ async def steps(hung: str) -> RetrievalSteps:
         legs.ImportantLeg(timeline),
         legs.HoldingLeg(Holding(store, timeline)),
     )
-    resolver = HungNames() if is_postgres else FixedNames()
     reranker: Any = Hung() if hung == "reranker" else FixedReranker({"": 1.0})
-    return RetrievalSteps(
-        legs=LegRunner({leg.name: leg for leg in all_legs}, consistency),
-        space=space(hung),
-        store=store,
+    return steps(
+        store,
+        {leg.name: leg for leg in all_legs},
+        consistency=consistency,
         access=access,
-        read_times=FixedDates(YESTERDAY).times,
-        names=resolver,
+        dates=FixedDates(YESTERDAY),
+        names=HungNames() if is_postgres else FixedNames(),
         reranker=reranker,
         breakers=all_breakers(clock=asyncio.get_running_loop().time),
+        space=space(hung),
     )
 
 
 async def ten_questions(hung: str, profile: str, token: ConsistencyToken | None) -> list[Outcome]:
     """What comes of ten questions, one after the other."""
     loop = asyncio.get_running_loop()
-    answering, outcomes = await steps(hung), []
+    answering, outcomes = await over_ports(hung), []
     asked = query("What does Ann like?", token=token)
     for _ in range(ASKED):
         started, answer = loop.time(), None
@@ -497,7 +497,7 @@ class EmbedderOfOne(FakeEmbedder):
 
 async def kept_question_after_hangs() -> Mapping[str, LegState]:
     """How the legs end that look up a question whose vector is kept, after others that hung."""
-    loop, answering = asyncio.get_running_loop(), await steps("embedder after one question")
+    loop, answering = asyncio.get_running_loop(), await over_ports("embedder after one question")
     texts = [
         "What does Ann like?",
         *(f"Does {name} like Goa?" for name in ("Bo", "Cy", "Di", "Ed")),
