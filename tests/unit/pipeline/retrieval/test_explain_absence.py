@@ -233,76 +233,69 @@ def above_gate(request: LegRequest, one: Candidate) -> bool:
     return words.mode is WordsMode.ANY or one.score > words.rank_gate
 
 
+UNFOUND: Mapping[str, Sequence[Any]] = {
+    "below the floor": (
+        *("b", asking(LegSpec(name="dense", floor=0.9))),
+        {"dense": KeepingLeg("a b", above_floor)},
+        *(Loss.BELOW_DEPTH, "dense: score 0.5 is below the floor 0.9", [2]),
+    ),
+    "beyond the lookback": (
+        *("old", asking(LegSpec(name="lexical", lookback=days(7)))),
+        {"lexical": KeepingLeg("old new", within_lookback)},
+        Loss.NOT_SEARCHED,
+        "lexical: the item is further back than the lookback of 7 days",
+        [1],
+    ),
+    "by one of two restrictions": (
+        *("old", asking(LegSpec(name="dense", lookback=days(1), pool=POOL))),
+        {"dense": KeepingLeg("old", within_pool)},
+        Loss.NOT_SEARCHED,
+        "dense: the item is further back than the lookback of 1 day, "
+        "or the item is not among the 5 accessed last",
+        [1],
+    ),
+    "by some of the words": (
+        *("b", asking(LegSpec(name="lexical", words=GATED))),
+        {"lexical": KeepingLeg("a b", above_gate)},
+        Loss.NOT_SEARCHED,
+        "lexical: the item has some of the words, and enough others have all of them "
+        "or its rank is not above the gate of 0.9",
+        [2],
+    ),
+    "by no words": (
+        *("b", WORDS, {"lexical": FixedLeg("a")}),
+        *(Loss.NOT_MATCHED, "no leg of the profile finds it", [None]),
+    ),
+    "not embedded": (
+        *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": FixedLeg("a")}),
+        *(Loss.NOT_PROJECTED, "not in the vector index yet", [None, None]),
+    ),
+    "by a leg without weight": (
+        "b",
+        asking(LegSpec(name="lexical"), LegSpec(name="temporal", weight=0)),
+        {"lexical": FixedLeg("a"), "temporal": FixedLeg("b")},
+        *(Loss.NOT_MATCHED, "no leg of the profile finds it", [None, None]),
+    ),
+    "failed": (
+        *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": TiringLeg("a")}),
+        Loss.UNANSWERED,
+        "dense: no answer to a deeper search: index: is tired",
+        [None, None],
+    ),
+    "all failed": (
+        *("b", MEANING, {"dense": TiringLeg("a")}),
+        *(Loss.UNANSWERED, "dense: no answer to a deeper search", [None]),
+    ),
+    "late": (
+        *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": WakingLeg("b")}),
+        *(Loss.UNANSWERED, "dense: the budget ran out", [None, 1]),
+    ),
+}
+"""The item, the profile, what its legs find, and how it is lost: why, and at which ranks."""
+
+
 @pytest.mark.parametrize(
-    ("item", "profile", "found", "loss", "reason", "ranks"),
-    [
-        pytest.param(
-            *("b", asking(LegSpec(name="dense", floor=0.9))),
-            {"dense": KeepingLeg("a b", above_floor)},
-            *(Loss.BELOW_DEPTH, "dense: score 0.5 is below the floor 0.9", [2]),
-            id="below the floor",
-        ),
-        pytest.param(
-            *("old", asking(LegSpec(name="lexical", lookback=days(7)))),
-            {"lexical": KeepingLeg("old new", within_lookback)},
-            Loss.NOT_SEARCHED,
-            "lexical: the item is further back than the lookback of 7 days",
-            [1],
-            id="beyond the lookback",
-        ),
-        pytest.param(
-            *("old", asking(LegSpec(name="dense", lookback=days(1), pool=POOL))),
-            {"dense": KeepingLeg("old", within_pool)},
-            Loss.NOT_SEARCHED,
-            "dense: the item is further back than the lookback of 1 day, "
-            "or the item is not among the 5 accessed last",
-            [1],
-            id="by one of two restrictions",
-        ),
-        pytest.param(
-            *("b", asking(LegSpec(name="lexical", words=GATED))),
-            {"lexical": KeepingLeg("a b", above_gate)},
-            Loss.NOT_SEARCHED,
-            "lexical: the item has some of the words, and enough others have all of them "
-            "or its rank is not above the gate of 0.9",
-            [2],
-            id="by some of the words",
-        ),
-        pytest.param(
-            *("b", WORDS, {"lexical": FixedLeg("a")}),
-            *(Loss.NOT_MATCHED, "no leg of the profile finds it", [None]),
-            id="by no words",
-        ),
-        pytest.param(
-            *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": FixedLeg("a")}),
-            *(Loss.NOT_PROJECTED, "not in the vector index yet", [None, None]),
-            id="not embedded",
-        ),
-        pytest.param(
-            "b",
-            asking(LegSpec(name="lexical"), LegSpec(name="temporal", weight=0)),
-            {"lexical": FixedLeg("a"), "temporal": FixedLeg("b")},
-            *(Loss.NOT_MATCHED, "no leg of the profile finds it", [None, None]),
-            id="by a leg without weight",
-        ),
-        pytest.param(
-            *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": TiringLeg("a")}),
-            Loss.UNANSWERED,
-            "dense: no answer to a deeper search: index: is tired",
-            [None, None],
-            id="failed",
-        ),
-        pytest.param(
-            *("b", MEANING, {"dense": TiringLeg("a")}),
-            *(Loss.UNANSWERED, "dense: no answer to a deeper search", [None]),
-            id="all failed",
-        ),
-        pytest.param(
-            *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": WakingLeg("b")}),
-            *(Loss.UNANSWERED, "dense: the budget ran out", [None, 1]),
-            id="late",
-        ),
-    ],
+    ("item", "profile", "found", "loss", "reason", "ranks"), UNFOUND.values(), ids=UNFOUND
 )
 async def test_unfound_item_has_loss_reason_and_ranks(
     item: str,
