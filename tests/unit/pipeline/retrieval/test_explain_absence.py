@@ -64,14 +64,13 @@ async def explained(
     item: str | ItemId,
     profile: Profile = PLAIN,
     *,
-    logits: Mapping[str, float] | None = None,
+    reranker: FixedReranker | None = None,
+    graph: InMemoryGraph | None = None,
     asked: Query = QUESTION,
 ) -> Absence:
     store = stored if isinstance(stored, InMemoryStore) else await store_of(*stored)
-    reranker = FixedReranker(logits) if logits else None
-    explainer = AbsenceExplainer(
-        steps(store, legs, reranker=reranker), store, some_space(), InMemoryGraph()
-    )
+    answering = steps(store, legs, reranker=reranker)
+    explainer = AbsenceExplainer(answering, store, some_space(), graph or InMemoryGraph())
     item = segment_id(item) if isinstance(item, str) else item
     return await explainer.explain(asked, profile, item, soon())
 
@@ -326,14 +325,11 @@ async def test_leg_that_was_not_asked_keeps_its_reason() -> None:
 
 
 async def test_only_unprojected_items_are_reported_pending() -> None:
-    store, graph = await store_of(*SIX), InMemoryGraph()
-    answering = steps(store, {"graph": FixedLeg()})
-    explainer = AbsenceExplainer(answering, store, some_space(), graph)
-    profile = asking(LegSpec(name="graph"))
+    legs, graph, profile = {"graph": FixedLeg()}, InMemoryGraph(), asking(LegSpec(name="graph"))
 
-    before = await explainer.explain(query("?"), profile, segment_id("a"), soon())
+    before = await explained(SIX, legs, "a", profile, graph=graph)
     await graph.apply(GraphChanges(segments=[(TENANT, SIX[0])]))
-    after = await explainer.explain(query("?"), profile, segment_id("a"), soon())
+    after = await explained(SIX, legs, "a", profile, graph=graph)
 
     assert (before.loss, before.reason) == (Loss.NOT_PROJECTED, "not in the graph yet")
     assert after.loss is Loss.NOT_MATCHED
@@ -404,7 +400,7 @@ async def test_displacement_is_explained_by_its_step(
 ) -> None:
     legs = {"dense": FixedLeg([each.item for each in stored])}
 
-    absence = await explained(stored, legs, name, profile, logits=LOGITS)
+    absence = await explained(stored, legs, name, profile, reranker=FixedReranker(LOGITS))
 
     assert absence.loss is loss
     assert absence.reason.endswith(said)
@@ -412,12 +408,9 @@ async def test_displacement_is_explained_by_its_step(
 
 @pytest.mark.parametrize("diversity", [None, Diversity()])
 async def test_deeper_search_runs_legs_without_reranking(diversity: Diversity | None) -> None:
-    store, reranker = await store_of(*FOUR), FixedReranker(LOGITS)
-    answering = steps(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
-    explainer = AbsenceExplainer(answering, store, some_space(), InMemoryGraph())
+    reranker, profile = FixedReranker(LOGITS), replace(RERANKED, diversity=diversity)
 
-    profile = replace(RERANKED, diversity=diversity)
-    await explainer.explain(query("?"), profile, segment_id("d"), soon())
+    await explained(FOUR, {"dense": FixedLeg("a b c d")}, "d", profile, reranker=reranker)
 
     assert len(reranker.asked) == 3
 
@@ -642,7 +635,7 @@ async def test_explanation_equals_runs_without_a_single_step(
         return Loss.CUT
 
     for item in SAID:
-        absence = await explained(store, legs, item, profile, logits=logits)
+        absence = await explained(store, legs, item, profile, reranker=FixedReranker(logits))
         assert absence.loss is expected(item)
         assert absence.rank == place_in(in_order, item)
         ranks = [leg.rank for leg in absence.legs]
