@@ -98,14 +98,15 @@ class AbsenceExplainer:
             self._steps, traced.query, profile, row, traced.results, deadline
         )
         if early := _before_the_order(item, traced):
-            return replace(early, legs=legs)
-        if all(fused.item != item for fused in traced.ordering.fused):
-            return await self._not_found(query, row, evidence, legs)
-        if place := _place(item, traced.retrieval.hits):
+            absence = early
+        elif all(fused.item != item for fused in traced.ordering.fused):
+            absence = await self._not_found(query, row, evidence, legs)
+        elif place := _place(item, traced.retrieval.hits):
             hit = traced.retrieval.hits[place - 1]
-            return Absence(loss=Loss.NONE, reason="", rank=place, hit=hit, legs=legs)
-        below = await self._below_the_cut(profile, item, traced, deadline)
-        return replace(below, legs=legs)
+            absence = Absence(loss=Loss.NONE, reason="", rank=place, hit=hit)
+        else:
+            absence = await self._below_the_cut(profile, item, traced, deadline)
+        return replace(absence, legs=legs)
 
     async def _evidence(self, scope: Scope, row: Item, deadline: Deadline) -> Sequence[Segment]:
         if isinstance(row, Segment):
@@ -115,21 +116,21 @@ class AbsenceExplainer:
         return [found for found in rows.values() if isinstance(found, Segment)]
 
     async def _not_found(
-        self, query: Query, row: Item, evidence: Sequence[Segment], legs: tuple[LegAbsence, ...]
+        self, query: Query, row: Item, evidence: Sequence[Segment], legs: Sequence[LegAbsence]
     ) -> Absence:
         """Explains an item that no leg found, by the most certain cause."""
         for loss in _MISSES:
             if those := [leg for leg in legs if leg.loss is loss]:
                 reason = "; ".join(f"{leg.leg}: {leg.reason}" for leg in those)
-                return Absence(loss=loss, reason=reason, legs=legs)
+                return Absence(loss=loss, reason=reason)
         if row.sensitive or any(segment.sensitive for segment in evidence):
             what = "the item" if row.sensitive else "the evidence of the fact"
             reason = f"{what} is sensitive, so it is never embedded nor in the graph"
-            return Absence(loss=Loss.NOT_MATCHED, reason=reason, legs=legs)
+            return Absence(loss=Loss.NOT_MATCHED, reason=reason)
         if missing := await self._missing_from(query, row, legs):
             reason = f"not in {' and '.join(missing)} yet"
-            return Absence(loss=Loss.NOT_PROJECTED, reason=reason, legs=legs)
-        return Absence(loss=Loss.NOT_MATCHED, reason="no leg of the profile finds it", legs=legs)
+            return Absence(loss=Loss.NOT_PROJECTED, reason=reason)
+        return Absence(loss=Loss.NOT_MATCHED, reason="no leg of the profile finds it")
 
     async def _below_the_cut(
         self, profile: Profile, item: ItemId, traced: Traced, deadline: Deadline
