@@ -64,7 +64,7 @@ class RecallingService(FakeService):
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
         if request.profile == "opening":
             return RetrieveResponse(briefing=self.at_start)
-        return super().Retrieve(request, context)
+        return self.recalled(request, context)
 
     def RetrieveStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
         for number, request in enumerate(request_iterator, start=1):

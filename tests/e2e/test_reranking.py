@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from serving.adapters.reranker.checkpoint import open_checkpoint
-from serving.pipeline.inference.rerank_queue import LOADING
+from serving.pipeline.inference.reranker import LOADING
 from tests.contract.test_cross_encoder import CLOSE, Score, classifier_forward
 from tests.e2e.test_operations import until_shown
 from tests.fixtures.service import Service

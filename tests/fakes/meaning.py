@@ -48,6 +48,7 @@ from serving.ports.vector_index import (
 )
 from tests.support.builders import TENANT
 from tests.support.shards import owns
+from tests.support.waiting import Gate
 
 FAKE_MODEL = EmbeddingModel("fake", 16)
 
@@ -91,29 +92,18 @@ class FakeEncoder:
         return sound_rows(self.encode(windows))
 
 
-class GatedEncoder(FakeEncoder):
-    """Holds every batch until the test lets it go on, and remembers them."""
+class GatedEncoder(FakeEncoder, Gate):
+    """Is held with every batch, as at a gate, and remembers them."""
 
     def __init__(self, *, window: int = 8, is_accelerator: bool = False) -> None:
-        super().__init__(window=window, is_accelerator=is_accelerator)
+        FakeEncoder.__init__(self, window=window, is_accelerator=is_accelerator)
+        Gate.__init__(self)
         self.batches: list[list[TokenIds]] = []
-        self._entered = threading.Semaphore(0)
-        self._released = threading.Semaphore(0)
 
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         self.batches.append(list(windows))
-        self._entered.release()
-        if not self._released.acquire(timeout=10):
-            raise AssertionError("the test never released the batch")
+        self.pass_through()
         return super().encode(windows)
-
-    async def entered(self) -> None:
-        """Waits until the next batch is in the encoder."""
-        assert await asyncio.to_thread(self._entered.acquire, timeout=10), "no batch came"
-
-    def release(self, batches: int = 1) -> None:
-        """Lets `batches` batches go on, now or when they come."""
-        self._released.release(batches)
 
 
 class WatchedEncoder(GatedEncoder):
@@ -123,21 +113,17 @@ class WatchedEncoder(GatedEncoder):
         super().__init__(is_accelerator=is_accelerator)
         self.tokenized_by: dict[str, str] = {}
         self.encoded_by: set[str] = set()
-        self._tokenized = threading.Semaphore(0)
+        self.tokenized = Gate.open()
 
     def tokenize_document(self, text: str) -> list[TokenIds]:
         windows = super().tokenize_document(text)
         self.tokenized_by[text] = threading.current_thread().name
-        self._tokenized.release()
+        self.tokenized.pass_through()
         return windows
 
     def encode(self, windows: Sequence[TokenIds]) -> Vectors:
         self.encoded_by.add(threading.current_thread().name)
         return super().encode(windows)
-
-    async def tokenized(self) -> None:
-        """Waits until the next text is tokenized."""
-        assert await asyncio.to_thread(self._tokenized.acquire, timeout=10), "none is tokenized"
 
 
 class PoisonedEncoder(FakeEncoder):

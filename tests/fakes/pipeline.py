@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
@@ -43,14 +44,17 @@ class FixedLeg(Leg):
 
 
 class FixedIndex:
-    """A vector index that finds nothing, and is as ready as given."""
+    """A vector index that finds nothing, and is as ready as given; it keeps what was wanted."""
 
     def __init__(self, *, ready: bool = True) -> None:
         self.ready = ready
+        self.wanted: list[WantedNeighbours] = []
+        self.adjacent_for: list[Query] = []
 
     async def search(
         self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
+        self.wanted.append(wanted)
         return IndexAnswer([], epoch=1)
 
     async def related(
@@ -61,6 +65,7 @@ class FixedIndex:
     async def adjacent(
         self, query: Query, items: Sequence[ItemId], deadline: Deadline
     ) -> AdjacencyAnswer:
+        self.adjacent_for.append(query)
         return AdjacencyAnswer({})
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
@@ -116,12 +121,17 @@ class RecordingAccess:
     def __init__(
         self, *, shown: Mapping[ItemId, int] | None = None, recent: Sequence[ItemId] = ()
     ) -> None:
-        self.recorded: list[ItemId] = []
+        self.by_tenant: dict[TenantName, list[ItemId]] = {}
         self._shown = shown or {}
         self._recent = recent
 
+    @property
+    def recorded(self) -> list[ItemId]:
+        """What was shown of all tenants."""
+        return list(chain.from_iterable(self.by_tenant.values()))
+
     def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
-        self.recorded += items
+        self.by_tenant.setdefault(tenant, []).extend(items)
 
     async def shown_counts(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline

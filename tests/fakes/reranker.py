@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
 
 from serving.pipeline.inference.reranker import QueuedReranker
 from serving.ports.embedding import Device
 from serving.ports.reranking import CrossEncoder, Pair
 from tests.support.stepped_clock import SteppedClock
+from tests.support.waiting import Gate
 
 SEPARATOR = "\0"
 AMPLE = 10_000
@@ -22,9 +22,9 @@ class FakeCrossEncoder:
     given, call by call.
     """
 
-    def __init__(self, *, token_budget: int = AMPLE, is_accelerator: bool = False) -> None:
+    def __init__(self, *, token_budget: int = AMPLE) -> None:
         self.batches: list[list[str]] = []
-        self._device = Device(is_accelerator=is_accelerator, token_budget=token_budget)
+        self._device = Device(is_accelerator=False, token_budget=token_budget)
 
     def device(self) -> Device:
         return self._device
@@ -36,28 +36,6 @@ class FakeCrossEncoder:
         read = ["".join(map(chr, pair.ids)).split(SEPARATOR) for pair in pairs]
         self.batches.append([text for _, text in read])
         return [float(len(set(query.split()) & set(text.split()))) for query, text in read]
-
-
-class Gate:
-    """Holds a thread until the test lets it go on."""
-
-    def __init__(self) -> None:
-        self._entered = threading.Semaphore(0)
-        self._released = threading.Semaphore(0)
-
-    def pass_through(self) -> None:
-        """Called by the thread."""
-        self._entered.release()
-        if not self._released.acquire(timeout=10):
-            raise AssertionError("the test never released the thread")
-
-    async def entered(self) -> None:
-        """Waits until the thread is held."""
-        assert await asyncio.to_thread(self._entered.acquire, timeout=10), "no thread came"
-
-    def release(self, times: int = 1) -> None:
-        """Lets the thread go on so often, now or when it comes."""
-        self._released.release(times)
 
 
 class GatedCrossEncoder(FakeCrossEncoder):
@@ -99,8 +77,8 @@ class FixedCrossEncoder(FakeCrossEncoder):
 class TimedCrossEncoder(FakeCrossEncoder):
     """Takes a second of the test's clock for each token."""
 
-    def __init__(self, clock: SteppedClock, *, token_budget: int = AMPLE) -> None:
-        super().__init__(token_budget=token_budget)
+    def __init__(self, clock: SteppedClock) -> None:
+        super().__init__()
         self._clock = clock
 
     def score(self, pairs: Sequence[Pair]) -> list[float]:

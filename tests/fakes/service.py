@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from grpc_health.v1 import health, health_pb2_grpc
 
@@ -25,6 +27,13 @@ from trivium.v1 import (
     retrieval_service_pb2,
     retrieval_service_pb2_grpc,
 )
+
+REGISTRATIONS: dict[Any, Callable[[Any, grpc.Server], None]] = {
+    admin_service_pb2: admin_service_pb2_grpc.add_AdminServiceServicer_to_server,
+    catalog_service_pb2: catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server,
+    ingest_service_pb2: ingest_service_pb2_grpc.add_IngestServiceServicer_to_server,
+    retrieval_service_pb2: retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server,
+}
 
 
 @dataclass(frozen=True)
@@ -46,22 +55,12 @@ class Failure:
         context.set_details(self.message)
 
 
-def _unary(method: str, response: type[Message]) -> Any:
-    """A method that answers with what is queued for it, or an empty response."""
+class FakeService:
+    """Answers each method with what `will_answer` queued for it, then with empty messages.
 
-    def answer(self: FakeService, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._answer(method, request, context, response())
-
-    return answer
-
-
-class FakeService(
-    retrieval_service_pb2_grpc.RetrievalServiceServicer,
-    ingest_service_pb2_grpc.IngestServiceServicer,
-    catalog_service_pb2_grpc.CatalogServiceServicer,
-    admin_service_pb2_grpc.AdminServiceServicer,
-):
-    """Answers each method with what `will_answer` queued for it, then with empty messages."""
+    Of a stream of requests it answers the last; the list of them is one of its `requests`. A stream
+    of responses has one.
+    """
 
     def __init__(self) -> None:
         self.address = ""
@@ -93,46 +92,26 @@ class FakeService(
             return default
         return answer
 
-    Retrieve = _unary("Retrieve", retrieval_service_pb2.RetrieveResponse)
 
-    def RetrieveStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
-        """Answers the last request as it is told; the requests before it are only kept."""
-        requests = list(request_iterator)
-        default = retrieval_service_pb2.RetrieveStreamResponse(
-            request_number=len(requests), final=True
-        )
-        yield self._answer("RetrieveStream", requests, context, default)
+def _answering(described: MethodDescriptor) -> Any:
+    """A method of the service."""
+    response: Any = GetMessageClass(described.output_type)
 
-    Warm = _unary("Warm", retrieval_service_pb2.WarmResponse)
-    ListProfiles = _unary("ListProfiles", retrieval_service_pb2.ListProfilesResponse)
-    RetrieveBatch = _unary("RetrieveBatch", retrieval_service_pb2.RetrieveBatchResponse)
-    DescribeEntity = _unary("DescribeEntity", retrieval_service_pb2.DescribeEntityResponse)
-    Compare = _unary("Compare", retrieval_service_pb2.CompareResponse)
-    ExplainAbsence = _unary("ExplainAbsence", retrieval_service_pb2.ExplainAbsenceResponse)
-    Ingest = _unary("Ingest", ingest_service_pb2.IngestResponse)
+    def answer(self: FakeService, request: Any, context: grpc.ServicerContext) -> Any:
+        request = list(request) if described.client_streaming else request
+        default = response()
+        if described.name == "RetrieveStream":
+            default.request_number, default.final = len(request), True
+        answered = self._answer(described.name, request, context, default)
+        return iter([answered]) if described.server_streaming else answered
 
-    def IngestStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
-        default = ingest_service_pb2.IngestStreamResponse()
-        return self._answer("IngestStream", list(request_iterator), context, default)
+    return answer
 
-    Patch = _unary("Patch", ingest_service_pb2.PatchResponse)
-    Forget = _unary("Forget", ingest_service_pb2.ForgetResponse)
-    GetSegments = _unary("GetSegments", catalog_service_pb2.GetSegmentsResponse)
-    GetFacts = _unary("GetFacts", catalog_service_pb2.GetFactsResponse)
-    ListSegments = _unary("ListSegments", catalog_service_pb2.ListSegmentsResponse)
-    ListFacts = _unary("ListFacts", catalog_service_pb2.ListFactsResponse)
 
-    def WatchChanges(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Each answer is a stream of its own, of one response."""
-        default = catalog_service_pb2.WatchChangesResponse()
-        yield self._answer("WatchChanges", request, context, default)
-
-    GetStats = _unary("GetStats", catalog_service_pb2.GetStatsResponse)
-    ListTenants = _unary("ListTenants", admin_service_pb2.ListTenantsResponse)
-    ListAuditEntries = _unary("ListAuditEntries", admin_service_pb2.ListAuditEntriesResponse)
-    ListKeys = _unary("ListKeys", admin_service_pb2.ListKeysResponse)
-    CreateKey = _unary("CreateKey", admin_service_pb2.CreateKeyResponse)
-    RevokeKey = _unary("RevokeKey", admin_service_pb2.RevokeKeyResponse)
+for _module in REGISTRATIONS:
+    for _service in _module.DESCRIPTOR.services_by_name.values():
+        for _method in _service.methods:
+            setattr(FakeService, _method.name, _answering(_method))
 
 
 Fake = TypeVar("Fake", bound=FakeService)
@@ -142,10 +121,8 @@ Fake = TypeVar("Fake", bound=FakeService)
 def running(service: Fake) -> Iterator[Fake]:
     """The service, listening on loopback."""
     server = grpc.server(ThreadPoolExecutor(max_workers=8))
-    retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(service, server)
-    ingest_service_pb2_grpc.add_IngestServiceServicer_to_server(service, server)
-    catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(service, server)
-    admin_service_pb2_grpc.add_AdminServiceServicer_to_server(service, server)
+    for register in REGISTRATIONS.values():
+        register(service, server)
     health_pb2_grpc.add_HealthServicer_to_server(service.health, server)
     service.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()

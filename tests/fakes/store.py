@@ -68,8 +68,8 @@ class _Tenant:
 class InMemoryStore:
     """The ports `MemoryStore` and `Catalog`.
 
-    `available = False` makes every call fail as if PostgreSQL were away. Nothing is ever
-    embedded, and no dead letters but what a test puts into `notes`.
+    `available = False` makes it fail as if PostgreSQL were away. Nothing is ever embedded, and
+    there are no dead letters but what a test puts into `notes`.
     """
 
     def __init__(self) -> None:
@@ -82,12 +82,12 @@ class InMemoryStore:
     # ------------------------------------------------------------ MemoryStore
 
     async def write(self, batch: Batch) -> WriteReceipt:
-        self._check_available()
         if batch.at is not None:
             items = tuple(item.item for item in batch.items)
             await self.erase(batch.tenant, Selector(items=items, expired_by=batch.at))
+        before = self._rows(batch.tenant)
         for item, version in batch.versions.items():
-            _require_version(item, self._rows(batch.tenant).get(item), version)
+            _require_version(item, before.get(item), version)
         rows = self._tenant(batch.tenant, batch.text_search_config, batch.time_zone).rows
         self._xid += 1
         outcomes = [self._put(rows, item, batch) for item in batch.items]
@@ -97,7 +97,6 @@ class InMemoryStore:
         return WriteReceipt(outcomes, ConsistencyToken.of(EPOCH, xids))
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
-        self._check_available()
         found = self._tenants.get(tenant)
         if found is None:
             return EraseReceipt([], ConsistencyToken.of(EPOCH, self._erasures[-1:]))
@@ -133,7 +132,6 @@ class InMemoryStore:
         return [(tenant, item) for _, tenant, item in sorted(due)][:limit]
 
     async def count_selected(self, tenant: TenantName, selector: Selector) -> Selected:
-        self._check_available()
         items = [row.item for row in self._rows(tenant).values()]
         selected = [item for item in items if _is_selected(item, selector)]
         segments = [item for item in selected if isinstance(item, Segment)]
@@ -149,23 +147,19 @@ class InMemoryStore:
     async def load(
         self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
     ) -> dict[ItemId, Item]:
-        self._check_available()
         rows = self._rows(tenant)
         return {item: rows[item].item for item in items if item in rows}
 
     async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
-        self._check_available()
         return any(item.kind is ItemKind.FACT for item in self._rows(tenant))
 
     def known_time_zone(self, tenant: TenantName) -> tzinfo | None:
         return self._tenants[tenant].time_zone if tenant in self._tenants else None
 
     async def read_time_zone(self, tenant: TenantName, deadline: Deadline) -> tzinfo:
-        self._check_available()
         return self.known_time_zone(tenant) or UTC
 
     async def known_names(self, tenant: TenantName) -> Mapping[str, str]:
-        self._check_available()
         items = [row.item for row in self._rows(tenant).values()]
         sensitive = _sensitive(items)
         names = [
@@ -174,11 +168,9 @@ class InMemoryStore:
         return {name_key(name): name for name in reversed(names)}
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        self._check_available()
         return len(self._rows(tenant).keys() & set(items))
 
     async def count_derived(self, keys: Sequence[int]) -> Mapping[str, int]:
-        self._check_available()
         return {}
 
     async def ready(self) -> bool:
@@ -189,7 +181,6 @@ class InMemoryStore:
     async def list_segments(
         self, tenant: TenantName, filter_: Filter, after: str, limit: int
     ) -> list[Segment]:
-        self._check_available()
         items = self._lasting(tenant)
         segments = [item for item in items if isinstance(item, Segment) and item.id > after]
         return sorted(filter(filter_.accepts, segments), key=lambda item: item.id)[:limit]
@@ -202,7 +193,6 @@ class InMemoryStore:
         after: str,
         limit: int,
     ) -> list[Fact]:
-        self._check_available()
         keys = {name_key(name) for name in entities}
         items = self._lasting(tenant)
         facts = [
@@ -216,7 +206,6 @@ class InMemoryStore:
         return sorted(facts, key=lambda item: item.id)[:limit]
 
     async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
-        self._check_available()
         found = self._tenants.get(tenant)
         if found is None:
             return TenantCounts(0, 0, 0, 0, 0, "", "")
@@ -238,7 +227,6 @@ class InMemoryStore:
 
     async def list_tenants(self, after: str, limit: int) -> list[TenantSummary]:
         """The time of the last write is not known here."""
-        self._check_available()
         names = sorted(name for name in self._tenants if name > after)[:limit]
         return [self._summary(name, self._tenants[name]) for name in names]
 
@@ -258,7 +246,6 @@ class InMemoryStore:
         )
 
     async def dead_letters(self, tenant: TenantName, limit: int) -> list[DeadLetter]:
-        self._check_available()
         return self.notes.get(tenant, [])[:limit]
 
     # --------------------------------------------------------------- the rest
@@ -268,6 +255,7 @@ class InMemoryStore:
             raise StoreUnavailableError("it was stopped by the test")
 
     def _rows(self, tenant: TenantName) -> dict[ItemId, _Row]:
+        self._check_available()
         return self._tenants[tenant].rows if tenant in self._tenants else {}
 
     def _lasting(self, tenant: TenantName) -> list[Item]:

@@ -23,7 +23,7 @@ from serving.deployments.handles import Calls, Remote, RemoteEmbedder
 from serving.deployments.parts import Embedder, Reranker
 from serving.domain.budget import Deadline
 from serving.domain.errors import NotReadyError
-from serving.pipeline.inference.rerank_queue import LOADING
+from serving.pipeline.inference.reranker import LOADING
 from serving.ports.embedding import Embedder as EmbedderPort
 from serving.ports.embedding import Vectors
 from serving.ports.reranking import Reranker as RerankerPort

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Self, TypeVar
 
 Result = TypeVar("Result")
 
@@ -42,3 +43,32 @@ async def cancel(task: asyncio.Task[Result]) -> None:
     """Cancels a task and waits until it has left its queue."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+class Gate:
+    """Holds a thread until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self._entered = threading.Semaphore(0)
+        self._released = threading.Semaphore(0)
+
+    @classmethod
+    def open(cls) -> Self:
+        """One that holds nobody, and says who came."""
+        gate = cls()
+        gate.release(1000)
+        return gate
+
+    def pass_through(self) -> None:
+        """Called by the thread."""
+        self._entered.release()
+        if not self._released.acquire(timeout=10):
+            raise AssertionError("the test never released the thread")
+
+    async def entered(self) -> None:
+        """Waits until the thread is held."""
+        assert await asyncio.to_thread(self._entered.acquire, timeout=10), "no thread came"
+
+    def release(self, times: int = 1) -> None:
+        """Lets the thread go on so often, now or when it comes."""
+        self._released.release(times)

@@ -43,21 +43,15 @@ class DeviceWatch:
         try:
             yield
         except Exception as error:
-            if self._lost or self._is_lost(error):
-                self._lose(error)
-                raise self._error() from error
-            raise
+            if not (self._lost or self._is_lost(error)):
+                raise
+            if not self._lost:
+                self._lost = True
+                logger.critical("device lost", extra={"part": self._name}, exc_info=error)
+                self._on_loss()
+            raise DeviceLostError(self._name, LOST) from error
         self._require_device()
-
-    def _lose(self, error: Exception) -> None:
-        if not self._lost:
-            self._lost = True
-            logger.critical("device lost", extra={"part": self._name}, exc_info=error)
-            self._on_loss()
 
     def _require_device(self) -> None:
         if self._lost:
-            raise self._error()
-
-    def _error(self) -> DeviceLostError:
-        return DeviceLostError(self._name, LOST)
+            raise DeviceLostError(self._name, LOST)

@@ -230,7 +230,7 @@ class Documents:
     def split_next(self, windows: Sequence[TokenIds]) -> list[_Piece]:
         """Stores the windows of the next text."""
         text = len(self._rows)
-        self._rows.append([_Row(np.empty(0, np.float32), ())] * len(windows))
+        self._rows.append([_Row(np.empty(0, np.float32), None)] * len(windows))
         self._missing += len(windows)
         return [_Piece(self, text, window, tokens) for window, tokens in enumerate(windows)]
 
@@ -238,21 +238,20 @@ class Documents:
         """Stores the row of a window; the last one completes the call."""
         self._rows[piece.text][piece.window] = row
         self._missing -= 1
-        if not self._missing and not self.untokenized:
-            deliver(self.future, [_embedding(rows) for rows in self._rows])
+        if self._missing or self.untokenized:
+            return
+        embeddings = []
+        for rows in self._rows:
+            states = [row.state for row in rows if row.state is not None]
+            embeddings.append(Embedding(np.stack([row.vector for row in rows]), tuple(states)))
+        deliver(self.future, embeddings)
 
 
 class _Row(NamedTuple):
     """The vector of a window, and its entry of the states, if the encoder makes any."""
 
     vector: Vector
-    states: tuple[bytes, ...]
-
-
-def _embedding(rows: Sequence[_Row]) -> Embedding:
-    """The embedding of a text, of the rows of its windows."""
-    states = chain.from_iterable(row.states for row in rows)
-    return Embedding(np.stack([row.vector for row in rows]), tuple(states))
+    state: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +400,7 @@ class DocumentQueue:
         try:
             with self._watch():
                 made = self._encoder.encode_documents([piece.tokens for piece in batch])
-            states = _by_window(made.states, len(batch))
+            states = made.states or [None] * len(batch)
             answers = list(zip(batch, sound_rows(made.vectors), states, strict=True))
         except Exception as error:
             _fail_all(batch, error)
@@ -409,16 +408,11 @@ class DocumentQueue:
         self._latency_model.learn(
             sum(len(piece.tokens) for piece in batch), self._clock() - started
         )
-        for piece, vector, of_window in answers:
+        for piece, vector, state in answers:
             if vector is None:
                 fail(piece.documents.future, UnsoundVectorError())
             else:
-                piece.documents.put(piece, _Row(vector, of_window))
-
-
-def _by_window(states: Sequence[bytes], count: int) -> list[tuple[bytes, ...]]:
-    """The states of each of `count` windows, if the encoder makes any."""
-    return [(each,) for each in states] if states else [()] * count
+                piece.documents.put(piece, _Row(vector, state))
 
 
 def _fail_all(pieces: Sequence[_Piece], error: Exception) -> None:

@@ -11,7 +11,7 @@ from serving.domain.budget import Deadline
 from serving.domain.items.records import Item
 from serving.domain.questions.query import NO_FILTER, Query
 from serving.pipeline.retrieval.holding import Holding
-from serving.pipeline.retrieval.steps import Loading
+from serving.pipeline.retrieval.loading import Loading
 from serving.ports.memory_store import MemoryStore
 
 

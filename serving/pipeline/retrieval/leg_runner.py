@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 
 from serving.domain.breaker import POSTGRES, DependencyCalls
 from serving.domain.budget import Deadline
@@ -23,12 +23,11 @@ from serving.domain.questions.query import Query, TimeRange
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.domain.ranking.ranked_list import Candidate, RankedList, depth_to_read, within_depth
 from serving.pipeline.index.vector_space import VectorLookup
-from serving.pipeline.retrieval.admission import NOTHING, SHED_REASON
+from serving.pipeline.retrieval.admission import SHED_REASON
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.leg import (
     NO_BREAKERS,
     NOTHING_TO_LOOK_UP,
-    HasFacts,
     Leg,
     LegAnswer,
     LegRequest,
@@ -36,8 +35,8 @@ from serving.pipeline.retrieval.legs.leg import (
     Times,
     UpstreamAnswer,
 )
+from serving.pipeline.retrieval.loading import Loading
 from serving.ports.change_log import Consistency, Projection
-from serving.ports.resident_view import ResidentView
 
 logger = logging.getLogger(__name__)
 
@@ -78,15 +77,21 @@ class LegReport:
     tenant: str = ""
     """The tenant that was searched, if several were."""
 
+    @property
+    def why(self) -> str:
+        """The reason, or the state if it says enough."""
+        return self.reason or self.state.value
+
 
 @dataclass(frozen=True, slots=True)
 class LegResult:
     """A leg's report and, if it answered, its candidates.
 
-    `ranked` has those within the depth of the leg, and `read` all that it found.
+    `ranked` has those within the `depth` of the leg, and `read` all that it found.
     """
 
     report: LegReport
+    depth: int
     ranked: RankedList | None = None
     read: Sequence[Candidate] = ()
     index_epoch: int | None = None
@@ -115,11 +120,9 @@ class LegRunner:
         profile: Profile,
         lookup: VectorLookup,
         times: Times,
-        has_facts: HasFacts,
-        calls: DependencyCalls,
+        loading: Loading,
         deadline: Deadline,
-        shed: frozenset[str] = NOTHING,
-        view: ResidentView | None = None,
+        shed: frozenset[str],
     ) -> list[LegResult]:
         """Runs the legs of the profile until the deadline; returns results in order.
 
@@ -130,7 +133,8 @@ class LegRunner:
             StoreUnavailableError: A leg could not reach PostgreSQL.
             AllLegsFailedError: Every leg that ran failed.
         """
-        loop = asyncio.get_running_loop()
+        loop, calls = asyncio.get_running_loop(), loading.calls
+        has_facts = cache(partial(loading.has_facts, deadline))
         runs: dict[str, asyncio.Future[LegResult]] = {
             spec.name: loop.create_future() for spec in profile.legs
         }
@@ -140,23 +144,24 @@ class LegRunner:
             request = LegRequest(
                 query=_with_lookback(query, spec),
                 spec=spec,
+                profile=profile,
+                is_shed=spec.name in shed,
                 lookup=lookup,
                 deadline=deadline,
                 depth=depth_to_read(spec.depth_for(profile.limit), profile.rank_style),
-                limit=profile.limit,
                 times=times,
                 has_facts=has_facts,
-                found_by={name: partial(_upstream_answer, runs[name]) for name in spec.leans_on},
+                found_before=partial(_found_before, runs),
                 calls=calls,
-                view=view,
+                view=loading.view,
             )
-            if self._asks_index(request, shed) or not by_vector.keys().isdisjoint(spec.leans_on):
+            if self._asks_index(request) or not by_vector.keys().isdisjoint(spec.leans_on):
                 by_vector[spec.name] = request
             else:
                 first.append(request)
         async with asyncio.TaskGroup() as group:
             counting = group.create_task(self._pending_counts(query, calls, deadline))
-            begin = partial(self._begin, profile, shed, runs, group)
+            begin = partial(self._begin, runs, group)
             embedding = None
             if by_vector and lookup.is_to_embed:
                 embedding = group.create_task(_embed(next(iter(by_vector.values()))))
@@ -189,41 +194,35 @@ class LegRunner:
             return {}
         return await self._consistency.pending_counts(query.scope.tenant, deadline)
 
-    def _asks_index(self, request: LegRequest, shed: frozenset[str]) -> bool:
+    def _asks_index(self, request: LegRequest) -> bool:
         """Whether the leg asks the index, for which the question is embedded."""
         name = request.spec.name
-        is_asked = request.spec.weight and name in self._legs and name not in shed
+        is_asked = request.spec.weight and name in self._legs and not request.is_shed
         return bool(is_asked) and name in LEGS and LEGS[name].dependency == "index"
 
     async def _begin(
         self,
-        profile: Profile,
-        shed: frozenset[str],
         runs: Mapping[str, asyncio.Future[LegResult]],
         group: asyncio.TaskGroup,
         request: LegRequest,
     ) -> None:
         """Runs a leg if it needs nothing from outside, and else begins to run it."""
         spec = request.spec
-        run, is_shed = runs[spec.name], spec.name in shed
-        if spec.weight and not is_shed and self._is_over_facts(request):
+        if spec.weight and not request.is_shed and self._is_over_facts(request):
             # Mostly known at once: then this leg begins together with the others.
             request.has_facts()
 
-        async def finish() -> None:
-            run.set_result(await self._run(request, profile, shed=is_shed))
+        async def run(*, at_once: bool = False) -> None:
+            runs[spec.name].set_result(await self._run(request, at_once=at_once))
 
-        if not all(runs[name].done() for name in spec.leans_on):
-            group.create_task(finish())
-            return
         try:
-            run.set_result(await self._run(request, profile, shed=is_shed, at_once=True))
+            if not all(runs[name].done() for name in spec.leans_on):
+                raise _MustWaitError
+            await run(at_once=True)
         except _MustWaitError:
-            group.create_task(finish())
+            group.create_task(run())
 
-    async def _run(
-        self, request: LegRequest, profile: Profile, *, shed: bool, at_once: bool = False
-    ) -> LegResult:
+    async def _run(self, request: LegRequest, *, at_once: bool) -> LegResult:
         """Runs one leg; any outcome, errors included, becomes its report.
 
         If that is to be `at_once`, raises `_MustWaitError` where it would wait.
@@ -231,8 +230,9 @@ class LegRunner:
         spec = request.spec
         started = time.perf_counter()
         answer: LegAnswer | None = None
+        store_error: StoreUnavailableError | None = None
         try:
-            leg = await self._leg_to_ask(request, shed=shed, at_once=at_once)
+            leg = await self._leg_to_ask(request, at_once=at_once)
             answer = leg.find_in_memory(request)
             if answer is None and at_once:
                 if not leg.is_at_hand(request):
@@ -251,20 +251,18 @@ class LegRunner:
         except TimeoutError:
             state, reason = LegState.TIMED_OUT, "the budget ran out"
         except StoreUnavailableError as error:
-            report = LegReport(leg=spec.name, state=LegState.FAILED, reason=str(error))
-            return LegResult(report, store_error=error)
+            state, reason, store_error = LegState.FAILED, str(error), error
         except TriviumError as error:
             state, reason = LegState.FAILED, str(error)
         except Exception:
             logger.exception("leg failed unexpectedly", extra={"leg": spec.name})
             state, reason = LegState.FAILED, "internal error"
         elapsed_s = time.perf_counter() - started
+        depth = spec.depth_for(request.profile.limit)
         if answer is None:
-            return LegResult(
-                LegReport(leg=spec.name, state=state, reason=reason, elapsed_s=elapsed_s)
-            )
-        depth = spec.depth_for(profile.limit)
-        found = within_depth(answer.candidates, depth, profile.rank_style)
+            report = LegReport(leg=spec.name, state=state, reason=reason, elapsed_s=elapsed_s)
+            return LegResult(report, depth, store_error=store_error)
+        found = within_depth(answer.candidates, depth, request.profile.rank_style)
         report = LegReport(
             leg=spec.name,
             state=state,
@@ -275,16 +273,16 @@ class LegRunner:
             elapsed_s=elapsed_s,
         )
         ranked = RankedList(spec.name, tuple(found))
-        return LegResult(report, ranked, answer.candidates, answer.index_epoch)
+        return LegResult(report, depth, ranked, answer.candidates, answer.index_epoch)
 
-    async def _leg_to_ask(self, request: LegRequest, *, shed: bool, at_once: bool) -> Leg:
+    async def _leg_to_ask(self, request: LegRequest, *, at_once: bool) -> Leg:
         """Returns the leg, unless it is skipped, late, or has to wait."""
         leg = self._legs.get(request.spec.name)
         if leg is None:
             raise LegSkippedError("this service has no such leg")
         if request.spec.weight == 0:
             raise LegSkippedError("the weight of the leg is 0")
-        if shed:
+        if request.is_shed:
             raise LegSkippedError(SHED_REASON)
         if self._is_over_facts(request):
             has_facts = request.has_facts()
@@ -341,16 +339,20 @@ def _with_lookback(query: Query, spec: LegSpec) -> Query:
     return replace(query, scope=query.scope.within(TimeRange(start)))
 
 
-async def _upstream_answer(leg: asyncio.Future[LegResult]) -> UpstreamAnswer:
-    # A leg that gives up waiting must not cancel it for the others.
-    result = await asyncio.shield(leg)
-    report = result.report
-    if report.state.answered:
-        return UpstreamAnswer(result.candidates)
-    why = f"{report.leg}: {report.reason or report.state.value}"
-    if report.state is LegState.SKIPPED:
-        return UpstreamAnswer(skipped=(why,))
-    return UpstreamAnswer(broken=(why,))
+async def _found_before(
+    runs: Mapping[str, asyncio.Future[LegResult]], legs: Sequence[str]
+) -> UpstreamAnswer:
+    """Waits for what these legs find."""
+    found: dict[str, Sequence[Candidate]] = {}
+    skipped, broken = list[str](), list[str]()
+    for leg in dict.fromkeys(legs):
+        # A leg that gives up waiting must not cancel it for the others.
+        result = await asyncio.shield(runs[leg])
+        found[leg] = result.candidates
+        if not result.report.state.answered:
+            whys = skipped if result.report.state is LegState.SKIPPED else broken
+            whys.append(f"{leg}: {result.report.why}")
+    return UpstreamAnswer(found, skipped, broken)
 
 
 def _with_counts(

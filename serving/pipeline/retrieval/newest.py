@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import BudgetExhaustedError, TriviumError
@@ -45,100 +45,61 @@ async def newest_answers(
         BudgetExhaustedError: There was no final question within `MAX_STREAM_S`.
         Exception: Reading the questions failed, or answering the final one.
     """
-    newest = _Newest(questions, answer, Deadline.after(MAX_STREAM_S))
+    deadline = Deadline.after(MAX_STREAM_S)
+    receiving: asyncio.Task[Asked | None] | None = _next_of(questions)
+    newest: Asked | None = None
+    work: asyncio.Task[Answer] | None = None
+    replaced: asyncio.Task[Answer] | None = None
+    is_answered = True
     try:
-        while await newest.something_happened():
-            if (answered := newest.take_answer()) is not None:
-                yield answered
-                if answered[0].final:
-                    return
-            await newest.take_question()
+        while receiving is not None or (newest is not None and newest.final):
+            awaited = [receiving, None if is_answered else work]
+            await _one_of(awaited, None if receiving is None else deadline)
+            if newest is not None and work is not None and work.done() and not is_answered:
+                is_answered = True
+                if newest.final or not _failed(work):
+                    yield newest, work.result()
+                    if newest.final:
+                        return
+            if receiving is None or not receiving.done():
+                continue
+            question = receiving.result()
+            receiving = None if question is None or question.final else _next_of(questions)
+            if question is None:
+                continue
+            if work is None or _has_failed(work) or not question.repeats(newest):
+                _cancel(work)
+                # Not for the end of a statement that was just cancelled, which takes a moment, but
+                # for that of the one before, which has had the time.
+                await _settled(replaced)
+                replaced, work = work, asyncio.create_task(answer(question))
+            newest, is_answered = question, False
     finally:
-        await newest.end()
+        _cancel(receiving)
+        _cancel(work)
+        await _settled(receiving, work, replaced)
 
 
-class _Newest(Generic[Asked, Answer]):
-    """The newest question and its answer in the making."""
+def _next_of(questions: AsyncIterator[Asked]) -> asyncio.Task[Asked | None]:
+    """Receives the next question; None at the end."""
 
-    def __init__(
-        self,
-        questions: AsyncIterator[Asked],
-        answer: Callable[[Asked], Coroutine[Any, Any, Answer]],
-        deadline: Deadline,
-    ) -> None:
-        self._questions = questions
-        self._answer = answer
-        self._deadline = deadline
-        self._receiving: asyncio.Task[Asked | None] | None = self._receive()
-        self._question: Asked | None = None
-        self._work: asyncio.Task[Answer] | None = None
-        self._replaced: asyncio.Task[Answer] | None = None
-        self._answered = True
+    async def receive() -> Asked | None:
+        return await anext(questions, None)
 
-    async def something_happened(self) -> bool:
-        """Waits for a question or an answer; False at the end of both."""
-        tasks: list[asyncio.Task[Any]] = []
-        if self._receiving is not None:
-            tasks.append(self._receiving)
-        if self._work is not None and not self._answered:
-            tasks.append(self._work)
-        if self._receiving is None and not self._final:
-            return False
-        timeout_s = None if self._receiving is None else self._deadline.remaining()
-        done, _ = await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            raise BudgetExhaustedError("waiting for the final request")
-        return True
+    return asyncio.create_task(receive())
 
-    @property
-    def _final(self) -> bool:
-        return self._question is not None and self._question.final
 
-    def take_answer(self) -> tuple[Asked, Answer] | None:
-        """Returns a new answer; None if there is none, or a failure of one that is not final."""
-        if self._question is None or self._work is None or self._answered or not self._work.done():
-            return None
-        self._answered = True
-        if not self._final and _failed(self._work):
-            return None
-        return self._question, self._work.result()
+async def _one_of(tasks: Sequence[asyncio.Task[Any] | None], deadline: Deadline | None) -> None:
+    """Waits for the first that ends."""
+    given = [task for task in tasks if task is not None]
+    timeout_s = None if deadline is None else deadline.remaining()
+    done, _ = await asyncio.wait(given, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    if not done:
+        raise BudgetExhaustedError("waiting for the final request")
 
-    async def take_question(self) -> None:
-        """Begins to answer the next question, if it is there."""
-        if self._receiving is None or not self._receiving.done():
-            return
-        question = self._receiving.result()
-        self._receiving = None if question is None or question.final else self._receive()
-        if question is not None:
-            if not self._has_same(question):
-                await self._replace(question)
-            self._question, self._answered = question, False
 
-    def _has_same(self, question: Asked) -> bool:
-        """Whether what is answered, or was, answers this question too."""
-        if self._work is None or not question.repeats(self._question):
-            return False
-        return not self._work.done() or self._work.exception() is None
-
-    async def _replace(self, question: Asked) -> None:
-        _cancel(self._work)
-        # Not for the end of a statement that was just cancelled, which takes a moment, but for that
-        # of the one before, which has had the time.
-        await _settled(self._replaced)
-        self._replaced = self._work
-        self._work = asyncio.create_task(self._answer(question))
-
-    def _receive(self) -> asyncio.Task[Asked | None]:
-        async def receive() -> Asked | None:
-            return await anext(self._questions, None)
-
-        return asyncio.create_task(receive())
-
-    async def end(self) -> None:
-        """Cancels what is left, and waits for its end."""
-        _cancel(self._receiving)
-        _cancel(self._work)
-        await _settled(self._receiving, self._work, self._replaced)
+def _has_failed(work: asyncio.Task[Any]) -> bool:
+    return work.done() and work.exception() is not None
 
 
 def _failed(task: asyncio.Task[Any]) -> bool:

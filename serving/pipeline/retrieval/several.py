@@ -19,7 +19,7 @@ from serving.domain.errors import TriviumError
 from serving.domain.questions.query import Query, TenantWeight
 from serving.domain.ranking.profile import Profile
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
-from serving.pipeline.retrieval.order import OF_THE_ANSWER
+from serving.pipeline.retrieval.order.answer import OF_THE_ANSWER
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.step import StepInput
 from serving.pipeline.retrieval.rerank_stage import RerankReport

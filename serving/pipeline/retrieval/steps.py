@@ -14,23 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cache, partial
 from itertools import chain
-from typing import TypeVar
 
 from serving.domain.breaker import POSTGRES, Breaker, DependencyCalls, all_breakers
 from serving.domain.budget import ADJACENT_TURNS, NAME_CORRECTION, RANKING, Deadline
-from serving.domain.errors import (
-    BreakerOpenError,
-    BudgetExhaustedError,
-    RequiredLegsError,
-    StoreUnavailableError,
-    TriviumError,
-)
-from serving.domain.items.records import Item, ItemId, Segment, is_expired, segment_id
+from serving.domain.errors import RequiredLegsError, TriviumError
+from serving.domain.items.records import Item, ItemId, Segment, segment_id
 from serving.domain.items.text import questions_of
 from serving.domain.questions.named_times import NamedTimes
 from serving.domain.questions.query import Query
@@ -44,11 +37,12 @@ from serving.pipeline.retrieval.admission import NOTHING, RERANK
 from serving.pipeline.retrieval.leg_runner import LegReport, LegResult, LegRunner, LegState
 from serving.pipeline.retrieval.legs import LEGS
 from serving.pipeline.retrieval.legs.leg import Times
+from serving.pipeline.retrieval.loading import Loading
 from serving.pipeline.retrieval.name_correction import NameCorrection, correct_names
-from serving.pipeline.retrieval.order.adjacent import GIVERS, first_of
 from serving.pipeline.retrieval.order.hit import Hit
 from serving.pipeline.retrieval.order.ordering import Ordering
-from serving.pipeline.retrieval.rerank_stage import RerankReport, RerankStage
+from serving.pipeline.retrieval.order.scoring import GIVERS, first_of
+from serving.pipeline.retrieval.rerank_stage import RerankReport, rerank_head
 from serving.ports.access_log import AccessLog
 from serving.ports.memory_store import MemoryStore
 from serving.ports.reranking import Reranker
@@ -113,31 +107,19 @@ class Traced:
     ordering: Ordering
 
 
+@dataclass(frozen=True, kw_only=True)
 class RetrievalSteps:
     """The steps of an answer, which answers and explanations share."""
 
-    def __init__(
-        self,
-        *,
-        legs: LegRunner,
-        space: VectorSpace,
-        store: MemoryStore,
-        access: AccessLog,
-        read_times: ReadTimes,
-        names: NameResolver | None = None,
-        reranker: Reranker | None = None,
-        breakers: Mapping[str, Breaker] | None = None,
-        view: ResidentView | None = None,
-    ) -> None:
-        self._legs = legs
-        self._space = space
-        self._store = store
-        self._access = access
-        self._read_times = read_times
-        self._names = names
-        self._reranking = RerankStage(reranker)
-        self._breakers = all_breakers() if breakers is None else breakers
-        self._view = view
+    legs: LegRunner
+    space: VectorSpace
+    store: MemoryStore
+    access: AccessLog
+    read_times: ReadTimes
+    names: NameResolver | None = None
+    reranker: Reranker | None = None
+    breakers: Mapping[str, Breaker] = field(default_factory=all_breakers)
+    view: ResidentView | None = None
 
     async def run(
         self,
@@ -157,31 +139,35 @@ class RetrievalSteps:
             BudgetExhaustedError: The time ran out between the legs and the rows.
         """
         started = time.perf_counter()
-        calls = DependencyCalls(self._breakers)
-        query, corrections = await self._completed(query, profile, calls, deadline)
+        loading = self._loading(query, profile, deadline)
+        query, corrections = await self._completed(query, profile, loading)
         times = self._times_of(query)
-        results, embedding_s = await self._run_legs(query, profile, times, calls, deadline, shed)
+        results, embedding_s = await self._run_legs(query, profile, times, loading, shed)
         _check_required(query, results)
-        loading = Loading(self._store, calls, query, deadline, self._view_of(profile))
 
         async def ordering_of(newest: Mapping[ItemId, ItemId]) -> Ordering:
             found = by_one_leg(profile, _lists(profile, results, newest), times)
             items = list(dict.fromkeys(each.item for ranked in found for each in ranked.candidates))
-            index, scope = self._space.candidates, query.scope
+            index, scope = self.space.candidates, query.scope
             traits = {} if index is None else index.traits(scope.tenant, items)
             closed = {} if index is None else index.closed(scope, items)
             signals = await self._signals(query, profile, items, traits, times, loading)
-            fused = _fuse(profile, [*found, *signals])
-            repeats = [loading.known[item] for item in newest]
-            adjacent = await self._adjacent(query, profile, fused, calls, deadline)
+            fused = fuse(
+                [*found, *signals],
+                weights=profile.weights,
+                method=profile.fusion,
+                rank_constant=profile.rank_constant,
+                rank_style=profile.rank_style,
+                least_scores=profile.least_scores,
+            )
             return Ordering(
                 profile,
                 query,
                 fused,
-                repeats=repeats,
+                repeats=[loading.known[item] for item in newest],
                 traits=traits,
                 closed=closed,
-                adjacent=adjacent,
+                adjacent=await self._adjacent(query, profile, fused, loading),
                 thorough=thorough,
             )
 
@@ -193,8 +179,8 @@ class RetrievalSteps:
                 ordering = await ordering_of(newest)
         while batch := ordering.next_to_load():
             ordering.add_rows(batch, await loading.rows(batch))
-        rerank = await self._reranking.rerank(
-            query.text, ordering, calls, deadline, shed=RERANK in shed
+        rerank = await rerank_head(
+            self.reranker, query.text, ordering, loading.calls, deadline, shed=RERANK in shed
         )
         unknown_seeds = await _unknown_seeds(query, loading)
 
@@ -229,19 +215,23 @@ class RetrievalSteps:
         self, query: Query, profile: Profile, deadline: Deadline, shed: frozenset[str] = NOTHING
     ) -> list[LegResult]:
         """Runs the legs alone, until it would be time to rank; as `LegRunner.run` does."""
-        times, calls = self._times_of(query), DependencyCalls(self._breakers)
-        results, _ = await self._run_legs(query, profile, times, calls, deadline, shed)
+        times, loading = self._times_of(query), self._loading(query, profile, deadline)
+        results, _ = await self._run_legs(query, profile, times, loading, shed)
         return results
 
     async def rerank(
         self, query: Query, ordering: Ordering, deadline: Deadline
     ) -> RerankReport | None:
         """Reranks the head of an ordering; None if its profile does not rerank."""
-        calls = DependencyCalls(self._breakers)
-        return await self._reranking.rerank(query.text, ordering, calls, deadline)
+        calls = DependencyCalls(self.breakers)
+        return await rerank_head(self.reranker, query.text, ordering, calls, deadline)
+
+    def _loading(self, query: Query, profile: Profile, deadline: Deadline) -> Loading:
+        view = self.view if profile.in_memory else None
+        return Loading(self.store, DependencyCalls(self.breakers), query, deadline, view)
 
     async def _completed(
-        self, query: Query, profile: Profile, calls: DependencyCalls, deadline: Deadline
+        self, query: Query, profile: Profile, loading: Loading
     ) -> tuple[Query, tuple[NameCorrection, ...]]:
         """The query in its tenant's time zone, if it has none, and with known names.
 
@@ -250,82 +240,46 @@ class RetrievalSteps:
             BudgetExhaustedError: The time ran out.
         """
         if query.time_zone is None:
-            time_zone = await Loading(self._store, calls, query, deadline).time_zone()
-            query = replace(query, time_zone=time_zone)
-        if self._names is None or not (profile.resolve_names and calls.asks(POSTGRES)):
+            query = replace(query, time_zone=await loading.time_zone())
+        if self.names is None or not (profile.resolve_names and loading.calls.asks(POSTGRES)):
             return query, ()
-        return await correct_names(query, self._names, NAME_CORRECTION.only(deadline))
-
-    def _view_of(self, profile: Profile) -> ResidentView | None:
-        return self._view if profile.in_memory else None
+        return await correct_names(query, self.names, NAME_CORRECTION.only(loading.deadline))
 
     def _times_of(self, query: Query) -> Times:
         """Reads the times of a question when first asked for, once."""
-        return cache(partial(self._read_times, query.text, query.local_time))
+        return cache(partial(self.read_times, query.text, query.local_time))
 
     async def _run_legs(
         self,
         query: Query,
         profile: Profile,
         times: Times,
-        calls: DependencyCalls,
-        deadline: Deadline,
+        loading: Loading,
         shed: frozenset[str],
     ) -> tuple[list[LegResult], float]:
         """Returns the legs' results, and how long they waited for embeddings, in seconds."""
         parts = questions_of(query.text) if profile.split_questions else ()
-        lookup = VectorLookup(query, self._space, parts)
-        until = RANKING.before(deadline)
-        view = self._view_of(profile)
-        has_facts = cache(partial(self._has_facts, query, view, calls, until))
-        results = await self._legs.run(
-            query, profile, lookup, times, has_facts, calls, until, shed, view
-        )
+        lookup = VectorLookup(query, self.space, parts)
+        until = RANKING.before(loading.deadline)
+        results = await self.legs.run(query, profile, lookup, times, loading, until, shed)
         return results, lookup.embedding_s
 
-    def _has_facts(
-        self, query: Query, view: ResidentView | None, calls: DependencyCalls, deadline: Deadline
-    ) -> asyncio.Future[bool]:
-        """Whether the tenant has facts, as far as is known: then legs search among them."""
-        known = None if view is None else view.has_facts(query.scope.tenant, query.token)
-        if known is None:
-            return asyncio.create_task(self._read_has_facts(query, calls, deadline))
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        answer.set_result(known)
-        return answer
-
-    async def _read_has_facts(
-        self, query: Query, calls: DependencyCalls, deadline: Deadline
-    ) -> bool:
-        if not calls.asks(POSTGRES):
-            return True
-        try:
-            # Without its answer nothing is lost, so it is no sign of whether PostgreSQL answers.
-            async with asyncio.timeout(deadline.remaining()):
-                return await self._store.has_facts(query.scope.tenant, deadline)
-        except (TriviumError, TimeoutError):
-            return True
-
     async def _adjacent(
-        self,
-        query: Query,
-        profile: Profile,
-        fused: Sequence[Fused],
-        calls: DependencyCalls,
-        deadline: Deadline,
+        self, query: Query, profile: Profile, fused: Sequence[Fused], loading: Loading
     ) -> Mapping[ItemId, Adjacency]:
         """The turns next to the first candidates, if the profile lifts those.
 
         Without them the order stands: an index in shards does not know them, and a write that this
         question has not found needs no waiting for.
         """
-        index = self._space.whole_index
+        index = self.space.whole_index
         if not profile.adjacent or index is None:
             return {}
         first = [each.item for each in first_of(fused, GIVERS)]
         ask = partial(index.adjacent, replace(query, token=None), first)
         try:
-            return (await calls.ask("index", ADJACENT_TURNS.only(deadline), ask)).of
+            within = ADJACENT_TURNS.only(loading.deadline)
+            return (await loading.calls.ask("index", within, ask)).of
         except (TriviumError, TimeoutError):
             return {}
 
@@ -357,7 +311,7 @@ class RetrievalSteps:
         shown: Mapping[ItemId, int] = {}
         if unknown or counted:
             rows, shown = await asyncio.gather(
-                loading.rows(unknown), loading.shown(self._access, counted)
+                loading.rows(unknown), loading.shown(self.access, counted)
             )
         read = {item: Traits.of(rows[item]) for item in unknown if item in rows}
         known = [
@@ -366,9 +320,6 @@ class RetrievalSteps:
             if (each := traits.get(item) or read.get(item)) is not None
         ]
         return [ranked_by(name, known) for name in names]
-
-
-Read = TypeVar("Read")
 
 
 def by_one_leg(profile: Profile, found: Sequence[RankedList], times: Times) -> Sequence[RankedList]:
@@ -387,82 +338,6 @@ def by_one_leg(profile: Profile, found: Sequence[RankedList], times: Times) -> S
     return found
 
 
-class Loading:
-    """Reads the candidates' rows, each once, and measures the time that takes.
-
-    Here, where every row of an answer passes, those that have expired by the time of the question
-    are left out: stores hold them for up to a minute, until they are erased.
-    """
-
-    def __init__(
-        self,
-        store: MemoryStore,
-        calls: DependencyCalls,
-        query: Query,
-        deadline: Deadline,
-        view: ResidentView | None = None,
-    ) -> None:
-        self._store = store
-        self._calls = calls
-        self._view = view
-        self._tenant = query.scope.tenant
-        self._as_of = query.scope.as_of
-        self._token = query.token
-        self._deadline = deadline
-        self.known: dict[ItemId, Item] = {}
-        self._read: set[ItemId] = set()
-        self.elapsed_s = 0.0
-
-    async def rows(self, items: Sequence[ItemId]) -> Mapping[ItemId, Item]:
-        """Returns the rows that exist and have not expired.
-
-        Raises:
-            BudgetExhaustedError: The time ran out.
-            StoreUnavailableError: The store cannot be reached, or did not answer before.
-        """
-        unread = [item for item in dict.fromkeys(items) if item not in self._read]
-        if unread:
-            started = time.perf_counter()
-            if left := self._not_in_memory(unread):
-                self._add(await self.in_time(partial(self._store.load, self._tenant, left)))
-            self._read.update(unread)
-            self.elapsed_s += time.perf_counter() - started
-        return self.known
-
-    def _not_in_memory(self, items: Sequence[ItemId]) -> Sequence[ItemId]:
-        """Takes rows from memory; returns the items that may have rows in the store alone."""
-        found = None if self._view is None else self._view.rows(self._tenant, items, self._token)
-        if found is None:
-            return items
-        self._add(found.rows)
-        return [] if found.complete else [item for item in items if item not in found.rows]
-
-    def _add(self, rows: Mapping[ItemId, Item]) -> None:
-        lasting = {item: row for item, row in rows.items() if not is_expired(row, self._as_of)}
-        self.known |= lasting
-
-    async def shown(self, access: AccessLog, items: Sequence[ItemId]) -> Mapping[ItemId, int]:
-        """Returns how often each was shown; raises as `rows`."""
-        if not items:
-            return {}
-        return await self.in_time(partial(access.shown_counts, self._tenant, items))
-
-    async def time_zone(self) -> tzinfo:
-        """Returns the zone of the tenant; raises as `rows`."""
-        if known := self._store.known_time_zone(self._tenant):
-            return known
-        return await self.in_time(partial(self._store.read_time_zone, self._tenant))
-
-    async def in_time(self, read: Callable[[Deadline], Awaitable[Read]]) -> Read:
-        """Reads behind the breaker of PostgreSQL; raises as `rows`."""
-        try:
-            return await self._calls.ask(POSTGRES, self._deadline, read)
-        except TimeoutError as error:
-            raise BudgetExhaustedError("reading the candidates") from error
-        except BreakerOpenError as error:
-            raise StoreUnavailableError(error.why) from error
-
-
 def _suspects(profile: Profile, results: Sequence[LegResult]) -> list[ItemId]:
     """The candidates whose texts may be equal, if the profile folds those.
 
@@ -471,31 +346,23 @@ def _suspects(profile: Profile, results: Sequence[LegResult]) -> list[ItemId]:
     """
     if not profile.fold_repeats:
         return []
-    depths = _depths(profile)
     of_texts = [result for result in results if LEGS[result.report.leg].ranks_by_text]
-    of_legs = [tied(result.read, depths[result.report.leg]) for result in of_texts]
+    of_legs = [tied(result.read, result.depth) for result in of_texts]
     return list(dict.fromkeys(chain.from_iterable(of_legs)))
-
-
-def _depths(profile: Profile) -> dict[str, int]:
-    return {spec.name: spec.depth_for(profile.limit) for spec in profile.legs}
 
 
 def _lists(
     profile: Profile, results: Sequence[LegResult], newest: Mapping[ItemId, ItemId]
 ) -> list[RankedList]:
     """The lists to fuse, without repeats; others take the places of these within the depth."""
-    depths = _depths(profile)
     lists = []
     for result in results:
-        if result.ranked is None:
-            continue
-        if newest:
-            leg = result.report.leg
-            once = within_depth(folded(result.read, newest), depths[leg], profile.rank_style)
-            lists.append(RankedList(leg, tuple(once)))
-        else:
-            lists.append(result.ranked)
+        ranked = result.ranked
+        if ranked is not None and newest:
+            once = within_depth(folded(result.read, newest), result.depth, profile.rank_style)
+            ranked = RankedList(ranked.leg, tuple(once))
+        if ranked is not None:
+            lists.append(ranked)
     return lists
 
 
@@ -516,14 +383,3 @@ async def _unknown_seeds(query: Query, loading: Loading) -> tuple[str, ...]:
     rows = await loading.rows([segment_id(id_) for id_ in query.seeds])
     known = {row.id for row in rows.values() if isinstance(row, Segment) and row.entity}
     return tuple(id_ for id_ in query.seeds if id_ not in known)
-
-
-def _fuse(profile: Profile, lists: Sequence[RankedList]) -> list[Fused]:
-    return fuse(
-        lists,
-        weights=profile.weights,
-        method=profile.fusion,
-        rank_constant=profile.rank_constant,
-        rank_style=profile.rank_style,
-        least_scores=profile.least_scores,
-    )

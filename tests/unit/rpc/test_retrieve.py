@@ -26,8 +26,7 @@ from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, Sort
 from serving.domain.ranking.ranked_list import RankStyle
-from serving.pipeline.retrieval.explain_absence import Absence
-from serving.pipeline.retrieval.explain_leg_absence import LegAbsence
+from serving.pipeline.retrieval.explain_absence import Absence, LegAbsence
 from serving.pipeline.retrieval.leg_runner import LegState
 from serving.pipeline.retrieval.name_correction import NameCorrection
 from serving.pipeline.retrieval.order.hit import Hit, Stage

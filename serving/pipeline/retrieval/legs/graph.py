@@ -34,8 +34,6 @@ class GraphLeg(Leg):
     options = frozenset({"floor", "yields", "walk"})
     projection = "graph"
     dependency = "graph"
-    by_meaning = False
-    ranks_by_text = False
     sheddable = True
     needs_facts = True
 
@@ -87,13 +85,10 @@ async def _found_seeds(request: LegRequest) -> tuple[list[ItemId], str]:
     If all are, raises `LegSkippedError`, unless the walk starts from the names in the question too.
     """
     walk = request.spec.walk
-    brought = {leg: await request.found_by[leg]() for leg in walk.seeds_from}
-    broken = [why for each in brought.values() for why in each.broken]
-    missing = [*broken, *(why for each in brought.values() for why in each.skipped)]
-    if len(missing) == len(brought) and not walk.mentions:
-        raise LegSkippedError(f"no entity to start from; {'; '.join(missing)}")
-    seeds = fused_by_rank({leg: each.candidates for leg, each in brought.items()})
-    return seeds, "; ".join(broken)
+    before = await request.found_before(walk.seeds_from)
+    if len(before.missing) == len(before.found) and not walk.mentions:
+        raise LegSkippedError(f"no entity to start from; {'; '.join(before.missing)}")
+    return fused_by_rank(before.found), before.lacking
 
 
 async def graph_is_stale(consistency: Consistency, request: LegRequest, deadline: Deadline) -> bool:

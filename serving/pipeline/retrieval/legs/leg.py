@@ -7,8 +7,9 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import ClassVar, TypeVar
 
 from serving.domain.breaker import DependencyCalls
@@ -17,7 +18,7 @@ from serving.domain.items.records import ItemId
 from serving.domain.questions.named_times import NamedTimes
 from serving.domain.questions.query import Query
 from serving.domain.ranking.fusion import PUBLISHED_RANK_CONSTANT
-from serving.domain.ranking.profile import LegSpec
+from serving.domain.ranking.profile import LegSpec, Profile
 from serving.domain.ranking.ranked_list import Candidate, RankedList, RankStyle
 from serving.pipeline.index.vector_space import VectorLookup
 from serving.ports.change_log import Projection
@@ -54,20 +55,34 @@ class LegAnswer:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamAnswer:
-    """The candidates of a leg's upstream legs.
+    """The candidates of upstream legs, by their names; none of one that did not answer.
 
-    `skipped` and `broken` give the reasons of those that did not answer, such as "dense: its weight
-    is 0".
+    `skipped` and `broken` give the reasons of these, such as "dense: its weight is 0".
     """
 
-    candidates: Sequence[Candidate] = ()
-    skipped: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()
+    found: Mapping[str, Sequence[Candidate]]
+    skipped: Sequence[str]
+    broken: Sequence[str]
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """All candidates, leg by leg."""
+        return list(chain.from_iterable(self.found.values()))
 
     @property
     def items(self) -> list[ItemId]:
         """The distinct items, in order."""
         return list(dict.fromkeys(candidate.item for candidate in self.candidates))
+
+    @property
+    def missing(self) -> list[str]:
+        """The reasons of all that did not answer."""
+        return [*self.broken, *self.skipped]
+
+    @property
+    def lacking(self) -> str:
+        """The upstream legs that failed, as `LegAnswer.lacking`."""
+        return "; ".join(self.broken)
 
 
 NO_BREAKERS = DependencyCalls({})
@@ -85,23 +100,24 @@ Answer = TypeVar("Answer")
 class LegRequest:
     """The input of a leg.
 
-    `query.scope` has the lookback of its `spec`; `limit` is that of the answer. `times` and
-    `has_facts` read once for all legs. `found_by` awaits the answers of its upstream legs. Each
-    call of a dependency goes through `ask`, which makes it one of the `calls` of the question.
+    `query.scope` has the lookback of its `spec`, which is one of the `profile`. `times` and
+    `has_facts` read once for all legs. `found_before` awaits what upstream legs find. Each call of
+    a dependency goes through `ask`, which makes it one of the `calls` of the question.
     `view` is what may be answered from memory, if the profile has it so.
     """
 
     query: Query
     spec: LegSpec
+    profile: Profile
+    is_shed: bool
     lookup: VectorLookup
     deadline: Deadline
     depth: int
-    limit: int
     times: Times
     has_facts: HasFacts
-    found_by: Mapping[str, Callable[[], Awaitable[UpstreamAnswer]]] = field(default_factory=dict)
-    calls: DependencyCalls = NO_BREAKERS
-    view: ResidentView | None = None
+    found_before: Callable[[Sequence[str]], Awaitable[UpstreamAnswer]]
+    calls: DependencyCalls
+    view: ResidentView | None
 
     def ask(
         self,
@@ -132,15 +148,6 @@ class LegRequest:
         if self.lookup.is_to_embed:
             await self.ask("embedder", self.lookup.embed, within)
 
-    async def found_before(self, legs: Sequence[str]) -> UpstreamAnswer:
-        """Returns what these legs found, in their order; nothing from one that did not answer."""
-        found = [await self.found_by[leg]() for leg in legs]
-        return UpstreamAnswer(
-            [candidate for each in found for candidate in each.candidates],
-            tuple(why for each in found for why in each.skipped),
-            tuple(why for each in found for why in each.broken),
-        )
-
 
 class Leg(ABC):
     """Finds candidates for a question in one way.
@@ -167,8 +174,8 @@ class Leg(ABC):
     options: ClassVar[frozenset[str]]
     projection: ClassVar[Projection | None]
     dependency: ClassVar[str]
-    by_meaning: ClassVar[bool]
-    ranks_by_text: ClassVar[bool]
+    by_meaning: ClassVar[bool] = False
+    ranks_by_text: ClassVar[bool] = False
     sheddable: ClassVar[bool] = False
     needs_question: ClassVar[bool] = True
     needs_facts: ClassVar[bool] = False

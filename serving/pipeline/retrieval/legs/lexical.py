@@ -21,7 +21,6 @@ class LexicalLeg(Leg):
     options = frozenset({"floor", "words"})
     projection = None
     dependency = POSTGRES
-    by_meaning = False
     ranks_by_text = True
     finds_sensitive = True
 
@@ -41,6 +40,7 @@ class LexicalLeg(Leg):
     async def find(self, request: LegRequest) -> LegAnswer:
         query, spec = request.query, request.spec
         require_text(query)
-        search = partial(self._lexical.search, query, spec.words, request.depth, request.limit)
+        enough = request.profile.limit
+        search = partial(self._lexical.search, query, spec.words, request.depth, enough)
         found = await request.ask(POSTGRES, search)
         return LegAnswer(*above_floor(found, spec.floor))

@@ -38,19 +38,17 @@ class TemporalLeg(Leg):
     options = frozenset({"named_times"})
     projection = None
     dependency = POSTGRES
-    by_meaning = False
-    ranks_by_text = False
     needs_question = False
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
 
     def is_at_hand(self, request: LegRequest) -> bool:
-        return self._names_no_time(request)
+        """Whether the question names no time, though one is needed: then nothing is found."""
+        return request.spec.named_times and not request.times().periods
 
     async def find(self, request: LegRequest) -> LegAnswer:
-        depth = request.depth
-        if self._names_no_time(request):
+        if self.is_at_hand(request):
             return LegAnswer([])
         if not request.spec.named_times:
             return await self._latest(request.query.scope, request, earliest_first=False)
@@ -58,13 +56,9 @@ class TemporalLeg(Leg):
         said, about = await asyncio.gather(self._said(times, request), self._about(times, request))
         return replace(
             said,
-            candidates=_merged(said.candidates, about.candidates)[:depth],
+            candidates=_merged(said.candidates, about.candidates)[: request.depth],
             in_memory=said.in_memory and about.in_memory,
         )
-
-    @staticmethod
-    def _names_no_time(request: LegRequest) -> bool:
-        return request.spec.named_times and not request.times().periods
 
     async def _said(self, times: NamedTimes, request: LegRequest) -> LegAnswer:
         nearest = None if times.alone else await _nearest(times, request)

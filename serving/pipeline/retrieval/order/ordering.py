@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import chain, takewhile
 from types import MappingProxyType
@@ -16,9 +17,10 @@ from serving.domain.ranking.ledger import Ledger
 from serving.domain.ranking.profile import Profile, Sort
 from serving.domain.ranking.repeats import newest_first, newest_of_repeats
 from serving.domain.ranking.signals import Traits
-from serving.pipeline.retrieval.order import ADJACENT, CUT, OF_THE_ANSWER, RERANK, steps_of
-from serving.pipeline.retrieval.order.adjacent import takers
+from serving.pipeline.retrieval.order import STEPS
+from serving.pipeline.retrieval.order.answer import CUT, OF_THE_ANSWER
 from serving.pipeline.retrieval.order.hit import Hit, Stage
+from serving.pipeline.retrieval.order.scoring import ADJACENT, RERANK, takers
 from serving.pipeline.retrieval.order.step import Step, StepInput
 from serving.ports.vector_index import Adjacency
 
@@ -32,7 +34,6 @@ class Ordering:
     `repeats` are the candidates that say the same as others, the newest of them included; `fused`
     are the candidates without the older ones. `traits`, `closed` and `adjacent` are as in
     `StepInput`.
-    `steps` are those of the profile unless others are given.
     """
 
     def __init__(
@@ -45,21 +46,18 @@ class Ordering:
         traits: Mapping[ItemId, Traits] = MappingProxyType({}),
         closed: Mapping[ItemId, Sequence[ItemId]] = MappingProxyType({}),
         adjacent: Mapping[ItemId, Adjacency] = MappingProxyType({}),
-        steps: Sequence[Step] | None = None,
         thorough: bool = False,
     ) -> None:
         self.profile = profile
         self.fused = fused
-        self.steps = steps_of(profile) if steps is None else tuple(steps)
+        self.steps = tuple(step for step in STEPS if step.is_in(profile))
         self.vanished: list[ItemId] = []
         self._given = StepInput(
             profile=profile, query=query, traits=traits, closed=closed, adjacent=adjacent
         )
-        self._repeats = repeats
         lifted = set[ItemId]()
         if ADJACENT in self.steps:
             lifted.update(chain.from_iterable(map(takers, adjacent.values())))
-        self._rows: dict[ItemId, Item] = {}
         # What is lifted has to be read before the order is known.
         first = [each for each in fused if each.item in lifted]
         self._waiting = [*first, *(each for each in fused if each.item not in lifted)]
@@ -82,7 +80,7 @@ class Ordering:
         """Returns the items whose rows are needed next; empty when there are enough."""
         if self._rows_needed is None:
             return [fused.item for fused in self._waiting]
-        missing = self._rows_needed - (len(self.uncut()) if self._rows else 0)
+        missing = self._rows_needed - (len(self.uncut()) if self._orders[0] else 0)
         if missing <= 0:
             return []
         # Half as many again: some will turn out to be repeats or gone. Equal scores are
@@ -94,7 +92,6 @@ class Ordering:
 
     def add_rows(self, batch: Sequence[ItemId], rows: Mapping[ItemId, Item]) -> None:
         """Adds the rows that were read for `next_to_load()`."""
-        self._rows.update(rows)
         taken, self._waiting = self._waiting[: len(batch)], self._waiting[len(batch) :]
         scope = self._given.query.scope
         present = [
@@ -117,8 +114,11 @@ class Ordering:
     # ------------------------------------------------------------ reranking
 
     def head(self) -> list[Hit]:
-        """Returns the hits to rerank; none if the profile does not rerank."""
-        return RERANK.head(self._before(RERANK), self.profile) if RERANK in self.steps else []
+        """Returns the hits to rerank, never a sensitive one; none if the steps do not rerank."""
+        rerank = self.profile.rerank
+        if rerank is None or RERANK not in self.steps:
+            return []
+        return [hit for hit in self._before(RERANK) if not hit.item.sensitive][: rerank.head]
 
     def add_logits(self, logits: Mapping[ItemId, float]) -> None:
         """Adds the logits of `head()`."""
@@ -136,18 +136,10 @@ class Ordering:
 
     def without(self, step: Step) -> Ordering:
         """Returns the same candidates and rows without one of the steps, not reranked yet."""
-        again = Ordering(
-            self.profile,
-            self._given.query,
-            self.fused,
-            repeats=self._repeats,
-            traits=self._given.traits,
-            closed=self._given.closed,
-            adjacent=self._given.adjacent,
-            steps=[each for each in self.steps if each is not step],
-            thorough=True,
-        )
-        again.add_rows(again.next_to_load(), self._rows)
+        again = copy(self)
+        again.steps = tuple(each for each in self.steps if each is not step)
+        again._given = replace(self._given, logits=None, not_reranked=None)
+        again._orders = self._orders[:1]
         return again
 
     def known_logits(self, hits: Sequence[Hit]) -> dict[ItemId, float] | None:

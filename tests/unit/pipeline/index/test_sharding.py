@@ -34,8 +34,7 @@ from tests.fakes.meaning import (
 from tests.fakes.pipeline import FixedIndex, RecordingAccess
 from tests.support.builders import TENANT, fact, scope, segment
 from tests.support.shards import owns
-from tests.unit.pipeline.retrieval.retrieving import answered, soon
-from tests.unit.pipeline.retrieval.test_retrieve import TWO_LEGS
+from tests.unit.pipeline.retrieval.retrieving import TWO_LEGS, answered, soon
 
 TOKEN = ConsistencyToken.of("in-memory", [7])
 

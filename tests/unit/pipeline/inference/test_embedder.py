@@ -33,17 +33,13 @@ from serving.pipeline.inference.embedding_queues import (
 from serving.ports.embedding import Embedder, TextEncoder, Vector
 from tests.fakes.deployment import FakeHandle
 from tests.fakes.meaning import FakeEncoder, GatedEncoder, PoisonedEncoder, WatchedEncoder
-from tests.fakes.reranker import Gate
 from tests.fakes.simulation.simulated_device import Ran, SimulatedEncoder
 from tests.support.examples import examples
 from tests.support.stepped_clock import SteppedClock
-from tests.support.waiting import begin, cancel
+from tests.support.waiting import Gate, begin, cancel
+from tests.unit.pipeline.retrieval.retrieving import soon
 
 ONE_WINDOW = BatchLimits(query_tokens=1, bulk_tokens=1)
-
-
-def soon() -> Deadline:
-    return Deadline.after(30)
 
 
 def alone(text: str) -> Vector:
@@ -72,11 +68,10 @@ def embeds(*texts: str) -> Call:
 
 @asynccontextmanager
 async def held(
-    encoder: GatedEncoder, limits: BatchLimits | None = None, measure: Any = None
+    encoder: GatedEncoder, limits: BatchLimits | None = None, **given: Any
 ) -> AsyncIterator[BatchedEmbedder]:
     """An embedder whose encoder is held with the question "first", and goes on at the end."""
-    given = () if measure is None else (measure,)
-    async with BatchedEmbedder(encoder, limits, *given) as embedder:
+    async with BatchedEmbedder(encoder, limits, **given) as embedder:
         first = await begin(embedder.embed_query("first", soon()))
         await encoder.entered()
         yield embedder
@@ -84,11 +79,9 @@ async def held(
         await first
 
 
-async def embedded_together(
-    encoder: GatedEncoder, *calls: Call, limits: BatchLimits | None = None, measure: Any = None
-) -> list[Any]:
+async def embedded_together(encoder: GatedEncoder, *calls: Call, **given: Any) -> list[Any]:
     """What becomes of calls that come while the encoder is held."""
-    async with held(encoder, limits, measure) as embedder:
+    async with held(encoder, **given) as embedder:
         tasks = [await begin(call(embedder)) for call in calls]
         encoder.release(100)
         return await asyncio.gather(*tasks)
@@ -114,7 +107,7 @@ async def test_batch_is_measured_with_its_worker_and_windows() -> None:
     told: list[tuple[str, int]] = []
     calls = [asks(f"later {n}") for n in range(5)] + [embeds("a note", "another"), embeds("third")]
 
-    await embedded_together(GatedEncoder(), *calls, measure=lambda *batch: told.append(batch))
+    await embedded_together(GatedEncoder(), *calls, on_batch=lambda *batch: told.append(batch))
 
     assert told == [("query", 1), ("query", 5), ("bulk", 3)]
 
@@ -334,13 +327,13 @@ async def test_an_accelerator_works_while_the_next_texts_are_tokenized() -> None
     encoder = WatchedEncoder(is_accelerator=True)
     async with BatchedEmbedder(encoder) as embedder:
         first = await begin(embedder.embed_query("first", soon()))
-        await encoder.tokenized()
+        await encoder.tokenized.entered()
         await encoder.entered()
         # The device is held from here on.
         question = await begin(embedder.embed_query("question", soon()))
-        await encoder.tokenized()
+        await encoder.tokenized.entered()
         documents = await begin(embedder.embed_documents(["document"]))
-        await encoder.tokenized()
+        await encoder.tokenized.entered()
         encoder.release(3)
         await asyncio.gather(first, question, documents)
 
@@ -460,20 +453,19 @@ class Simulation:
             clock=self.clock,
         )
 
-    def query(self, at: float, text: str, budget_s: float = AMPLE_S) -> Request:
+    def query(
+        self, at: float, text: str, budget_s: float = AMPLE_S, gone_after_s: float | None = None
+    ) -> Request:
         question = Question(text, Deadline(at + budget_s, self.clock))
         self.at(at, lambda: self._questions.add(question))
+        if gone_after_s is not None:
+            self.at(at + gone_after_s, question.future.cancel)
         return self._watched(Request(at, [text]), question.future)
 
     def documents(self, at: float, texts: Sequence[str]) -> Request:
         documents = Documents(texts)
         self.at(at, lambda: self._bulk.add(documents))
         return self._watched(Request(at, texts), documents.future)
-
-    def cancelled_query(self, at: float, text: str, after_s: float) -> None:
-        question = Question(text, Deadline(at + AMPLE_S, self.clock))
-        self.at(at, lambda: self._questions.add(question))
-        self.at(at + after_s, question.future.cancel)
 
     def at(self, seconds: float, event: Callable[[], object]) -> None:
         self._events.append((seconds, event))
@@ -503,7 +495,7 @@ class Simulation:
 
     def _watched(self, asked: Request, future: Future[Result]) -> Request:
         def note(answered: Future[Result]) -> None:
-            if answered.exception() is None:
+            if not answered.cancelled() and answered.exception() is None:
                 asked.done_at = self.clock.now
 
         future.add_done_callback(note)
@@ -648,10 +640,8 @@ def test_cancelled_or_late_question_is_never_computed(
     simulation = Simulation(batch_s, token_s)
     given_up_at: dict[int, float] = {}
     for number, (at, after_s, is_cancelled) in enumerate(asked, start=1):
-        if is_cancelled:
-            simulation.cancelled_query(at, f"{number}*38", after_s)
-        else:
-            simulation.query(at, f"{number}*38", budget_s=after_s)
+        until = {"gone_after_s" if is_cancelled else "budget_s": after_s}
+        simulation.query(at, f"{number}*38", **until)
         given_up_at[number] = at + after_s
     simulation.run()
 

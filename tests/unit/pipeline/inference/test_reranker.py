@@ -14,13 +14,17 @@ import pytest
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
-from serving.pipeline.inference.rerank_queue import LOADING, Call, RerankQueue
-from serving.pipeline.inference.reranker import MAX_WAITING, QueuedReranker
+from serving.pipeline.inference.reranker import (
+    LOADING,
+    MAX_WAITING,
+    Call,
+    QueuedReranker,
+    RerankQueue,
+)
 from serving.ports.reranking import CrossEncoder, Pair
 from tests.fakes.reranker import (
     FakeCrossEncoder,
     FixedCrossEncoder,
-    Gate,
     GatedCrossEncoder,
     PoisonedCrossEncoder,
     ScriptedLoad,
@@ -28,13 +32,10 @@ from tests.fakes.reranker import (
     settled,
 )
 from tests.support.stepped_clock import SteppedClock
-from tests.support.waiting import begin, cancel
+from tests.support.waiting import Gate, begin, cancel
+from tests.unit.pipeline.retrieval.retrieving import soon
 
 NO_WEIGHTS = DependencyError("reranker", "the checkpoint has no safetensors")
-
-
-def soon() -> Deadline:
-    return Deadline.after(30)
 
 
 async def why_not(reranker: QueuedReranker) -> str:
@@ -83,21 +84,23 @@ async def test_the_order_is_kept_however_the_work_is_split(tokens: int) -> None:
     assert logits == [1.0, 3.0, 0.0, 1.0, 4.0, 0.0]
 
 
-async def test_batch_has_similar_lengths_within_device_budget() -> None:
-    # Five tokens more than the text each, and all are padded to the longest: 3 x 8 and 1 x 16.
-    encoder = FakeCrossEncoder(token_budget=24)
+@pytest.mark.parametrize(
+    ("budget", "texts", "batches"),
+    [
+        # Five tokens more than the text each, and all are padded to the longest: 3 x 8 and 1 x 16.
+        (24, ["x" * 11, "a", "bbb", "cc", "y" * 30], [["a", "cc", "bbb"], ["x" * 11], ["y" * 30]]),
+        (50 * 16, ["x" * 11] * 50, [["x" * 11] * 50]),
+    ],
+    ids=["similar lengths", "all"],
+)
+async def test_batch_has_similar_lengths_within_device_budget(
+    budget: int, texts: list[str], batches: list[list[str]]
+) -> None:
+    encoder = FakeCrossEncoder(token_budget=budget)
     async with loaded(encoder) as reranker:
-        await reranker.rerank("goa?", ["x" * 11, "a", "bbb", "cc", "y" * 30], soon())
+        await reranker.rerank("goa?", texts, soon())
 
-    assert encoder.batches == [["a", "cc", "bbb"], ["x" * 11], ["y" * 30]]
-
-
-async def test_texts_fitting_the_device_are_a_single_batch() -> None:
-    encoder = FakeCrossEncoder(token_budget=50 * 16, is_accelerator=True)
-    async with loaded(encoder) as reranker:
-        await reranker.rerank("goa?", ["x" * 11] * 50, soon())
-
-    assert [len(batch) for batch in encoder.batches] == [50]
+    assert encoder.batches == batches
 
 
 async def test_no_texts_need_no_model() -> None:
@@ -331,8 +334,7 @@ class WatchedCrossEncoder(GatedCrossEncoder):
     def __init__(self) -> None:
         super().__init__()
         self.threads: list[str] = []
-        self.tokenizing = Gate()
-        self.tokenizing.release(100)
+        self.tokenizing = Gate.open()
 
     def tokenize(self, query: str, texts: Sequence[str]) -> list[Pair]:
         self.threads.append(threading.current_thread().name)

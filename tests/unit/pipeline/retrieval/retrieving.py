@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from serving.domain.breaker import Breaker
+from serving.domain.breaker import Breaker, all_breakers
 from serving.domain.budget import Deadline
 from serving.domain.items.records import Item, ItemId, Segment, TenantName
 from serving.domain.questions.query import Query
-from serving.domain.ranking.profile import Profile
+from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.leg_runner import LegRunner, LegState
@@ -24,6 +24,8 @@ from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segmen
 from tests.fakes.pipeline import FixedConsistency, FixedDates, FixedIndex, RecordingAccess
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import TENANT, query
+
+TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
 
 
 class ReadStore(InMemoryStore):
@@ -78,7 +80,7 @@ def steps(
         read_times=(dates or FixedDates()).times,
         names=names,
         reranker=reranker,
-        breakers=breakers,
+        breakers=all_breakers() if breakers is None else breakers,
         view=view,
     )
 
@@ -119,4 +121,4 @@ def states(answer: Retrieval) -> dict[str, LegState]:
 
 
 def soon() -> Deadline:
-    return Deadline.after(5)
+    return Deadline.after(30)

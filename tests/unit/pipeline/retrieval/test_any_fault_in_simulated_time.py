@@ -31,13 +31,13 @@ from serving.domain.errors import (
     TriviumError,
 )
 from serving.domain.items.period import Period
-from serving.domain.items.records import Item, ItemId, Segment, TenantName
+from serving.domain.items.records import Item, ItemId, Segment
 from serving.domain.ranking.profile import LegSpec, Profile
 from serving.pipeline.index.vector_space import EmbeddedSearch, VectorSpace
 from serving.pipeline.retrieval import legs
 from serving.pipeline.retrieval.admission import Admission
 from serving.pipeline.retrieval.holding import Holding
-from serving.pipeline.retrieval.leg_runner import LegReport, LegRunner, LegState
+from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS as LEGS_BY_NAME
 from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest, LegSkippedError
 from serving.pipeline.retrieval.retrieve import Retriever
@@ -52,6 +52,7 @@ from tests.fakes.pipeline import (
     FixedLeg,
     FixedNames,
     FixedReranker,
+    HangingLeg,
     RecordingAccess,
 )
 from tests.fakes.simulation.virtual_time import VirtualTimeLoop, run_in_virtual_time
@@ -60,7 +61,7 @@ from tests.fakes.times import InMemoryTimeline
 from tests.fakes.words import InMemoryWords
 from tests.support.builders import NOON, batch_of, days, fact, query, segment
 from tests.support.examples import examples
-from tests.unit.pipeline.retrieval.retrieving import retriever
+from tests.unit.pipeline.retrieval.retrieving import retriever, steps
 
 LEGS = ("lexical", "dense", "graph")
 BEYOND_POSTGRES = [name for name in LEGS if LEGS_BY_NAME[name].dependency != POSTGRES]
@@ -150,11 +151,9 @@ class SlowStore(InMemoryStore):
         super().__init__()
         self._takes_s = takes_s
 
-    async def load(
-        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
-    ) -> dict[ItemId, Item]:
+    async def load(self, *asked: Any) -> dict[ItemId, Item]:
         await asyncio.sleep(self._takes_s)
-        return await super().load(tenant, items, deadline)
+        return await super().load(*asked)
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class Outcome:
 
 
 async def faulty(
-    legs: Mapping[str, FaultyLeg], store_s: float, *, breakers: Mapping[str, Breaker] | None = None
+    legs: Mapping[str, Leg], store_s: float = 0.0, breakers: Mapping[str, Breaker] | None = None
 ) -> Retriever:
     store = SlowStore(store_s)
     await store.write(batch_of(segment("a"), fact("f", "Ann", "likes", "Goa")))
@@ -223,6 +222,17 @@ def test_query_ends_in_time_with_labelled_legs(
         assert store_s > 0
 
 
+def test_leg_that_waits_for_itself_is_stopped() -> None:
+    async def one() -> Outcome:
+        legs = {"lexical": FixedLeg("a"), "dense": HangingLeg()}
+        return await ask(await faulty(legs), TimedQuery(0, 0.1))
+
+    answer = run_in_virtual_time(one()).answer
+
+    assert answer is not None
+    assert [report.state for report in answer.reports[:2]] == [LegState.OK, LegState.TIMED_OUT]
+
+
 QUESTIONS = st.lists(
     st.builds(TimedQuery, SECONDS.map(lambda seconds: 4 * seconds), BUDGETS, st.none() | SECONDS),
     min_size=1,
@@ -244,7 +254,7 @@ def test_queries_with_faults_end_in_time(
     async def all_of_them() -> list[Outcome]:
         clock = asyncio.get_running_loop().time
         breakers = all_breakers(clock=clock)
-        answering = await faulty(legs, store_s, breakers=breakers)
+        answering = await faulty(legs, store_s, breakers)
         outcomes = await asyncio.gather(*(ask(answering, each) for each in questions))
         await asyncio.sleep(0.001)
         return outcomes
@@ -271,7 +281,7 @@ def ten_queries(legs: Mapping[str, FaultyLeg], store_s: float = 0.0) -> list[Out
     async def ten() -> list[Outcome]:
         clock = asyncio.get_running_loop().time
         breakers = all_breakers(clock=clock)
-        answering = await faulty(legs, store_s, breakers=breakers)
+        answering = await faulty(legs, store_s, breakers)
         return [await ask(answering, TimedQuery(clock(), 0.1)) for _ in range(10)]
 
     return run_in_virtual_time(ten())
@@ -335,32 +345,16 @@ class Hung:
 class HungStore(InMemoryStore):
     """Reads no rows; what it knows of a tenant it answers from memory."""
 
-    async def load(
-        self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline
-    ) -> dict[ItemId, Item]:
+    async def load(self, *_: object) -> dict[ItemId, Item]:
         await asyncio.Event().wait()
         return {}
-
-
-class HungAccess(RecordingAccess):
-    """Reads no counts."""
-
-    async def shown_counts(self, *_: object) -> Mapping[ItemId, int]:
-        await asyncio.Event().wait()
-        return {}
-
-    async def recently_accessed(self, *_: object) -> list[ItemId]:
-        await asyncio.Event().wait()
-        return []
 
 
 class HungNames(FixedNames):
     """Reads no names in time."""
 
-    async def meant(
-        self, tenant: TenantName, words: Sequence[str], deadline: Deadline
-    ) -> dict[str, str]:
-        await asyncio.sleep(deadline.remaining())
+    async def meant(self, *asked: Any) -> dict[str, str]:
+        await asyncio.sleep(asked[-1].remaining())
         raise TimeoutError
 
 
@@ -373,13 +367,11 @@ class LaggingGraph(FixedConsistency):
 class HungConsistency(LaggingGraph):
     """Counts as long as it may, and in vain."""
 
-    async def dead_letter_counts(self, token: ConsistencyToken) -> Mapping[Projection, int]:
+    async def dead_letter_counts(self, *_: object) -> Mapping[Projection, int]:
         await asyncio.sleep(COUNTED_WITHIN_S)
         return {}
 
-    async def pending_counts(
-        self, tenant: TenantName, deadline: Deadline
-    ) -> Mapping[Projection, int]:
+    async def pending_counts(self, *_: object) -> Mapping[Projection, int]:
         await asyncio.sleep(COUNTED_WITHIN_S)
         return {}
 
@@ -400,7 +392,7 @@ def space(hung: str) -> VectorSpace:
     return VectorSpace(embedder, index, search, whole)
 
 
-async def steps(hung: str) -> RetrievalSteps:
+async def over_ports(hung: str) -> RetrievalSteps:
     """The steps over the real legs and ports in memory, of which one hangs."""
     is_postgres = hung == "postgres"
     store = HungStore() if is_postgres else InMemoryStore()
@@ -408,7 +400,7 @@ async def steps(hung: str) -> RetrievalSteps:
     words: Any = Hung() if is_postgres else InMemoryWords(store)
     timeline: Any = Hung() if is_postgres else InMemoryTimeline(store)
     graph: Any = Hung() if hung == "graph" else InMemoryGraph()
-    access = HungAccess() if is_postgres else RecordingAccess()
+    access: Any = Hung() if is_postgres else RecordingAccess()
     consistency = {"postgres": HungConsistency(), "graph": LaggingGraph()}.get(
         hung, FixedConsistency()
     )
@@ -424,24 +416,24 @@ async def steps(hung: str) -> RetrievalSteps:
         legs.ImportantLeg(timeline),
         legs.HoldingLeg(Holding(store, timeline)),
     )
-    resolver = HungNames() if is_postgres else FixedNames()
     reranker: Any = Hung() if hung == "reranker" else FixedReranker({"": 1.0})
-    return RetrievalSteps(
-        legs=LegRunner({leg.name: leg for leg in all_legs}, consistency),
-        space=space(hung),
-        store=store,
+    return steps(
+        store,
+        {leg.name: leg for leg in all_legs},
+        consistency=consistency,
         access=access,
-        read_times=FixedDates(YESTERDAY).times,
-        names=resolver,
+        dates=FixedDates(YESTERDAY),
+        names=HungNames() if is_postgres else FixedNames(),
         reranker=reranker,
         breakers=all_breakers(clock=asyncio.get_running_loop().time),
+        space=space(hung),
     )
 
 
 async def ten_questions(hung: str, profile: str, token: ConsistencyToken | None) -> list[Outcome]:
     """What comes of ten questions, one after the other."""
     loop = asyncio.get_running_loop()
-    answering, outcomes = await steps(hung), []
+    answering, outcomes = await over_ports(hung), []
     asked = query("What does Ann like?", token=token)
     for _ in range(ASKED):
         started, answer = loop.time(), None
@@ -505,7 +497,7 @@ class EmbedderOfOne(FakeEmbedder):
 
 async def kept_question_after_hangs() -> Mapping[str, LegState]:
     """How the legs end that look up a question whose vector is kept, after others that hung."""
-    loop, answering = asyncio.get_running_loop(), await steps("embedder after one question")
+    loop, answering = asyncio.get_running_loop(), await over_ports("embedder after one question")
     texts = [
         "What does Ann like?",
         *(f"Does {name} like Goa?" for name in ("Bo", "Cy", "Di", "Ed")),

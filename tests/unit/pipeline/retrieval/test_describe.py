@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, timedelta, timezone, tzinfo
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 import pytest
@@ -21,23 +21,28 @@ from serving.pipeline.retrieval.legs import HoldingLeg, ImportantLeg
 from tests.fakes.pipeline import FixedIndex, FixedLeg
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
-from tests.support.builders import NOON, days, fact, query, scope, segment
+from tests.support.builders import A_DAY_LATER, NOON, days, fact, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import answered, hit_ids, store_of
 
 # ---------------------------------------------------------------- a description
 
 
 SPEAKER = Filter(speakers=("Mia",))
-ENTITY = Filter(entities=("Mia",))
 
 
 def about_mia(filter_: Filter = SPEAKER, **fields: Any) -> Query:
     return query("Mia", scope=scope(filter_=filter_, **fields))
 
 
-async def described(*items: Item, asked: Query | None = None, **parts: Any) -> Description:
-    store = await store_of(*items)
-    describer = Describer(store, Holding(store, InMemoryTimeline(store), **parts))
+async def described(
+    *items: Item,
+    asked: Query | None = None,
+    store: InMemoryStore | None = None,
+    timeline: Callable[[InMemoryStore], InMemoryTimeline] = InMemoryTimeline,
+    index: Any = None,
+) -> Description:
+    store = store or await store_of(*items)
+    describer = Describer(store, Holding(store, timeline(store), index))
     return await describer.describe(asked or about_mia(), Deadline.after(60))
 
 
@@ -61,17 +66,6 @@ async def test_facts_and_statements_come_in_turn_newest_first() -> None:
     )
 
     assert ids_of(found) == "knows garden tea train boat"
-
-
-async def test_entity_is_described_by_its_mentions() -> None:
-    found = await described(
-        segment("mentions", "She sails to Goa.", speaker="Tom", entities=("Mia",)),
-        segment("represents", "A sailor of Goa.", entity="mia", event_time=NOON - days(1)),
-        by_mia("said", "The boat leaks."),
-        asked=about_mia(ENTITY),
-    )
-
-    assert ids_of(found) == "mentions represents"
 
 
 async def test_facts_and_statements_of_then_are_shown() -> None:
@@ -125,20 +119,11 @@ class Outrun(InMemoryTimeline):
         return [Candidate(segment_id("moved"), 0.0)]
 
 
-@pytest.mark.parametrize(
-    "moved",
-    [
-        by_mia("moved", "The boat leaks.", -9),
-        by_mia("moved", "The boat leaks.", expires_at=NOON),
-    ],
-)
-async def test_row_that_has_left_the_scope_is_not_shown(moved: Item) -> None:
-    store = await store_of(moved)
+@pytest.mark.parametrize("changed", [{"event_time": A_DAY_LATER + days(9)}, {"expires_at": NOON}])
+async def test_row_that_has_left_the_scope_is_not_shown(changed: dict[str, datetime]) -> None:
+    moved = segment("moved", "The boat leaks.", speaker="mia", **changed)
 
-    describer = Describer(store, Holding(store, Outrun(store)))
-    found = await describer.describe(about_mia(), Deadline.after(60))
-
-    assert not found.items
+    assert not (await described(moved, timeline=Outrun)).items
 
 
 class Tokyo(InMemoryStore):
@@ -148,25 +133,11 @@ class Tokyo(InMemoryStore):
         return timezone(timedelta(hours=9))
 
 
-async def test_zone_is_the_tenants_unless_given() -> None:
-    store, utc = Tokyo(), UTC
-    describer = Describer(store, Holding(store, InMemoryTimeline(store)))
+@pytest.mark.parametrize(("zone", "hour"), [(None, 21), (UTC, 12)])
+async def test_zone_is_the_tenants_unless_given(zone: tzinfo | None, hour: int) -> None:
+    found = await described(store=Tokyo(), asked=query("Mia", time_zone=zone))
 
-    usual = await describer.describe(about_mia(), Deadline.after(60))
-    given = await describer.describe(query("Mia", time_zone=utc), Deadline.after(60))
-
-    assert (usual.query.local_time.hour, given.query.local_time.hour) == (21, 12)
-
-
-class Unreachable(InMemoryTimeline):
-    """Fails as PostgreSQL does."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(InMemoryStore())
-        self._error = error
-
-    async def latest(self, *_: Any, **__: Any) -> Any:
-        raise self._error
+    assert found.query.local_time.hour == hour
 
 
 @pytest.mark.parametrize(
@@ -177,11 +148,12 @@ class Unreachable(InMemoryTimeline):
     ],
 )
 async def test_lost_store_fails_the_description(error: Exception, raised: type[Exception]) -> None:
-    store = InMemoryStore()
-    describer = Describer(store, Holding(store, Unreachable(error)))
+    class Lost(InMemoryTimeline):
+        async def latest(self, *_: Any, **__: Any) -> list[Candidate]:
+            raise error
 
     with pytest.raises(raised):
-        await describer.describe(about_mia(), Deadline.after(60))
+        await described(timeline=Lost)
 
 
 # ---------------------------------------------------------------- who asks
@@ -243,13 +215,10 @@ OPENING = ProfileBook.load()["opening"]
 async def shown(*items: Item, filter_: Filter = NO_FILTER) -> set[str]:
     store = await store_of(*items)
     timeline = InMemoryTimeline(store)
-    legs = {
-        "important": ImportantLeg(timeline),
-        "holding": HoldingLeg(Holding(store, timeline)),
-    }
-    return set(
-        hit_ids(await answered(store, legs, OPENING, query("", scope=scope(filter_=filter_))))
-    )
+    holding = HoldingLeg(Holding(store, timeline))
+    legs = {"important": ImportantLeg(timeline), "holding": holding}
+    asked = query("", scope=scope(filter_=filter_))
+    return set(hit_ids(await answered(store, legs, OPENING, asked)))
 
 
 def said(count: int) -> list[Item]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
-from serving.domain.questions.query import NO_FILTER, Filter, Query, TimeRange
+from serving.domain.questions.query import Filter, Query, Scope, TimeRange
 from serving.domain.ranking.ledger import FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool, Walk, WordsMode, WordsSearch
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
@@ -56,6 +55,7 @@ SIX = [
     for name, word in zip("abcdef", ("one", "two", "three", "four", "five", "six"), strict=True)
 ]
 FOUR = SIX[:4]
+QUESTION = query("?")
 
 
 async def explained(
@@ -64,22 +64,15 @@ async def explained(
     item: str | ItemId,
     profile: Profile = PLAIN,
     *,
-    logits: Mapping[str, float] | None = None,
-    filter_: Filter = NO_FILTER,
-    known_at: datetime | None = None,
-    asked: Query | None = None,
+    reranker: FixedReranker | None = None,
+    graph: InMemoryGraph | None = None,
+    asked: Query = QUESTION,
 ) -> Absence:
     store = stored if isinstance(stored, InMemoryStore) else await store_of(*stored)
-    reranker = FixedReranker(logits) if logits else None
-    explainer = AbsenceExplainer(
-        steps(store, legs, reranker=reranker), store, some_space(), InMemoryGraph()
-    )
-    return await explainer.explain(
-        asked or query("?", scope=scope(filter_=filter_, known_at=known_at)),
-        profile,
-        segment_id(item) if isinstance(item, str) else item,
-        soon(),
-    )
+    answering = steps(store, legs, reranker=reranker)
+    explainer = AbsenceExplainer(answering, store, some_space(), graph or InMemoryGraph())
+    item = segment_id(item) if isinstance(item, str) else item
+    return await explainer.explain(asked, profile, item, soon())
 
 
 class KeepingLeg(FixedLeg):
@@ -108,101 +101,87 @@ async def test_item_of_another_tenant_is_not_found() -> None:
         assert absence == Absence(loss=Loss.NOT_STORED, reason="the tenant has no such item")
 
 
+OF_MEL = scope(filter_=Filter(speakers=("mel",)))
+LATER = NOON + days(9)
+
+
 @pytest.mark.parametrize(
-    ("filter_", "named"),
+    ("item", "within", "reason"),
     [
-        (Filter(speakers=("mel",)), "filter.speakers: it does not pass"),
-        (Filter(min_importance=0.9), "filter.min_importance: it does not pass"),
+        ("b", OF_MEL, "filter.speakers: it does not pass"),
+        ("b", scope(filter_=Filter(min_importance=0.9)), "filter.min_importance: it does not pass"),
         (
-            Filter(kinds=("note",), event_time=TimeRange(NOON + days(0.1))),
+            "b",
+            scope(filter_=Filter(kinds=("note",), event_time=TimeRange(NOON + days(0.1)))),
             "filter.kinds and filter.event_time: it does not pass",
+        ),
+        ("later", scope(), f"as_of: it was said later, at {LATER.isoformat()}"),
+        (fact_id("over"), scope(), "as_of: the fact does not hold then"),
+        (fact_id("wrong"), scope(), f"known_at: it was retracted, at {NOON.isoformat()}"),
+        (fact_id("closed"), scope(), "as_of: the fact does not hold then, it was closed by toms"),
+        (fact_id("toms"), OF_MEL, "filter.speakers: it does not pass"),
+        (fact_id("expired"), scope(), "as_of: it has expired, or all of its evidence has"),
+        (
+            fact_id("ended"),
+            scope(known_at=NOON + days(1)),
+            "as_of: the fact does not hold then, it was closed by known",
         ),
     ],
 )
-async def test_filter_hiding_the_item_is_named(filter_: Filter, named: str) -> None:
-    absence = await explained(SIX, {"lexical": FixedLeg("a")}, "b", filter_=filter_)
-
-    assert (absence.loss, absence.reason) == (Loss.FILTERED, named)
-
-
-async def test_segment_after_the_clock_is_hidden() -> None:
-    later = segment("later", event_time=NOON + days(9))
-
-    absence = await explained([later], {"lexical": FixedLeg("later")}, "later")
-
-    assert absence.loss is Loss.FILTERED
-    assert absence.reason.startswith("as_of: it was said later")
-
-
-@pytest.mark.parametrize(
-    ("name", "filter_", "reason"),
-    [
-        ("over", NO_FILTER, "as_of: the fact does not hold then"),
-        ("wrong", NO_FILTER, f"known_at: it was retracted, at {NOON.isoformat()}"),
-        ("closed", NO_FILTER, "as_of: the fact does not hold then, it was closed by toms"),
-        ("toms", Filter(speakers=("mel",)), "filter.speakers: it does not pass"),
-        ("expired", NO_FILTER, "as_of: it has expired, or all of its evidence has"),
-    ],
-)
-async def test_fact_is_hidden_by_time_or_evidence(name: str, filter_: Filter, reason: str) -> None:
+async def test_hidden_item_is_reported_with_its_reason(
+    item: str | ItemId, within: Scope, reason: str
+) -> None:
     stored: list[Item] = [
+        *SIX,
+        segment("later", event_time=LATER),
         segment("s", speaker="Tom"),
         fact("over", "a", "b", "c", valid_to=NOON),
         fact("wrong", "a", "b", "c", retracted_at=NOON),
-        fact("toms", "a", "b", "c", evidence=("s",), closes=("closed",)),
-        fact("closed", "a", "b", "c"),
+        fact("toms", "a", "b", "d", evidence=("s",), closes=("closed",)),
+        fact("closed", "a", "b", "d"),
         fact("expired", "a", "b", "c", expires_at=NOON),
+        fact("ended", "a", "b", "e"),
+        fact("known", "a", "b", "e", closes=("ended",)),
+        fact(
+            "unknown",
+            "a",
+            "b",
+            "e",
+            closes=("ended",),
+            valid_from=NOON - days(9),
+            recorded_at=LATER,
+        ),
     ]
 
-    absence = await explained(stored, {"facts": FixedLeg()}, fact_id(name), FACTS, filter_=filter_)
+    absence = await explained(stored, {}, item, FACTS, asked=query("?", scope=within))
 
-    assert absence.reason == reason
-
-
-async def test_closing_fact_is_named_only_while_known() -> None:
-    later = {"valid_from": NOON - days(9), "recorded_at": NOON + days(9)}
-    stored = [
-        fact("closed", "a", "b", "c"),
-        fact("known", "a", "b", "c", closes=("closed",)),
-        fact("not known", "a", "b", "c", closes=("closed",), **later),
-    ]
-
-    closed = await explained(
-        stored, {"facts": FixedLeg()}, fact_id("closed"), FACTS, known_at=NOON + days(1)
-    )
-
-    assert closed.reason == "as_of: the fact does not hold then, it was closed by known"
-
-
-async def test_a_fact_with_sensitive_evidence_is_never_projected() -> None:
-    stored: list[Item] = [
-        segment("s", sensitive=True),
-        fact("on it", "a", "b", "c", evidence=("s",)),
-    ]
-
-    absence = await explained(stored, {"facts": FixedLeg()}, fact_id("on it"), FACTS)
-
-    assert (absence.loss, absence.reason) == (
-        Loss.NOT_MATCHED,
-        "the evidence of the fact is sensitive, so it is never embedded nor in the graph",
-    )
+    assert (absence.loss, absence.reason) == (Loss.FILTERED, reason)
 
 
 @pytest.mark.parametrize(
-    ("item", "found_by"), [(fact_id("private"), "no leg"), (segment_id("said"), "words only")]
+    ("item", "what", "reason"),
+    [
+        (fact_id("on it"), "the evidence of the fact", "not among its best 1000"),
+        (fact_id("private"), "the item", "the item is sensitive, and so found by no leg"),
+        (segment_id("said"), "the item", "the item is sensitive, and so found by words only"),
+    ],
 )
-async def test_sensitive_items_are_found_by_words_only(item: ItemId, found_by: str) -> None:
+async def test_sensitive_items_are_found_by_words_only(
+    item: ItemId, what: str, reason: str
+) -> None:
     stored: list[Item] = [
         segment("said", sensitive=True),
+        fact("on it", "a", "b", "c", evidence=("said",)),
         fact("private", "a", "b", "c", sensitive=True),
     ]
 
     absence = await explained(stored, {"facts": FixedLeg()}, item, FACTS)
 
-    assert absence.reason == "the item is sensitive, so it is never embedded nor in the graph"
-    assert [leg.reason for leg in absence.legs] == [
-        f"the item is sensitive, and so found by {found_by}"
-    ]
+    assert (absence.loss, absence.reason) == (
+        Loss.NOT_MATCHED,
+        f"{what} is sensitive, so it is never embedded nor in the graph",
+    )
+    assert [leg.reason for leg in absence.legs] == [reason]
 
 
 async def test_item_below_depth_has_rank_and_score() -> None:
@@ -215,56 +194,145 @@ async def test_item_below_depth_has_rank_and_score() -> None:
     assert (dense.rank, dense.reason) == (None, "not among its best 1000")
 
 
-async def test_item_below_floor_has_its_score() -> None:
-    floored = asking(LegSpec(name="dense", floor=0.9))
-
-    absence = await explained(SIX, {"dense": KeepingLeg("a b", above_floor)}, "b", floored)
-
-    assert absence.loss is Loss.BELOW_DEPTH
-    assert absence.reason == "dense: score 0.5 is below the floor 0.9"
+OLD = segment("old", "one", event_time=NOON - days(30))
 
 
-async def test_unfound_item_is_unmatched_or_unprojected() -> None:
-    legs = {"lexical": FixedLeg("a"), "dense": FixedLeg("a")}
-
-    by_words = await explained(SIX, legs, "b", WORDS)
-    by_meaning = await explained(SIX, legs, "b")
-
-    assert by_words.loss is Loss.NOT_MATCHED
-    assert by_meaning.loss is Loss.NOT_PROJECTED
-    assert by_meaning.reason == "not in the vector index yet"
+def within_lookback(request: LegRequest, one: Candidate) -> bool:
+    said = OLD.event_time if one.item == OLD.item else NOON
+    return said in request.query.scope.filter.event_time
 
 
-async def test_only_unprojected_items_are_reported_pending() -> None:
-    store, graph = await store_of(*SIX), InMemoryGraph()
-    answering = steps(store, {"graph": FixedLeg()})
-    explainer = AbsenceExplainer(answering, store, some_space(), graph)
-    profile = asking(LegSpec(name="graph"))
+class TiringLeg(FixedLeg):
+    """Answers once."""
 
-    before = await explainer.explain(query("?"), profile, segment_id("a"), soon())
-    await graph.apply(GraphChanges(segments=[(TENANT, SIX[0])]))
-    after = await explainer.explain(query("?"), profile, segment_id("a"), soon())
-
-    assert (before.loss, before.reason) == (Loss.NOT_PROJECTED, "not in the graph yet")
-    assert after.loss is Loss.NOT_MATCHED
+    async def find(self, request: LegRequest) -> LegAnswer:
+        if self.requests:
+            raise DependencyError("index", "is tired")
+        return await super().find(request)
 
 
-async def test_skipped_leg_is_reported_with_its_reason() -> None:
-    legs = {"lexical": FixedLeg("a"), "dense": BrokenLeg(LegSkippedError("nothing to ask"))}
+class WakingLeg(FixedLeg):
+    async def find(self, request: LegRequest) -> LegAnswer:
+        finding = await super().find(request)
+        if len(self.requests) == 1:
+            raise TimeoutError
+        return finding
 
-    absence = await explained(SIX, legs, "b")
 
-    assert [leg.reason for leg in absence.legs] == ["not among its best 1000", "nothing to ask"]
+POOL = CandidatePool(recently_accessed=5)
+GATED = WordsSearch(mode=WordsMode.ALL_THEN_ANY, rank_gate=0.9)
 
 
-async def test_disabled_leg_is_no_unanswered_leg() -> None:
-    profile = asking(LegSpec(name="lexical"), LegSpec(name="temporal", weight=0))
-    legs = {"lexical": FixedLeg("a"), "temporal": FixedLeg("b")}
+def within_pool(request: LegRequest, one: Candidate) -> bool:
+    return request.spec.pool is None and within_lookback(request, one)
+
+
+def above_gate(request: LegRequest, one: Candidate) -> bool:
+    words = request.spec.words
+    return words.mode is WordsMode.ANY or one.score > words.rank_gate
+
+
+UNFOUND: Mapping[str, Sequence[Any]] = {
+    "below the floor": (
+        *("b", asking(LegSpec(name="dense", floor=0.9))),
+        {"dense": KeepingLeg("a b", above_floor)},
+        *(Loss.BELOW_DEPTH, "dense: score 0.5 is below the floor 0.9", [2]),
+    ),
+    "beyond the lookback": (
+        *("old", asking(LegSpec(name="lexical", lookback=days(7)))),
+        {"lexical": KeepingLeg("old new", within_lookback)},
+        Loss.NOT_SEARCHED,
+        "lexical: the item is further back than the lookback of 7 days",
+        [1],
+    ),
+    "by one of two restrictions": (
+        *("old", asking(LegSpec(name="dense", lookback=days(1), pool=POOL))),
+        {"dense": KeepingLeg("old", within_pool)},
+        Loss.NOT_SEARCHED,
+        "dense: the item is further back than the lookback of 1 day, "
+        "or the item is not among the 5 accessed last",
+        [1],
+    ),
+    "by some of the words": (
+        *("b", asking(LegSpec(name="lexical", words=GATED))),
+        {"lexical": KeepingLeg("a b", above_gate)},
+        Loss.NOT_SEARCHED,
+        "lexical: the item has some of the words, and enough others have all of them "
+        "or its rank is not above the gate of 0.9",
+        [2],
+    ),
+    "by no words": (
+        *("b", WORDS, {"lexical": FixedLeg("a")}),
+        *(Loss.NOT_MATCHED, "no leg of the profile finds it", [None]),
+    ),
+    "not embedded": (
+        *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": FixedLeg("a")}),
+        *(Loss.NOT_PROJECTED, "not in the vector index yet", [None, None]),
+    ),
+    "by a leg without weight": (
+        "b",
+        asking(LegSpec(name="lexical"), LegSpec(name="temporal", weight=0)),
+        {"lexical": FixedLeg("a"), "temporal": FixedLeg("b")},
+        *(Loss.NOT_MATCHED, "no leg of the profile finds it", [None, None]),
+    ),
+    "failed": (
+        *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": TiringLeg("a")}),
+        Loss.UNANSWERED,
+        "dense: no answer to a deeper search: index: is tired",
+        [None, None],
+    ),
+    "all failed": (
+        *("b", MEANING, {"dense": TiringLeg("a")}),
+        *(Loss.UNANSWERED, "dense: no answer to a deeper search", [None]),
+    ),
+    "late": (
+        *("b", PLAIN, {"lexical": FixedLeg("a"), "dense": WakingLeg("b")}),
+        *(Loss.UNANSWERED, "dense: the budget ran out", [None, 1]),
+    ),
+}
+"""The item, the profile, what its legs find, and how it is lost: why, and at which ranks."""
+
+
+@pytest.mark.parametrize(
+    ("item", "profile", "found", "loss", "reason", "ranks"), UNFOUND.values(), ids=UNFOUND
+)
+async def test_unfound_item_has_loss_reason_and_ranks(
+    item: str,
+    profile: Profile,
+    found: Mapping[str, Leg],
+    loss: Loss,
+    reason: str,
+    ranks: list[float | None],
+) -> None:
+    absence = await explained([*SIX, OLD], found, item, profile)
+
+    assert (absence.loss, absence.reason) == (loss, reason)
+    assert [leg.rank for leg in absence.legs] == ranks
+
+
+async def test_leg_that_was_not_asked_keeps_its_reason() -> None:
+    profile = asking(*PLAIN.legs, LegSpec(name="temporal", weight=0))
+    skipped = BrokenLeg(LegSkippedError("nothing to ask"))
+    legs = {"lexical": FixedLeg("a"), "dense": skipped, "temporal": FixedLeg("b")}
 
     absence = await explained(SIX, legs, "b", profile)
 
-    assert absence.loss is Loss.NOT_MATCHED
-    assert absence.legs[1].reason == "the weight of the leg is 0"
+    assert [leg.reason for leg in absence.legs] == [
+        "not among its best 1000",
+        "nothing to ask",
+        "the weight of the leg is 0",
+    ]
+
+
+async def test_only_unprojected_items_are_reported_pending() -> None:
+    legs, graph, profile = {"graph": FixedLeg()}, InMemoryGraph(), asking(LegSpec(name="graph"))
+
+    before = await explained(SIX, legs, "a", profile, graph=graph)
+    await graph.apply(GraphChanges(segments=[(TENANT, SIX[0])]))
+    after = await explained(SIX, legs, "a", profile, graph=graph)
+
+    assert (before.loss, before.reason) == (Loss.NOT_PROJECTED, "not in the graph yet")
+    assert after.loss is Loss.NOT_MATCHED
 
 
 @pytest.mark.parametrize("found", ["a b", "a=b"], ids=["by their rows", "before they rank"])
@@ -319,60 +387,32 @@ LOGITS = {"one": -9.0, "two": 0.0, "three": 3.0, "four": 9.0}
         ),
         (FOUR, "a", RERANKED, Loss.RERANKED_DOWN, "1 before reranking"),
         (FOUR, "d", RERANKED, Loss.BELOW_HEAD, "the item was not reranked"),
+        (
+            [*SIX[:2], segment("s", "six", sensitive=True), SIX[2]],
+            *("s", RERANKED, Loss.BELOW_HEAD),
+            "the item is at rank 4, and the limit is 2; a sensitive item is not reranked",
+        ),
     ],
-    ids=["age", "age before reranking", "diversity", "reranking", "head"],
+    ids=["age", "age before reranking", "diversity", "reranking", "head", "sensitive"],
 )
 async def test_displacement_is_explained_by_its_step(
     stored: list[Item], name: str, profile: Profile, loss: Loss, said: str
 ) -> None:
     legs = {"dense": FixedLeg([each.item for each in stored])}
 
-    absence = await explained(stored, legs, name, profile, logits=LOGITS)
+    absence = await explained(stored, legs, name, profile, reranker=FixedReranker(LOGITS))
 
     assert absence.loss is loss
     assert absence.reason.endswith(said)
 
 
-async def test_sensitive_item_is_reported_as_not_reranked() -> None:
-    stored = [*SIX[:3], segment("s", "six", sensitive=True)]
-
-    lost = await explained(stored, {"dense": FixedLeg("a b s c")}, "s", RERANKED, logits=LOGITS)
-
-    assert (lost.loss, lost.reason) == (
-        Loss.BELOW_HEAD,
-        "the item is at rank 4, and the limit is 2; a sensitive item is not reranked",
-    )
-
-
 @pytest.mark.parametrize("diversity", [None, Diversity()])
 async def test_deeper_search_runs_legs_without_reranking(diversity: Diversity | None) -> None:
-    store, reranker = await store_of(*FOUR), FixedReranker(LOGITS)
-    answering = steps(store, {"dense": FixedLeg("a b c d")}, reranker=reranker)
-    explainer = AbsenceExplainer(answering, store, some_space(), InMemoryGraph())
+    reranker, profile = FixedReranker(LOGITS), replace(RERANKED, diversity=diversity)
 
-    profile = replace(RERANKED, diversity=diversity)
-    await explainer.explain(query("?"), profile, segment_id("d"), soon())
+    await explained(FOUR, {"dense": FixedLeg("a b c d")}, "d", profile, reranker=reranker)
 
     assert len(reranker.asked) == 3
-
-
-OLD = segment("old", "one", event_time=NOON - days(30))
-
-
-def within_lookback(request: LegRequest, one: Candidate) -> bool:
-    said = OLD.event_time if one.item == OLD.item else NOON
-    return said in request.query.scope.filter.event_time
-
-
-async def test_item_beyond_lookback_has_its_unlimited_rank() -> None:
-    leg = KeepingLeg("old new", within_lookback)
-    profile = asking(LegSpec(name="lexical", lookback=days(7)))
-
-    absence = await explained([OLD, segment("new", "two")], {"lexical": leg}, "old", profile)
-
-    assert absence.loss is Loss.NOT_SEARCHED
-    assert absence.reason == "lexical: the item is further back than the lookback of 7 days"
-    assert (absence.legs[0].rank, absence.legs[0].loss) == (1, Loss.NOT_SEARCHED)
 
 
 class PooledLeg(FixedLeg):
@@ -401,21 +441,6 @@ async def test_item_outside_the_pool_is_explained() -> None:
     assert (dense.rank, dense.loss) == (1, Loss.NOT_SEARCHED)
 
 
-async def test_item_that_two_restrictions_may_hide_names_both() -> None:
-    pool = CandidatePool(recently_accessed=5)
-    leg = KeepingLeg(
-        "old", lambda asked, one: asked.spec.pool is None and within_lookback(asked, one)
-    )
-    profile = asking(LegSpec(name="dense", lookback=days(1), pool=pool))
-
-    absence = await explained([OLD], {"dense": leg}, "old", profile)
-
-    assert absence.reason == (
-        "dense: the item is further back than the lookback of 1 day, "
-        "or the item is not among the 5 accessed last"
-    )
-
-
 class SeededLeg(FixedLeg):
     """Finds the given items, once for each segment that it may start from."""
 
@@ -442,61 +467,6 @@ async def test_explained_walk_starts_from_its_real_seeds(
 
     assert (absence.legs[1].rank, absence.legs[1].reason) == (rank, reason)
     assert (absence.loss is Loss.BELOW_DEPTH) is (rank is not None)
-
-
-async def test_ignored_words_are_named() -> None:
-    words = WordsSearch(mode=WordsMode.ALL_THEN_ANY, rank_gate=0.9)
-
-    def matches(request: LegRequest, one: Candidate) -> bool:
-        asked = request.spec.words
-        return asked.mode is WordsMode.ANY or one.score > asked.rank_gate
-
-    absence = await explained(
-        SIX,
-        {"lexical": KeepingLeg("a b", matches)},
-        "b",
-        asking(LegSpec(name="lexical", words=words)),
-    )
-
-    assert (absence.loss, absence.reason) == (
-        Loss.NOT_SEARCHED,
-        "lexical: the item has some of the words, and enough others have all of them "
-        "or its rank is not above the gate of 0.9",
-    )
-
-
-class TiringLeg(FixedLeg):
-    """Answers once."""
-
-    async def find(self, request: LegRequest) -> LegAnswer:
-        if self.requests:
-            raise DependencyError("index", "is tired")
-        return await super().find(request)
-
-
-async def test_leg_failing_in_deeper_search_is_reported_failed() -> None:
-    both = await explained(SIX, {"lexical": FixedLeg("a"), "dense": TiringLeg("a")}, "b")
-    alone = await explained(SIX, {"dense": TiringLeg("a")}, "b", MEANING)
-
-    said = "dense: no answer to a deeper search"
-    assert (both.loss, alone.loss) == (Loss.UNANSWERED, Loss.UNANSWERED)
-    assert both.reason.startswith(f"{said}: index")
-    assert alone.reason == said
-
-
-class WakingLeg(FixedLeg):
-    async def find(self, request: LegRequest) -> LegAnswer:
-        finding = await super().find(request)
-        if len(self.requests) == 1:
-            raise TimeoutError
-        return finding
-
-
-async def test_late_leg_is_reported_late_and_not_shallow() -> None:
-    absence = await explained(SIX, {"lexical": FixedLeg("a"), "dense": WakingLeg("b")}, "b")
-
-    assert (absence.loss, absence.reason) == (Loss.UNANSWERED, "dense: the budget ran out")
-    assert absence.legs[1].rank == 1
 
 
 async def test_displacement_by_reserved_place_names_the_leg() -> None:
@@ -665,7 +635,7 @@ async def test_explanation_equals_runs_without_a_single_step(
         return Loss.CUT
 
     for item in SAID:
-        absence = await explained(store, legs, item, profile, logits=logits)
+        absence = await explained(store, legs, item, profile, reranker=FixedReranker(logits))
         assert absence.loss is expected(item)
         assert absence.rank == place_in(in_order, item)
         ranks = [leg.rank for leg in absence.legs]

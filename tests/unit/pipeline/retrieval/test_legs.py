@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from serving.domain.breaker import DEPENDENCIES, POSTGRES
+from serving.domain.breaker import DEPENDENCIES
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
 from serving.domain.items.records import ItemId, fact_id, segment_id
 from serving.domain.questions.query import Query
 from serving.domain.ranking.leg_options import Expansion, Walk
-from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec, Yields
+from serving.domain.ranking.profile import LegSpec, Profile, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.retrieval.leg_runner import LegReport, LegState
 from serving.pipeline.retrieval.legs import LEGS, DenseLeg, GraphLeg, RelatedLeg, RepliesLeg
-from serving.pipeline.retrieval.legs.facts import evidence_in_order
+from serving.pipeline.retrieval.legs.expansion import duplicates_of
 from serving.pipeline.retrieval.legs.leg import Leg, LegSkippedError, by_name
-from serving.pipeline.retrieval.legs.related import duplicates_of
+from serving.pipeline.retrieval.legs.meaning import evidence_in_order
 from serving.pipeline.retrieval.steps import Retrieval
-from serving.ports.embedding import VectorLike
 from serving.ports.graph import GraphChanges
-from serving.ports.vector_index import AdjacencyAnswer, IndexAnswer, WantedNeighbours
+from serving.ports.vector_index import AdjacencyAnswer, IndexAnswer
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
-from tests.fakes.pipeline import BrokenLeg, FixedConsistency, FixedLeg
-from tests.fakes.times import InMemoryAccessLog
+from tests.fakes.pipeline import (
+    BrokenLeg,
+    FixedConsistency,
+    FixedIndex,
+    FixedLeg,
+    RecordingAccess,
+)
 from tests.support.builders import NOON, TENANT, batch_of, ids, query, segment
 from tests.unit.pipeline.retrieval.retrieving import (
+    TWO_LEGS,
     ReadStore,
     answered,
     hit_ids,
     some_space,
     space_of,
     states,
-    store_of,
 )
 
 # ---------------------------------------------------------------- the legs' own words
@@ -58,10 +61,8 @@ def test_leg_without_an_attribute_is_rejected() -> None:
         name = "incomplete"
         options = frozenset[str]()
         projection = None
-        dependency = POSTGRES
-        ranks_by_text = True
 
-    with pytest.raises(TypeError, match=r"Incomplete must set by_meaning \(see Leg\)"):
+    with pytest.raises(TypeError, match=r"Incomplete must set dependency \(see Leg\)"):
         by_name(Incomplete)  # type: ignore[type-abstract]
 
 
@@ -97,22 +98,6 @@ def test_fact_whose_evidence_is_hidden_is_hidden() -> None:
 # ---------------------------------------------------------------- meaning
 
 
-class NotedIndex(EngineIndex):
-    """Notes from which cosine late interaction is wanted."""
-
-    def __init__(self) -> None:
-        engine = InMemoryIndex()
-        engine.apply([segment_row(segment("a"), unit(1))], [])
-        super().__init__(engine)
-        self.wanted: list[float | None] = []
-
-    async def search(
-        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
-    ) -> IndexAnswer:
-        self.wanted.append(wanted.late_interaction)
-        return await super().search(vector, wanted, deadline)
-
-
 BY_WORDS = LegSpec(name="dense", late_interaction=True)
 
 
@@ -129,16 +114,13 @@ BY_WORDS = LegSpec(name="dense", late_interaction=True)
 async def test_words_order_questions_without_codes(
     text: str, spec: LegSpec, wanted: float | None
 ) -> None:
-    index = NotedIndex()
+    index = FixedIndex()
     profile = Profile(name="p", legs=(spec,))
-    space = VectorSpace.here(FakeEmbedder(), index)
+    space = VectorSpace.of(FakeEmbedder(), index)
 
-    stored = await store_of(segment("a"))
-    legs = {"dense": DenseLeg(InMemoryAccessLog(stored))}
+    await answered([], {"dense": DenseLeg(RecordingAccess())}, profile, query(text), space=space)
 
-    await answered(stored, legs, profile, query(text), space=space)
-
-    assert index.wanted == [wanted]
+    assert [each.late_interaction for each in index.wanted] == [wanted]
 
 
 # ---------------------------------------------------------------- graph
@@ -148,6 +130,7 @@ BOTH = Walk(seeds_from=("lexical", "dense"), mentions=True)
 QUESTION = query("?")
 OFF = BrokenLeg(LegSkippedError("its weight is 0"))
 DOWN = BrokenLeg(DependencyError("index", "is down"))
+LOST = "dense: index: is down"
 
 
 @dataclass
@@ -157,85 +140,50 @@ class RecordingGraph(InMemoryGraph):
     walks: list[Walk] = field(default_factory=list)
     seeds: list[list[ItemId] | None] = field(default_factory=list)
 
-    async def search(
-        self,
-        query: Query,
-        walk: Walk,
-        seeds: object,
-        depth: int,
-        yields: Yields,
-        deadline: Deadline,
-    ) -> list[Candidate]:
+    async def search(self, query: Query, walk: Walk, seeds: Any, *_: Any) -> list[Candidate]:
         self.walks.append(walk)
-        self.seeds.append(seeds)  # type: ignore[arg-type]
+        self.seeds.append(seeds)
         return []
 
 
 async def walked(
-    lexical: Leg,
-    dense: Leg,
-    *,
-    walk: Walk = BOTH,
-    floor: float | None = None,
-    asked: Query = QUESTION,
+    lexical: Leg, dense: Leg, *, walk: Walk = BOTH, asked: Query = QUESTION
 ) -> tuple[RecordingGraph, LegReport]:
+    """A walk in a memory without facts, by a leg with a floor."""
     graph = RecordingGraph()
     legs = {"lexical": lexical, "dense": dense, "graph": GraphLeg(graph, FixedConsistency())}
-    specs = tuple(LegSpec(name=name) for name in ("lexical", "dense"))
-    profile = Profile(name="seeded", legs=(*specs, LegSpec(name="graph", walk=walk, floor=floor)))
+    spec = LegSpec(name="graph", walk=walk, floor=0.4 if walk.mentions else None)
+    profile = Profile(name="seeded", legs=(*TWO_LEGS.legs, spec))
     answer = await answered([segment(id_) for id_ in "abcd"], legs, profile, asked)
     return graph, answer.reports[2]
 
 
-async def test_walk_starts_from_lists_fused_by_rank() -> None:
-    graph, _ = await walked(FixedLeg("a b"), FixedLeg("c b d"))
-
-    assert graph.seeds == [ids("b", "a", "c", "d")]
-
-
-async def test_walk_from_mentions_needs_no_facts() -> None:
-    graph, report = await walked(FixedLeg("a"), FixedLeg("b"), floor=0.4)
-
-    assert (report.state, graph.seeds) == (LegState.OK, [ids("a", "b")])
-
-
-async def test_walk_without_one_of_its_legs_is_partial() -> None:
-    graph, report = await walked(FixedLeg("a b"), DOWN)
-
-    assert graph.seeds == [ids("a", "b")]
-    assert (report.state, report.reason) == (
-        LegState.PARTIAL,
-        "upstream leg failed: dense: index: is down",
-    )
-
-
 FROM_DENSE = Walk(seeds_from=("dense",))
+WITH_NAMES = replace(FROM_DENSE, mentions=True)
+OF_DENSE = "no entity to start from; dense: "
 
 
 @pytest.mark.parametrize(
-    ("walk", "dense", "state", "reason"),
+    ("lexical", "dense", "walk", "seeds", "state", "reason"),
     [
-        (
-            replace(FROM_DENSE, mentions=True),
-            OFF,
-            LegState.OK,
-            "",
-        ),  # from the names in the question
-        (FROM_DENSE, FixedLeg(), LegState.OK, ""),
-        (FROM_DENSE, OFF, LegState.SKIPPED, "dense: its weight is 0"),
-        (FROM_DENSE, DOWN, LegState.SKIPPED, "dense: index: is down"),
+        ("a b", FixedLeg("c b d"), BOTH, [ids("b", "a", "c", "d")], LegState.OK, ""),
+        ("a b", DOWN, BOTH, [ids("a", "b")], LegState.PARTIAL, f"upstream leg failed: {LOST}"),
+        ("a", OFF, WITH_NAMES, [[]], LegState.OK, ""),
+        ("a", FixedLeg(), FROM_DENSE, [], LegState.OK, ""),
+        ("a", OFF, FROM_DENSE, [], LegState.SKIPPED, f"{OF_DENSE}its weight is 0"),
+        ("a", DOWN, FROM_DENSE, [], LegState.SKIPPED, f"no entity to start from; {LOST}"),
     ],
-    ids=["names", "nothing found", "skipped", "down"],
+    ids=["fused by rank", "one failed", "names", "nothing found", "skipped", "down"],
 )
-async def test_walk_without_seeds_is_no_empty_walk(
-    walk: Walk, dense: Leg, state: LegState, reason: str
+async def test_walk_starts_from_candidates_of_upstream_legs(
+    lexical: str, dense: Leg, walk: Walk, seeds: list[object], state: LegState, reason: str
 ) -> None:
     asked = query("Who knows Ann?")
 
-    graph, report = await walked(FixedLeg("a"), dense, walk=walk, asked=asked)
+    graph, report = await walked(FixedLeg(lexical), dense, walk=walk, asked=asked)
 
-    assert (report.state, graph.seeds) == (state, [[]] if walk.mentions else [])
-    assert report.reason == (f"no entity to start from; {reason}" if reason else "")
+    assert graph.seeds == seeds
+    assert (report.state, report.reason) == (state, reason)
 
 
 async def test_seeds_of_the_request_replace_names_and_mentions() -> None:
@@ -258,46 +206,63 @@ SEGMENTS = (
 )
 
 
-async def graph_of_all() -> InMemoryGraph:
-    graph = InMemoryGraph()
-    await graph.apply(GraphChanges(segments=[(TENANT, each) for each in SEGMENTS]))
-    return graph
-
-
 def leading_on(**expansion: Any) -> Profile:
     """Words and meaning, and a leg that leads on from what they found."""
-    return Profile(
-        name="two steps",
-        legs=(
-            LegSpec(name="lexical"),
-            LegSpec(name="dense"),
-            LegSpec(name="related", expansion=Expansion(**expansion)),
-        ),
-    )
+    spec = LegSpec(name="related", expansion=Expansion(**expansion))
+    return Profile(name="two steps", legs=(*TWO_LEGS.legs, spec))
+
+
+BEFORE = ("lexical", "dense")
+BUG = "dense: internal error"
 
 
 async def related(
-    *,
-    lexical: str,
-    dense: str | None,
-    seeds: int = 5,
-    found_by: tuple[str, ...] = ("lexical", "dense"),
+    *, lexical: str, dense: str | None, seeds: int = 5, found_by: tuple[str, ...] = BEFORE
 ) -> Retrieval:
     """Asks two legs that find what they are told, or break, and the one that leads on."""
+    graph = InMemoryGraph()
+    await graph.apply(GraphChanges(segments=[(TENANT, each) for each in SEGMENTS]))
     legs: dict[str, Leg] = {
         "lexical": FixedLeg(lexical),
         "dense": BrokenLeg(RuntimeError("a bug")) if dense is None else FixedLeg(dense),
-        "related": RelatedLeg(await graph_of_all(), FixedConsistency()),
+        "related": RelatedLeg(graph, FixedConsistency()),
     }
     return await answered(SEGMENTS, legs, leading_on(found_by=found_by, seeds=seeds))
 
 
-async def test_related_leg_finds_segments_sharing_names() -> None:
-    answer = await related(lexical="film", dense="film")
+@pytest.mark.parametrize(
+    ("lexical", "dense", "found_by", "found", "state", "reason"),
+    [
+        ("film", "film", BEFORE, ["film", "life"], LegState.OK, ""),
+        ("", "", BEFORE, [], LegState.OK, ""),
+        ("film", None, BEFORE, ["film", "life"], LegState.PARTIAL, f"upstream leg failed: {BUG}"),
+        (
+            "film",
+            None,
+            ("dense",),
+            ["film"],
+            LegState.SKIPPED,
+            f"no candidate to start from; {BUG}",
+        ),
+    ],
+    ids=["shared names", "no seeds", "one failed", "all failed"],
+)
+async def test_related_leg_leads_on_from_upstream_legs(
+    lexical: str,
+    dense: str | None,
+    found_by: tuple[str, ...],
+    found: list[str],
+    state: LegState,
+    reason: str,
+) -> None:
+    answer = await related(lexical=lexical, dense=dense, found_by=found_by)
 
-    assert hit_ids(answer) == ["film", "life"]
-    [term] = answer.hits[1].ledger.leg_terms
-    assert (term.leg, term.rank, term.path) == ("related", 1, "Jane Campion")
+    assert hit_ids(answer) == found
+    assert (answer.reports[2].state, answer.reports[2].reason) == (state, reason)
+    terms = [term for hit in answer.hits[1:] for term in hit.ledger.leg_terms]
+    assert [(term.leg, term.rank, term.path) for term in terms] == [
+        ("related", 1, "Jane Campion") for _ in found[1:]
+    ]
 
 
 async def test_related_leg_begins_with_agreed_seeds() -> None:
@@ -307,34 +272,10 @@ async def test_related_leg_begins_with_agreed_seeds() -> None:
     assert "other-life" not in hit_ids(answer)
 
 
-async def test_related_leg_without_seeds_finds_nothing() -> None:
-    answer = await related(lexical="", dense="")
-
-    assert states(answer)["related"] is LegState.OK
-    assert answer.hits == ()
-
-
-async def test_related_leg_reports_a_missing_upstream_leg() -> None:
-    answer = await related(lexical="film", dense=None)
-
-    assert hit_ids(answer) == ["film", "life"]
-    assert answer.reports[2].state is LegState.PARTIAL
-    assert answer.reports[2].reason == "upstream leg failed: dense: internal error"
-
-
-async def test_related_leg_is_skipped_without_upstream_legs() -> None:
-    answer = await related(lexical="film", dense=None, found_by=("dense",))
-
-    assert states(answer)["related"] is LegState.SKIPPED
-    assert answer.reports[2].reason == "no candidate to start from; dense: internal error"
-
-
 class NoGraph(InMemoryGraph):
     """A graph that cannot be reached."""
 
-    async def related(
-        self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
-    ) -> list[Candidate]:
+    async def related(self, *_: object) -> list[Candidate]:
         raise DependencyError("graph", "Neo4j cannot be reached")
 
 
@@ -411,11 +352,9 @@ class FollowingIndex(EngineIndex):
             self._rows.apply([segment_row(each, unit(1)) for each in CALL], [])
         return not self._late
 
-    async def adjacent(
-        self, query: Query, items: Sequence[ItemId], deadline: Deadline
-    ) -> AdjacencyAnswer:
-        stale = query.token is not None and not await self.caught_up(query.token, deadline)
-        return (await super().adjacent(query, items, deadline))._replace(stale=stale)
+    async def adjacent(self, query: Query, *asked: Any) -> AdjacencyAnswer:
+        stale = query.token is not None and not await self.caught_up(query.token, asked[-1])
+        return (await super().adjacent(query, *asked))._replace(stale=stale)
 
 
 async def replied(
@@ -428,14 +367,10 @@ async def replied(
     expansion = Expansion(found_by=("lexical",), seeds=seeds)
     legs: dict[str, Leg] = {
         "lexical": BrokenLeg(RuntimeError("a bug")) if found is None else FixedLeg(found),
-        "dense": FixedLeg(""),
+        "dense": FixedLeg(),
         "replies": RepliesLeg(),
     }
-    specs = (
-        LegSpec(name="lexical"),
-        LegSpec(name="dense"),
-        LegSpec(name="replies", expansion=expansion),
-    )
+    specs = *TWO_LEGS.legs, LegSpec(name="replies", expansion=expansion)
     profile = Profile(name="replies", legs=specs)
     asked = query("?", token=token)
     return await answered(CALL, legs, profile, asked, space=space or space_of(*CALL))

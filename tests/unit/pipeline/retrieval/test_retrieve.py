@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,10 +21,8 @@ from serving.domain.errors import (
     StoreUnavailableError,
 )
 from serving.domain.items.period import Period
-from serving.domain.items.records import Item, ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import Item, Segment, TenantName, fact_id, segment_id
 from serving.domain.questions.query import Filter, Query, TenantWeight
-from serving.domain.ranking.leg_options import WordsSearch
-from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, LegSpec, Profile, Rerank, SignalSpec
 from serving.domain.ranking.ranked_list import Candidate
 from serving.pipeline.index.vector_space import VectorSpace
@@ -41,7 +40,7 @@ from serving.pipeline.retrieval.retrieve import Retriever
 from serving.pipeline.retrieval.steps import Retrieval
 from serving.ports.memory_store import Batch
 from tests.fakes.graph import InMemoryGraph
-from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
+from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import (
     BrokenLeg,
     FixedConsistency,
@@ -57,17 +56,18 @@ from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import (
+    TWO_LEGS,
     ReadStore,
     answered,
     hit_ids,
     retriever,
     soon,
+    space_of,
     states,
     steps,
     store_of,
 )
 
-TWO_LEGS = Profile(name="two", legs=(LegSpec(name="lexical"), LegSpec(name="dense")))
 TIMED = replace(TWO_LEGS, signals=(SignalSpec(name="time", weight=1.0),))
 SOME_TIME = Period(NOON - days(3), NOON - days(1))
 TOKEN = ConsistencyToken.of("in-memory", [7])
@@ -112,19 +112,17 @@ async def test_all_legs_failing_is_an_error_with_each_reason() -> None:
     assert failed.value.reasons == {"lexical": "x: gone", "dense": "x: gone"}
 
 
-async def test_unreachable_postgres_fails_the_request() -> None:
+@pytest.mark.parametrize(
+    ("lexical", "available"),
+    [(FixedLeg("a"), False), (BrokenLeg(StoreUnavailableError("gone")), True)],
+    ids=["rows", "words"],
+)
+async def test_unreachable_postgres_fails_the_request(lexical: Leg, available: bool) -> None:
     store = await store_of(segment("a"))
-    store.available = False
+    store.available = available
 
     with pytest.raises(StoreUnavailableError):
-        await answered(store, {"lexical": FixedLeg("a")}, TWO_LEGS)
-
-
-async def test_leg_failing_for_postgres_fails_the_request() -> None:
-    lexical = BrokenLeg(StoreUnavailableError("gone"))
-
-    with pytest.raises(StoreUnavailableError):
-        await answered([], {"lexical": lexical, "dense": FixedLeg()}, TWO_LEGS)
+        await answered(store, {"lexical": lexical, "dense": FixedLeg()}, TWO_LEGS)
 
 
 async def test_a_stale_leg_is_used_and_reported() -> None:
@@ -219,11 +217,13 @@ async def test_expired_items_are_in_no_answer() -> None:
         fact("f", "Mel", "saw", "Goa", expires_at=NOON + days(1)),
         fact("resting", "Mel", "saw", "Goa", evidence=("gone",)),
     ]
-    leg = FixedLeg([each.item for each in stored])
+    # Words find the repeats equal, so what is gone must not stand for what is left.
+    legs = {"lexical": FixedLeg("old=gone"), "facts": FixedLeg([each.item for each in stored])}
+    profile = replace(FACTS, legs=(LegSpec(name="lexical"), *FACTS.legs))
 
     async def shown(after: float) -> list[str]:
         asked = query("?", scope=scope(as_of=NOON + days(after)))
-        answer = await answered(stored, {"facts": leg}, FACTS, asked)
+        answer = await answered(stored, legs, profile, asked)
         folded = [each.id for hit in answer.hits for each in hit.folded]
         return sorted([*hit_ids(answer), *folded])
 
@@ -269,12 +269,6 @@ async def test_question_without_time_zone_has_its_tenants(asked: tzinfo | None, 
     assert str(answer.time_zone) == zone
 
 
-async def test_time_zone_of_an_unknown_tenant_is_utc() -> None:
-    answer = await answered(InMemoryStore(), {"dense": FixedLeg()}, TWO_LEGS)
-
-    assert answer.time_zone is UTC
-
-
 async def test_repeats_are_folded_into_the_newest() -> None:
     password = "The wifi password is sunflower-22."
     stored = [
@@ -315,22 +309,6 @@ async def test_the_limit_is_filled_although_the_first_rows_are_gone() -> None:
     assert hit_ids(answer) == ["s15", "s16", "s17"]
 
 
-async def test_decay_and_importance_enter_score_and_ledger() -> None:
-    stored = [
-        segment("old", "one", event_time=NOON - days(59), importance=1.0),
-        segment("new", "two", event_time=NOON + days(1), importance=0.0),
-    ]
-    multiplied = Importance(style=ImportanceStyle.MULTIPLY)
-    profile = replace(TWO_LEGS, decay=Decay(), importance=multiplied)
-
-    answer = await answered(stored, {"dense": FixedLeg("old new")}, profile)
-
-    scores = {hit.item.id: hit.score for hit in answer.hits}
-    assert hit_ids(answer) == ["new", "old"]
-    assert math.isclose(scores["old"], 1 / 61 * 1.0 * 0.25, abs_tol=1e-9)
-    assert math.isclose(scores["new"], 1 / 62 * 0.7, abs_tol=1e-9)
-
-
 async def test_seeds_that_represent_no_entity_are_reported() -> None:
     stored = [segment("fuse", entity="fuse"), segment("turn")]
     asked = query("?", seeds=("fuse", "turn", "nobody"))
@@ -348,23 +326,24 @@ async def test_shown_hits_are_counted_as_accessed() -> None:
     assert access.recorded == ids("a")
 
 
-async def test_question_is_embedded_once_if_needed() -> None:
-    answer = await answered([segment("a")], {"lexical": FixedLeg("a")}, TWO_LEGS)
-
-    assert timedelta(seconds=answer.timings.embedding_s) == timedelta(0)
-
-
 @pytest.mark.parametrize(
-    ("split", "embedded"),
-    [(False, ["Who is Mel? And where?"]), (True, ["Who is Mel?", "And where?"])],
+    ("leg", "split", "embedded"),
+    [
+        (DenseLeg(RecordingAccess()), False, ["Who is Mel? And where?"]),
+        (DenseLeg(RecordingAccess()), True, ["Who is Mel?", "And where?"]),
+        (FixedLeg(), True, []),
+    ],
+    ids=["whole", "split", "not needed"],
 )
-async def test_profile_may_embed_every_question_of_a_text(split: bool, embedded: list[str]) -> None:
+async def test_profile_may_embed_every_question_of_a_text(
+    leg: Leg, split: bool, embedded: list[str]
+) -> None:
     embedder = FakeEmbedder()
     space = VectorSpace.of(embedder, FixedIndex())
-    profile = Profile(name="split", legs=(LegSpec(name="dense"),), split_questions=split)
-    asked = query("Who is Mel? And where?")
+    name = "dense" if embedded else "lexical"
+    profile = Profile(name="split", legs=(LegSpec(name=name),), split_questions=split)
 
-    await answered([], {"dense": DenseLeg(RecordingAccess())}, profile, asked, space=space)
+    await answered([], {name: leg}, profile, query("Who is Mel? And where?"), space=space)
 
     assert embedder.queries == embedded
 
@@ -414,43 +393,28 @@ async def test_without_facts_legs_over_facts_are_skipped() -> None:
     assert leg.requests == []
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [query("?", required=frozenset({"graph"})), query("?", seeds=("a",))],
-    ids=["required", "seeds"],
-)
-async def test_required_leg_or_given_seed_is_never_skipped(asked: Query) -> None:
-    stored = [segment("a", entity="Ann"), segment("b")]
-
-    answer = await answered(stored, OVER_FACTS, WITH_GRAPH, asked)
-
-    assert states(answer)["graph"] is LegState.OK
-
-
-async def test_the_first_fact_ends_the_skipping() -> None:
-    store = await store_of(segment("a"))
-    answering = retriever(store, OVER_FACTS)
-    before = await answering.retrieve(query("?"), WITH_GRAPH, soon())
-
-    await store.write(batch_of(fact("f", "Ann", "sails", "Goa")))
-    after = await answering.retrieve(query("?"), WITH_GRAPH, soon())
-
-    assert states(before)["graph"] is LegState.SKIPPED
-    assert states(after)["graph"] is LegState.OK
-
-
 class StoreThatCannotTell(InMemoryStore):
     """Fails to say whether there are facts."""
 
-    async def has_facts(self, tenant: TenantName, deadline: Deadline) -> bool:
+    async def has_facts(self, *_: object) -> bool:
         raise TimeoutError
 
 
-async def test_unknown_presence_of_facts_searches_them() -> None:
-    store = StoreThatCannotTell()
-    await store.write(batch_of(segment("a")))
+@pytest.mark.parametrize(
+    ("store", "asked"),
+    [
+        (InMemoryStore(), query("?", required=frozenset({"graph"}))),
+        (InMemoryStore(), query("?", seeds=("a",))),
+        (StoreThatCannotTell(), query("?")),
+    ],
+    ids=["required", "seeds", "unknown"],
+)
+async def test_leg_over_unknown_or_wanted_facts_is_asked(
+    store: InMemoryStore, asked: Query
+) -> None:
+    await store.write(batch_of(segment("a", entity="Ann"), segment("b")))
 
-    answer = await answered(store, OVER_FACTS, WITH_GRAPH)
+    answer = await answered(store, OVER_FACTS, WITH_GRAPH, asked)
 
     assert states(answer)["graph"] is LegState.OK
 
@@ -496,11 +460,9 @@ ASKED = query("Does Mara like Goa?")
 class CountedWords(InMemoryWords):
     asked = 0
 
-    async def search(
-        self, query: Query, words: WordsSearch, depth: int, enough: int, deadline: Deadline
-    ) -> list[Candidate]:
+    async def search(self, *asked: Any) -> list[Candidate]:
         self.asked += 1
-        return await super().search(query, words, depth, enough, deadline)
+        return await super().search(*asked)
 
 
 class World:
@@ -516,11 +478,6 @@ class World:
             "graph": legs.GraphLeg(InMemoryGraph(), FixedConsistency()),
         }
 
-    async def load(self) -> None:
-        await self.store.write(batch_of(*ITEMS))
-        self.feed.put(*ITEMS)
-        await self.view.load(TENANT, Deadline.after(60))
-
     async def ask(self, profile: Profile = WORDS_AND_GRAPH) -> Retrieval:
         behind = FixedConsistency(pending={"graph": 7})
         asked = steps(self.store, self.legs, view=self.view, consistency=behind)
@@ -528,52 +485,44 @@ class World:
         return await answering.retrieve(ASKED, profile, soon())
 
 
-async def test_tenant_in_memory_is_answered_without_the_stores() -> None:
+async def loaded() -> World:
     world = World()
-    await world.load()
+    await world.store.write(batch_of(*ITEMS))
+    world.feed.put(*ITEMS)
+    await world.view.load(TENANT, Deadline.after(60))
+    return world
+
+
+async def test_tenant_in_memory_is_answered_without_the_stores() -> None:
+    world = await loaded()
 
     answer = await world.ask()
 
     assert hit_ids(answer) == ["a", "b"]
-    assert all(report.in_memory for report in answer.reports)
+    assert [(report.in_memory, report.pending) for report in answer.reports] == [(True, 0)] * 2
     assert (world.words.asked, world.store.reads) == (0, [])
 
 
-@pytest.mark.parametrize(("in_memory", "pending"), [(True, 0), (False, 7)])
-async def test_leg_in_memory_lacks_no_pending_rows(*, in_memory: bool, pending: int) -> None:
-    world = World()
-    await world.load()
+@pytest.mark.parametrize(
+    ("in_memory", "written"),
+    [(False, ()), (True, (segment("c"),))],
+    ids=["not in the profile", "with unapplied writes"],
+)
+async def test_tenant_not_wholly_in_memory_asks_the_stores(
+    in_memory: bool, written: Sequence[Segment]
+) -> None:
+    world = await loaded()
+    world.feed.put(*written)
 
     answer = await world.ask(replace(WORDS_AND_GRAPH, in_memory=in_memory))
 
-    assert [report.pending for report in answer.reports] == [0, pending]
-
-
-async def test_tenant_with_unapplied_writes_asks_the_stores() -> None:
-    world = World()
-    await world.load()
-    world.feed.put(segment("c"))
-
-    answer = await world.ask()
-
-    assert not any(report.in_memory for report in answer.reports)
+    assert [(each.in_memory, each.pending) for each in answer.reports] == [(False, 0), (False, 7)]
     assert world.words.asked == 1
     assert world.store.reads
 
 
-async def test_profile_can_leave_memory_out() -> None:
-    world = World()
-    await world.load()
-
-    answer = await world.ask(replace(WORDS_AND_GRAPH, in_memory=False))
-
-    assert not any(report.in_memory for report in answer.reports)
-    assert world.words.asked == 1
-
-
 async def test_late_leg_in_memory_times_out() -> None:
-    world = World()
-    await world.load()
+    world = await loaded()
     answering = steps(world.store, world.legs, view=world.view)
 
     results = await answering.run_legs(ASKED, WORDS_AND_GRAPH, Deadline.after(0))
@@ -593,16 +542,12 @@ class NotedDense(legs.DenseLeg):
 
 @pytest.mark.parametrize("is_here", [True, False])
 async def test_leg_at_hand_needs_no_task(*, is_here: bool) -> None:
-    engine = InMemoryIndex()
-    engine.apply([segment_row(segment("a"), unit(1))], [])
-    make = VectorSpace.here if is_here else VectorSpace.of
-    leg = NotedDense(RecordingAccess())
-    world = World()
-    await world.load()
-    answering = steps(world.store, {"dense": leg}, space=make(FakeEmbedder(), EngineIndex(engine)))
+    store, leg, space = await store_of(*ITEMS), NotedDense(RecordingAccess()), space_of(*ITEMS[:1])
+    if not is_here:
+        space = VectorSpace.of(FakeEmbedder(), space.index)
     profile = Profile(name="p", legs=(LegSpec(name="dense", least_score=-1.0),))
 
-    found = (await answering.run(ASKED, profile, soon())).retrieval
+    found = (await steps(store, {"dense": leg}, space=space).run(ASKED, profile, soon())).retrieval
 
     assert states(found) == {"dense": LegState.OK}
     assert (leg.task is asyncio.current_task()) == is_here
@@ -629,17 +574,6 @@ class LegOfTenants(Leg):
         if tenant not in self._legs:
             raise DependencyError("index", "gone")
         return await self._legs[tenant].find(request)
-
-
-class AccessByTenant(RecordingAccess):
-    """Records whose items were shown."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.of_tenants: dict[TenantName, list[str]] = {}
-
-    def record(self, tenant: TenantName, items: Iterable[ItemId]) -> None:
-        self.of_tenants[tenant] = [item.id for item in items]
 
 
 def to(*tenants: TenantName, **weights: float) -> Query:
@@ -687,10 +621,7 @@ async def test_equal_ids_of_two_tenants_are_two_hits() -> None:
     answer = await ask(LegOfTenants(mine="a", family="a"), to(MINE, FAMILY))
 
     assert sorted(whose(answer)) == ["family a", "mine a"]
-    assert {hit.item.text.split()[-1] for hit in answer.hits if hasattr(hit.item, "text")} == {
-        "mine",
-        "family",
-    }
+    assert {hit.text.split()[-1] for hit in answer.hits} == {"mine", "family"}
 
 
 async def test_limit_is_that_of_the_whole_answer() -> None:
@@ -700,8 +631,11 @@ async def test_limit_is_that_of_the_whole_answer() -> None:
     assert answer.candidates == 10
 
 
-async def test_failed_tenant_is_labelled_and_others_answer() -> None:
-    answer = await ask(LegOfTenants(family="a"), to(MINE, FAMILY, HOUSE))
+@pytest.mark.parametrize("required", [frozenset[str](), frozenset({"dense"})])
+async def test_failed_tenant_is_labelled_and_others_answer(required: frozenset[str]) -> None:
+    asked = replace(to(MINE, FAMILY, HOUSE), required=required)
+
+    answer = await ask(LegOfTenants(family="a"), asked)
 
     assert whose(answer) == ["family a"]
     assert [(each.tenant, each.leg, each.state) for each in answer.reports] == [
@@ -717,15 +651,6 @@ async def test_failure_of_every_tenant_is_an_error() -> None:
         await ask(LegOfTenants(), to(MINE, FAMILY))
 
 
-async def test_tenant_without_a_required_leg_is_labelled() -> None:
-    asked = replace(to(MINE, FAMILY), required=frozenset({"dense"}))
-
-    answer = await ask(LegOfTenants(family="a"), asked)
-
-    assert whose(answer) == ["family a"]
-    assert answer.reports[0].state is LegState.FAILED
-
-
 async def test_tenants_are_asked_within_their_own_scopes() -> None:
     leg = LegOfTenants(mine="a", family="b")
 
@@ -737,11 +662,11 @@ async def test_tenants_are_asked_within_their_own_scopes() -> None:
 
 
 async def test_shown_hits_are_recorded_with_their_tenants() -> None:
-    access = AccessByTenant()
+    access = RecordingAccess()
 
     await ask(LegOfTenants(mine="a b", family="c"), to(MINE, FAMILY), access=access)
 
-    assert access.of_tenants == {MINE: ["a", "b"], FAMILY: ["c"]}
+    assert access.by_tenant == {MINE: ids("a", "b"), FAMILY: ids("c")}
 
 
 async def test_diversity_compares_hits_of_all_tenants() -> None:

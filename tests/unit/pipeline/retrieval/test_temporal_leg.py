@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -48,9 +50,7 @@ class NearestIndex(FixedIndex):
         self._error = error
         self._stale = stale
 
-    async def search(
-        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
-    ) -> IndexAnswer:
+    async def search(self, vector: VectorLike, wanted: WantedNeighbours, *_: Any) -> IndexAnswer:
         if self._error is not None:
             raise self._error
         if not self._found:
@@ -100,77 +100,61 @@ def period(begins: float, ends: float) -> Period:
     return Period(NOON + days(begins), NOON + days(ends))
 
 
-async def test_segments_of_a_named_time_are_latest_first() -> None:
-    assert await asked(period(-2.5, -0.5)) == ["c", "b"]
+LAST_DAYS = period(-2.5, -0.5)
+FAR_DAYS = (period(-3.5, -2.5), period(-0.5, 0))
+BEFORE = Filter(event_time=TimeRange(None, NOON - days(1.5)))
+ALONE = {"alone": True}
+
+
+@pytest.mark.parametrize(
+    ("periods", "options", "found"),
+    [
+        ([LAST_DAYS], {}, "c b"),
+        (FAR_DAYS, {}, "d a"),
+        (FAR_DAYS, {"depth": 1}, "d"),
+        ([LAST_DAYS], {"filter_": BEFORE}, "b"),
+        ([], {}, ""),
+        ([], {"named_times": False}, "d c b a"),
+        ([LAST_DAYS], {"words": "a c"}, "c b a"),
+        ([LAST_DAYS], {"words": "a c", **ALONE}, "c b"),
+        ([period(-9.5, -8.5)], {"words": "a c", **ALONE}, "a c"),
+        ([period(-99, 99)], {"words": "d", "earliest_first": True, **ALONE}, "a b c d"),
+    ],
+    ids=[
+        *("latest first", "every time", "at most the depth", "within the filter", "no time"),
+        *("latest of all", "with words", "the only question", "empty", "earliest first"),
+    ],
+)
+async def test_named_time_finds_its_segments(
+    periods: Sequence[Period], options: dict[str, Any], found: str
+) -> None:
+    assert await asked(*periods, **options) == found.split()
 
 
 async def test_nearest_of_a_named_time_comes_first() -> None:
     index = NearestIndex(SAID[1], SAID[3], SAID[2])
+    stale = NearestIndex(SAID[2], SAID[1], stale=True)
 
-    assert await asked(period(-2.5, -0.5), index=index) == ["b", "c"]
-    assert await asked(period(-2.5, -0.5), index=index, depth=1) == ["b"]
+    assert await asked(LAST_DAYS, index=index) == ["b", "c"]
+    assert await asked(LAST_DAYS, index=index, depth=1) == ["b"]
     assert await asked(period(-2.5, -1.5), period(-1.5, 0), index=index, depth=2) == ["b", "d"]
-
-
-async def test_leg_over_a_stale_index_is_stale() -> None:
-    index = NearestIndex(SAID[2], SAID[1], stale=True)
-
-    assert await asked(period(-2.5, -0.5), index=index, state=LegState.STALE) == ["c", "b"]
-
-
-async def test_only_time_named_is_latest_first() -> None:
-    index = NearestIndex(SAID[1], SAID[2])
-
-    assert await asked(period(-2.5, -0.5), alone=True, index=index) == ["c", "b"]
+    assert await asked(LAST_DAYS, index=index, alone=True) == ["c", "b"]
+    assert await asked(LAST_DAYS, index=stale, state=LegState.STALE) == ["c", "b"]
 
 
 @pytest.mark.parametrize(
     "error", [DependencyError("index", "lost"), OverloadedError("the index"), TimeoutError()]
 )
 async def test_latest_come_first_without_the_index(error: Exception) -> None:
-    assert await asked(period(-2.5, -0.5), index=NearestIndex(error=error)) == ["c", "b"]
+    assert await asked(LAST_DAYS, index=NearestIndex(error=error)) == ["c", "b"]
 
 
 def test_hung_index_leaves_time_for_the_latest() -> None:
     async def answer() -> list[str]:
         deadline = Deadline.after(1.0, asyncio.get_running_loop().time)
-        return await asked(period(-2.5, -0.5), index=NearestIndex(), deadline=deadline)
+        return await asked(LAST_DAYS, index=NearestIndex(), deadline=deadline)
 
     assert run_in_virtual_time(answer()) == ["c", "b"]
-
-
-async def test_every_named_time_is_searched() -> None:
-    assert await asked(period(-3.5, -2.5), period(-0.5, 0)) == ["d", "a"]
-    assert await asked(period(-3.5, -2.5), period(-0.5, 0), depth=1) == ["d"]
-
-
-async def test_a_named_time_is_searched_within_the_filter_only() -> None:
-    before = Filter(event_time=TimeRange(None, NOON - days(1.5)))
-
-    assert await asked(period(-2.5, -0.5), filter_=before) == ["b"]
-
-
-async def test_temporal_leg_without_named_time_is_empty() -> None:
-    assert await asked() == []
-
-
-@pytest.mark.parametrize(("alone", "found"), [(True, ["c", "b"]), (False, ["c", "b", "a"])])
-async def test_only_time_named_is_the_answer(alone: bool, found: list[str]) -> None:
-    assert await asked(period(-2.5, -0.5), alone=alone, words="a c") == found
-
-
-async def test_empty_time_leaves_the_answer_to_words() -> None:
-    assert await asked(period(-9.5, -8.5), alone=True, words="a c") == ["a", "c"]
-
-
-async def test_earliest_are_first_when_asked_for() -> None:
-    found = await asked(period(-99, 99), alone=True, earliest_first=True, words="d")
-
-    assert found == ["a", "b", "c", "d"]
-
-
-async def test_without_the_option_the_latest_of_all_are_found() -> None:
-    assert await asked(named_times=False) == ["d", "c", "b", "a"]
 
 
 async def view_of(*segments: Segment) -> TenantsInMemory:

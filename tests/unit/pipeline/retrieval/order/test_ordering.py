@@ -3,18 +3,17 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from serving.config.profiles import ProfileBook
-from serving.domain.breaker import FAILURES
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError, NotReadyError, OverloadedError, TooSlowError
-from serving.domain.items.records import Item, ItemId, Segment, segment_id
+from serving.domain.items.records import Item, Segment, segment_id
 from serving.domain.items.validity import Closing
-from serving.domain.questions.query import NO_FILTER, Filter, Query, Scope, TimeRange
+from serving.domain.questions.query import NO_FILTER, Filter, Scope, TimeRange
 from serving.domain.ranking.ledger import AdjacentTerm, CurrencyReason, FusionMethod
 from serving.domain.ranking.leg_options import CandidatePool
 from serving.domain.ranking.priors import Decay
@@ -45,11 +44,10 @@ from tests.fakes.pipeline import (
     HangingReranker,
     RecordingAccess,
 )
-from tests.support.builders import NOON, days, fact, ids, query, scope, segment
+from tests.support.builders import A_DAY_LATER, NOON, days, fact, ids, query, scope, segment
 from tests.unit.pipeline.retrieval.retrieving import (
     answered,
     hit_ids,
-    retriever,
     some_space,
     soon,
     space_of,
@@ -71,7 +69,7 @@ POOLED = replace(
 SKIPPED = BrokenLeg(LegSkippedError("the weight of the leg is 0"))
 
 
-def said(names: str) -> list[Item]:
+def said(names: str) -> list[Segment]:
     return [segment(name, f"text {name}") for name in names]
 
 
@@ -83,38 +81,30 @@ async def ordered(
     return hit_ids(await answered(stored or said(found), legs, profile, query(question)))
 
 
+def said_since(start: float) -> Scope:
+    return scope(filter_=Filter(event_time=TimeRange(NOON + days(start), A_DAY_LATER)))
+
+
 @pytest.mark.parametrize(
     ("lookback", "asked", "searched"),
     [
-        (timedelta(hours=168), scope(), TimeRange(NOON - days(6))),
-        (timedelta.max, scope(as_of=NOON), TimeRange()),
-        (timedelta.max, scope(as_of=datetime(1, 1, 2, tzinfo=UTC)), TimeRange()),
-        *(
-            (
-                days(7),
-                scope(filter_=Filter(event_time=TimeRange(NOON + days(start), NOON + days(1)))),
-                TimeRange(NOON + days(later), NOON + days(1)),
-            )
-            for start, later in ((-1, -1), (-9, -6))
-        ),
+        (days(7), scope(), TimeRange(NOON - days(6))),
+        (timedelta.max, scope(), TimeRange()),
+        (days(7), said_since(-1), TimeRange(NOON - days(1), A_DAY_LATER)),
+        (days(7), said_since(-9), TimeRange(NOON - days(6), A_DAY_LATER)),
     ],
-    ids=["a week", "all time", "the year 1", "later filter", "earlier filter"],
+    ids=["a week", "before the year 1", "later filter", "earlier filter"],
 )
 async def test_leg_with_lookback_searches_only_that_time(
     lookback: timedelta, asked: Scope, searched: TimeRange
 ) -> None:
-    lexical, dense = FixedLeg(), FixedLeg()
+    legs = {"lexical": FixedLeg(), "dense": FixedLeg()}
     specs = (LegSpec(name="lexical", lookback=lookback), LegSpec(name="dense"))
 
-    await answered(
-        [],
-        {"lexical": lexical, "dense": dense},
-        replace(PLAIN, legs=specs),
-        query("?", scope=asked),
-    )
+    await answered([], legs, replace(PLAIN, legs=specs), query("?", scope=asked))
 
-    assert lexical.requests[0].query.scope.filter.event_time == searched
-    assert dense.requests[0].query.scope == asked
+    lexical, dense = (leg.requests[0].query.scope for leg in legs.values())
+    assert (lexical.filter.event_time, dense) == (searched, asked)
 
 
 async def test_a_depth_per_limit_grows_with_the_answer() -> None:
@@ -127,19 +117,14 @@ async def test_a_depth_per_limit_grows_with_the_answer() -> None:
 
 
 async def test_pool_has_accessed_items_and_earlier_finds() -> None:
-    found: list[object] = []
-
-    class Recorded(DenseLeg):
-        async def _members(self, pool, request):  # type: ignore[no-untyped-def]
-            found.append(await super()._members(pool, request))
-            return found[-1]
-
+    index = FixedIndex()
     access = RecordingAccess(recent=ids("new", "newer", "beyond"))
-    legs = {"lexical": FixedLeg("old"), "dense": Recorded(access)}
+    legs = {"lexical": FixedLeg("old"), "dense": DenseLeg(access)}
+    space = VectorSpace.of(FakeEmbedder(), index)
 
-    await answered([segment("old")], legs, POOLED, access=access)
+    await answered([segment("old")], legs, POOLED, access=access, space=space)
 
-    assert found == [(set(ids("new", "newer", "old")), "")]
+    assert [each.only for each in index.wanted] == [set(ids("new", "newer", "old"))]
 
 
 @pytest.mark.parametrize(
@@ -212,23 +197,21 @@ async def test_importance_breaks_only_ties() -> None:
     assert hit_ids(answer) == ["b", "a", "c"]
 
 
-async def test_reserved_places_go_to_a_legs_best_from_the_end() -> None:
+@pytest.mark.parametrize(
+    ("dense", "found", "reserved_by"),
+    [("x y z", ["a", "x", "y"], ["", "dense", "dense"]), ("a b", ["a", "b", "c"], ["", "", ""])],
+    ids=["from the end", "none if ranked"],
+)
+async def test_reserved_places_go_to_a_legs_best(
+    dense: str, found: list[str], reserved_by: list[str]
+) -> None:
     specs = (LegSpec(name="lexical"), LegSpec(name="dense", weight=0.1, reserved=2))
-    legs = {"lexical": FixedLeg("a b c d e"), "dense": FixedLeg("x y z")}
+    legs = {"lexical": FixedLeg("a b c d e"), "dense": FixedLeg(dense)}
 
     answer = await answered(said("abcdexyz"), legs, replace(PLAIN, limit=3, legs=specs))
 
-    assert hit_ids(answer) == ["a", "x", "y"]
-    assert [hit.ledger.reserved_by for hit in answer.hits] == ["", "dense", "dense"]
-
-
-async def test_ranked_item_needs_no_reserved_place() -> None:
-    profile = replace(PLAIN, limit=2, legs=(LegSpec(name="lexical", reserved=1),))
-
-    answer = await answered(said("abc"), {"lexical": FixedLeg("a b c")}, profile)
-
-    assert hit_ids(answer) == ["a", "b"]
-    assert {hit.ledger.reserved_by for hit in answer.hits} == {""}
+    assert hit_ids(answer) == found
+    assert [hit.ledger.reserved_by for hit in answer.hits] == reserved_by
 
 
 @pytest.mark.parametrize(("fresh", "multiplier"), [(True, 1.0), (False, 0.3)])
@@ -399,13 +382,19 @@ async def test_turns_adjacent_to_a_hit_get_a_share() -> None:
     assert c.score == pytest.approx(1 / 8 + 0.2 / 3)
 
 
-async def test_first_five_hits_take_no_share() -> None:
-    turns = call({"a": "We ate.", "b": "Then we sailed."})
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        ({"a": "We ate.", "b": "Then we sailed."}, "a x0 x1 x2 b x3"),
+        ({"a": "Where did you go?", "b": "To Goa.", "c": "Really? I see."}, "b x0 x1 x2 x3 a c"),
+    ],
+    ids=["first five", "questions"],
+)
+async def test_first_hits_and_questions_take_no_share(texts: Mapping[str, str], found: str) -> None:
+    answer = await ask([*call(texts), *OTHERS], found, LIFTED)
 
-    answer = await ask([*turns, *OTHERS], "a x0 x1 x2 b x3", LIFTED)
-
-    assert hit_ids(answer) == ["a", "x0", "x1", "x2", "b", "x3"]
-    assert [hit.ledger.adjacent for hit in answer.hits] == [()] * 6
+    assert hit_ids(answer) == found.split()
+    assert {hit.ledger.adjacent for hit in answer.hits} == {()}
 
 
 async def test_brief_answer_is_before_the_question_it_follows() -> None:
@@ -416,14 +405,6 @@ async def test_brief_answer_is_before_the_question_it_follows() -> None:
     answers = await ask(turns, "q x0 x1 x2 x3 x4 a", profile)
 
     assert hit_ids(answers)[:3] == ["x0", "x1", "a"]
-
-
-async def test_questions_adjacent_to_a_hit_get_nothing() -> None:
-    turns = call({"a": "Where did you go?", "b": "To Goa.", "c": "Really? I see."})
-
-    answer = await ask([*turns, *OTHERS], "b x0 x1 x2 x3 a c")
-
-    assert [hit.ledger.adjacent for hit in answer.hits] == [()] * 7
 
 
 async def test_only_the_first_ten_hits_give() -> None:
@@ -446,34 +427,18 @@ async def test_candidate_far_down_is_lifted_into_the_answer() -> None:
 
 
 class LostIndex(FixedIndex):
-    async def adjacent(
-        self, query: Query, items: Sequence[ItemId], deadline: Deadline
-    ) -> AdjacencyAnswer:
+    async def adjacent(self, *_: object) -> AdjacencyAnswer:
         raise DependencyError("index", "the replica cannot be reached")
 
 
-class WaitedForIndex(FixedIndex):
-    """Keeps the writes that it was to wait for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waited: list[ConsistencyToken | None] = []
-
-    async def adjacent(
-        self, query: Query, items: Sequence[ItemId], deadline: Deadline
-    ) -> AdjacencyAnswer:
-        self.waited.append(query.token)
-        return AdjacencyAnswer({})
-
-
 async def test_order_waits_for_no_write() -> None:
-    index, legs = WaitedForIndex(), {"dense": FixedLeg("a")}
+    index, legs = FixedIndex(), {"dense": FixedLeg("a")}
     space = replace(some_space(), whole_index=index)
     asked = query("?", token=ConsistencyToken.of("1", [5]))
 
     await answered([segment("a")], legs, PROFILE, asked, space=space)
 
-    assert index.waited == [None]
+    assert [each.token for each in index.adjacent_for] == [None]
 
 
 async def test_order_stands_where_no_turn_is_known() -> None:
@@ -512,15 +477,6 @@ async def reranked(
     return await answered(stored, legs, profile, reranker=reranker, deadline=deadline)
 
 
-def assert_is_coarse(answer: Retrieval, stage: Stage, reason: str) -> None:
-    """Whether the hits have their order without reranking, and the answer says why."""
-    assert hit_ids(answer) == ["a", "b", "c", "d"]
-    assert {hit.stage for hit in answer.hits} == {stage}
-    assert answer.rerank is not None
-    assert answer.rerank.stage is stage
-    assert answer.rerank.reason.startswith(reason)
-
-
 @pytest.mark.parametrize(
     ("fusion", "coarse"),
     [(FusionMethod.SCORE, 1 / 3), (FusionMethod.RECIPROCAL_RANK, 61 / 63)],
@@ -549,52 +505,41 @@ async def test_sensitive_hit_is_not_sent_to_reranker() -> None:
     assert {hit.item.id: hit.stage for hit in answer.hits}["secret"] is Stage.COARSE
 
 
+FALLBACK, COARSE = Stage.COARSE_FALLBACK, Stage.COARSE
+
+
 @pytest.mark.parametrize(
-    ("reranker", "reason"),
+    ("reranker", "stage", "reason"),
     [
-        (None, "the service has no reranker"),
-        (BrokenReranker(NotReadyError("reranker", "no weights")), "reranker: no weights"),
-        (BrokenReranker(OverloadedError("the reranker")), "the reranker is full"),
-        (BrokenReranker(RuntimeError("secret")), "internal error"),
-        (BrokenReranker(TimeoutError()), "the budget ran out"),
+        (None, FALLBACK, "the service has no reranker"),
+        (BrokenReranker(NotReadyError("reranker", "no weights")), FALLBACK, "reranker: no weights"),
+        (BrokenReranker(OverloadedError("the reranker")), FALLBACK, "the reranker is full"),
+        (BrokenReranker(RuntimeError("secret")), FALLBACK, "internal error"),
+        (BrokenReranker(TimeoutError()), FALLBACK, "the budget ran out"),
+        (HangingReranker(), FALLBACK, "the budget ran out"),
+        (
+            BrokenReranker(TooSlowError(0.025, 0.012)),
+            *(COARSE, "the work would take about 25 ms, and 12 ms are left"),
+        ),
     ],
 )
 async def test_without_reranking_the_coarse_order_stands_and_says_why(
-    reranker: Reranker | None, reason: str
+    reranker: Reranker | None, stage: Stage, reason: str
 ) -> None:
-    assert_is_coarse(await reranked(reranker), Stage.COARSE_FALLBACK, reason)
+    answer = await reranked(reranker, deadline=Deadline.after(0.5))
 
-
-async def test_reranking_predicted_late_is_coarse_and_reported() -> None:
-    answer = await reranked(BrokenReranker(TooSlowError(0.025, 0.012)))
-
-    reason = "the work would take about 25 ms, and 12 ms are left"
-    assert_is_coarse(answer, Stage.COARSE, reason)
+    assert hit_ids(answer) == ["a", "b", "c", "d"]
+    assert {hit.stage for hit in answer.hits} == {stage}
+    assert answer.rerank is not None
+    assert answer.rerank.stage is stage
+    assert answer.rerank.reason.startswith(reason)
 
 
 async def test_without_a_hit_nothing_was_reranked() -> None:
     answer = await reranked(FixedReranker(LOGITS), stored=[])
 
     assert answer.rerank is not None
-    assert answer.rerank.stage is Stage.COARSE
-    assert answer.rerank.reason == "no hit may be reranked"
-
-
-async def test_a_reranker_that_hangs_costs_no_more_than_the_budget() -> None:
-    answer = await reranked(HangingReranker(), deadline=Deadline.after(0.1))
-
-    assert_is_coarse(answer, Stage.COARSE_FALLBACK, "the budget ran out")
-
-
-async def test_reranker_that_hangs_is_not_asked_again() -> None:
-    legs = {"dense": FixedLeg("a b c d")}
-    asked = retriever(await store_of(*SAID), legs, reranker=HangingReranker())
-    for _ in range(FAILURES):
-        await asked.retrieve(query("?"), TWO_STAGE, Deadline.after(0.1))
-
-    again = await asked.retrieve(query("?"), TWO_STAGE, Deadline.after(0.1))
-
-    assert_is_coarse(again, Stage.COARSE_FALLBACK, "reranker: breaker open")
+    assert (answer.rerank.stage, answer.rerank.reason) == (COARSE, "no hit may be reranked")
 
 
 async def test_a_profile_that_does_not_rerank_labels_nothing() -> None:

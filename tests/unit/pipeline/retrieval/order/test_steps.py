@@ -20,10 +20,11 @@ from serving.domain.ranking.fusion import Fused
 from serving.domain.ranking.ledger import Ledger, LegTerm, worth
 from serving.domain.ranking.priors import Decay, Importance, ImportanceStyle
 from serving.domain.ranking.profile import Diversity, Profile, Rerank
-from serving.pipeline.retrieval.order import RERANK, STEPS
+from serving.pipeline.retrieval.order import STEPS
 from serving.pipeline.retrieval.order.currency import Currency
 from serving.pipeline.retrieval.order.hit import Hit, Stage
 from serving.pipeline.retrieval.order.ordering import Ordering
+from serving.pipeline.retrieval.order.scoring import RERANK
 from serving.ports.vector_index import Adjacency, Turn
 from tests.support.builders import NOON, query, scope, segment
 

@@ -1,4 +1,4 @@
-"""The leg of what shares entities with what other legs found."""
+"""The legs that lead on from what other legs found: to shared entities, and to the next turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import chain
 
 from serving.domain.budget import Deadline
 from serving.domain.items.records import ItemId, ItemKind
-from serving.domain.ranking.ranked_list import Candidate, above_floor
+from serving.domain.ranking.ranked_list import Candidate, above_floor, best_first
 from serving.pipeline.retrieval.legs.graph import graph_is_stale
 from serving.pipeline.retrieval.legs.leg import (
     Leg,
@@ -37,8 +37,6 @@ class RelatedLeg(Leg):
     options = frozenset({"floor", "expansion"})
     projection = "embedding"
     dependency = ""
-    by_meaning = False
-    ranks_by_text = False
     sheddable = True
 
     def __init__(self, graph: Graph, consistency: Consistency) -> None:
@@ -55,19 +53,16 @@ class RelatedLeg(Leg):
         """
         expansion = request.spec.expansion
         assert expansion is not None, "profiles give this leg an expansion; this is a bug"
-        brought = {leg: await request.found_by[leg]() for leg in expansion.found_by}
-        broken = [why for each in brought.values() for why in each.broken]
-        skipped = [why for each in brought.values() for why in each.skipped]
-        if len(broken) + len(skipped) == len(brought):
-            raise LegSkippedError(f"no candidate to start from; {'; '.join([*broken, *skipped])}")
-        candidates = {leg: each.candidates for leg, each in brought.items()}
-        heads = {leg: each[:SEEDING_DEPTH] for leg, each in candidates.items()}
+        before = await request.found_before(expansion.found_by)
+        if len(before.missing) == len(before.found):
+            raise LegSkippedError(f"no candidate to start from; {'; '.join(before.missing)}")
+        heads = {leg: each[:SEEDING_DEPTH] for leg, each in before.found.items()}
         seeds = fused_by_rank(heads)[: expansion.seeds]
-        duplicates = duplicates_of(seeds, candidates)
+        duplicates = duplicates_of(seeds, before.found)
         answer = await self._related(request, seeds)
         others = [each for each in answer.candidates if each.item not in duplicates]
         kept, below = above_floor(others, request.spec.floor)
-        return replace(answer, candidates=kept, below_floor=below, lacking="; ".join(broken))
+        return replace(answer, candidates=kept, below_floor=below, lacking=before.lacking)
 
     async def _related(self, request: LegRequest, seeds: Sequence[ItemId]) -> LegAnswer:
         """Asks the index, or the graph if the index is in shards and none knows all mentions."""
@@ -101,3 +96,39 @@ def duplicates_of(
             items for items in by_scores.values() if len(items) > 1 and not seeds.isdisjoint(items)
         )
     )
+
+
+class RepliesLeg(Leg):
+    """Finds the turns after stored questions that other legs found.
+
+    "Cool, where?" has the words of a question, and what answers it, "At the lake", has none of
+    them. Each turn has the score of the question before it.
+    """
+
+    name = "replies"
+    options = frozenset({"floor", "expansion"})
+    projection = "embedding"
+    dependency = ""
+
+    def is_at_hand(self, request: LegRequest) -> bool:
+        return request.lookup.is_index_at_hand(ItemKind.SEGMENT)
+
+    async def find(self, request: LegRequest) -> LegAnswer:
+        """Finds what follows the questions among the other legs' first candidates."""
+        expansion = request.spec.expansion
+        assert expansion is not None, "profiles give this leg an expansion; this is a bug"
+        if (index := request.lookup.whole_index) is None:
+            raise LegSkippedError("no shard of the index knows all turns of a session")
+        before = await request.found_before(expansion.found_by)
+        if not before.candidates and before.missing:
+            raise LegSkippedError(f"no candidate to start from; {'; '.join(before.missing)}")
+        scores = {each.item: each.score for each in before.candidates[: expansion.seeds]}
+        # Words may have found a question that the index does not know yet.
+        adjacent = await request.ask("index", partial(index.adjacent, request.query, [*scores]))
+        replies = [
+            Candidate(turn.after.item, scores[item], f"after {item.id}")
+            for item, turn in adjacent.of.items()
+            if turn.asks and turn.after is not None
+        ]
+        kept, below = above_floor(best_first(replies)[: request.depth], request.spec.floor)
+        return LegAnswer(kept, below, adjacent.stale, lacking=before.lacking)
