@@ -25,6 +25,11 @@ def segment(id_: str, text: str = "We sailed to Goa.", **fields: Any) -> Segment
     return Segment(**{"id": id_, "text": text, "event_time": NOON, **fields})
 
 
+def mentioning(**names: str) -> list[Segment]:
+    """Segments by their ids, each with the names that it mentions: `mentioning(a="Ann, Bob")`."""
+    return [segment(id_, entities=tuple(of.split(", "))) for id_, of in names.items()]
+
+
 def fact(id_: str, subject: str, relation: str, object_: str, **fields: Any) -> Fact:
     """A fact recorded at noon."""
     given = {"subject": subject, "relation": relation, "object": object_, "recorded_at": NOON}

@@ -45,10 +45,11 @@ DIMENSION = FAKE_MODEL.dimension
 
 
 class Tiered:
-    """A `TieredIndex` with its parts."""
+    """A `TieredIndex` of `count` rows, with its parts."""
 
     def __init__(
         self,
+        count: int = 0,
         rule: IndexRule = LISTS_AT_ONCE,
         *,
         max_probes: int | None = None,
@@ -60,12 +61,12 @@ class Tiered:
         self.engine = TieredIndex(
             DIMENSION, self.library, rule, clock=self.clock, memory=lambda: self.free_bytes
         )
+        self.put(range(count))
 
     @classmethod
     def filled(cls, count: int, rule: IndexRule = LISTS_AT_ONCE) -> Self:
         """With rows in lists, if they are enough for them."""
-        tiered = cls(rule)
-        tiered.put(range(count))
+        tiered = cls(count, rule)
         tiered.engine.maintain()
         return tiered
 
@@ -187,7 +188,7 @@ def test_too_few_candidates_lead_to_a_scan() -> None:
 
 
 def test_tail_rows_do_not_replace_rows_in_lists() -> None:
-    tiered = Tiered(replace(LISTS_AT_ONCE, min_tail=1000), max_probes=1)
+    tiered = Tiered(rule=replace(LISTS_AT_ONCE, min_tail=1000), max_probes=1)
     turns = [directed(n, 1, n / 1000) for n in range(400)]
     notes = [directed(n, -1, 5 + n / 100, "note") for n in range(1000, 1050)]
     tiered.engine.apply([*turns, *notes], [])
@@ -200,8 +201,7 @@ def test_tail_rows_do_not_replace_rows_in_lists() -> None:
 
 
 def test_results_outside_the_mask_are_dropped() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.put(range(40, 60), kind="note")
     tiered.engine.maintain()
     tiered.library.ignores_masks = True
@@ -232,8 +232,7 @@ def test_rows_newer_than_the_view_displace_none() -> None:
 
 
 def test_tenants_have_separate_lists() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.put(range(40, 80), tenant=OTHER)
     tiered.engine.maintain()
 
@@ -263,8 +262,7 @@ def test_a_long_tail_extends_the_lists() -> None:
 @pytest.mark.parametrize("during", ["on_train", "on_extend"])
 @pytest.mark.parametrize("end", [110, 190])
 def test_writes_during_a_rebuild_are_kept(during: str, end: int) -> None:
-    tiered = Tiered()
-    tiered.put(range(100))
+    tiered = Tiered(100)
 
     def writes() -> None:
         setattr(tiered.library, during, lambda: None)
@@ -284,8 +282,7 @@ def test_writes_during_a_rebuild_are_kept(during: str, end: int) -> None:
 
 
 def test_swap_raises_the_generation() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     exact = tiered.find(1).generation
     tiered.engine.maintain()
     in_lists = tiered.find(1).generation
@@ -337,8 +334,7 @@ def test_old_lists_are_freed_with_their_last_search() -> None:
 
 
 def test_a_tenant_erased_during_a_rebuild_stays_erased() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.library.on_train = lambda: tiered.remove(range(40))
 
     tiered.engine.maintain()
@@ -350,8 +346,7 @@ def test_a_tenant_erased_during_a_rebuild_stays_erased() -> None:
 
 
 def test_closing_stops_a_rebuild_and_keeps_the_rows() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.library.on_train = tiered.engine.close
 
     tiered.engine.maintain()
@@ -362,8 +357,7 @@ def test_closing_stops_a_rebuild_and_keeps_the_rows() -> None:
 
 
 def test_a_rebuild_reports_its_progress() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     seen: list[str] = []
     tiered.library.on_train = lambda: seen.append(tiered.tier.rebuilding)
     tiered.library.on_extend = lambda: seen.append(tiered.tier.rebuilding)
@@ -444,8 +438,7 @@ def test_lack_of_memory_keeps_the_old_lists() -> None:
 
 
 def test_a_rebuild_without_free_memory_is_not_begun() -> None:
-    tiered = Tiered(free=1000)
-    tiered.put(range(40))
+    tiered = Tiered(40, free=1000)
     tiered.engine.maintain()
 
     assert "40 rows in" in tiered.tier.failure
@@ -457,8 +450,7 @@ def test_a_rebuild_without_free_memory_is_not_begun() -> None:
 
 
 def test_a_device_lost_during_a_rebuild_is_raised() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.library.on_train = raising(torch.AcceleratorError("CUDA error"))
 
     with pytest.raises(torch.AcceleratorError):
@@ -468,8 +460,7 @@ def test_a_device_lost_during_a_rebuild_is_raised() -> None:
 
 
 def test_a_failed_rebuild_is_not_repeated_at_once() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.library.on_train = raising(RuntimeError("what nobody thought of"))
     tiered.engine.maintain()
     tiered.library.on_train = lambda: None
@@ -494,10 +485,6 @@ def test_full_lists_are_rebuilt() -> None:
     assert len(tiered.library.made) == 2
     assert len(tiered.library.made[1].slots) == tiered.tier.rows == 160
     assert len(tiered.names(1, 160)) == 160
-
-
-def test_an_empty_index_has_no_tier() -> None:
-    assert Tiered().engine.tiers() == []
 
 
 # ---------------------------------------------------------------- the rule of lists
@@ -546,6 +533,7 @@ def test_the_tail_is_full_at_the_number_of_lists(tail: int, n_lists: int, full: 
         (500, 0, 1200, "shrunk"),
         (1500, 375, 1200, None),
         (1500, 376, 1200, "tombstones"),
+        (1500, 0, 1200, "full"),
         (2400, 0, 1200, None),
         (2401, 0, 1200, "doubled"),
     ],
@@ -553,11 +541,7 @@ def test_the_tail_is_full_at_the_number_of_lists(tail: int, n_lists: int, full: 
 def test_reasons_have_thresholds(
     alive: int, dead: int, trained_rows: int | None, reason: str | None
 ) -> None:
-    assert RULE.rebuild_reason(alive, dead, trained_rows) == reason
-
-
-def test_full_lists_are_a_reason_to_rebuild() -> None:
-    assert RULE.rebuild_reason(1500, 0, 1200, full=True) == "full"
+    assert RULE.rebuild_reason(alive, dead, trained_rows, full=reason == "full") == reason
 
 
 @pytest.mark.parametrize(

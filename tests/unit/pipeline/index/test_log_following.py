@@ -510,17 +510,6 @@ def engine() -> TogetherIndex:
     return TogetherIndex()
 
 
-async def test_searches_of_one_turn_go_together(engine: TogetherIndex) -> None:
-    queue = SearchQueue()
-
-    found = await asyncio.gather(*(queue.search(engine, unit(1), WANTED) for _ in range(3)))
-    await queue.search(engine, unit(1), WANTED)
-
-    assert engine.counts == [3, 1]
-    for each in found:
-        assert [candidate.item for candidate in each.candidates] == ids("a")
-
-
 async def test_searches_of_two_engines_are_kept_apart(engine: TogetherIndex) -> None:
     queue, other = SearchQueue(), TogetherIndex()
 
@@ -546,11 +535,9 @@ async def test_an_error_reaches_all_callers(engine: TogetherIndex) -> None:
     queue = SearchQueue()
     engine.error = RuntimeError("no device")
 
-    found = await asyncio.gather(
-        *(queue.search(engine, unit(1), WANTED) for _ in range(2)), return_exceptions=True
-    )
+    searches = (queue.search(engine, unit(1), WANTED) for _ in range(2))
 
-    assert found == [engine.error] * 2
+    assert await asyncio.gather(*searches, return_exceptions=True) == [engine.error] * 2
 
 
 @pytest.fixture
@@ -563,15 +550,14 @@ async def index(engine: TogetherIndex) -> AsyncIterator[LogFollowingIndex]:
         yield index
 
 
-async def test_waiting_searches_run_together(
+async def test_searches_of_one_turn_go_together(
     engine: TogetherIndex, index: LogFollowingIndex
 ) -> None:
-    found = await asyncio.gather(
-        *(index.search(unit(1), WANTED, Deadline.after(10)) for _ in range(5))
-    )
+    answers = await asyncio.gather(*(ask(index) for _ in range(5)))
+    await ask(index)
 
-    assert [[each.item for each in answer.candidates] for answer in found] == [ids("a")] * 5
-    assert engine.counts == [5]
+    assert [found(answer) for answer in answers] == [ids("a")] * 5
+    assert engine.counts == [5, 1]
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,7 @@ async def test_equal_questions_are_embedded_once() -> None:
 
 
 async def test_response_time_reveals_no_query_of_another_tenant() -> None:
-    embedder = GatedEmbedder()
-    embedder.gate.set()
+    embedder = FakeEmbedder()
     search = searching(embedder)
 
     await search.vector_of(TENANT, GOA, soon())
@@ -98,8 +97,7 @@ async def test_response_time_reveals_no_query_of_another_tenant() -> None:
 
 
 async def test_tenants_asked_together_share_the_embedding() -> None:
-    embedder = GatedEmbedder()
-    embedder.gate.set()
+    embedder = FakeEmbedder()
     space = VectorSpace.of(embedder, FixedIndex())
     first = query(GOA)
 
@@ -163,8 +161,7 @@ async def test_error_reaches_only_the_waiting_callers() -> None:
 
 
 async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
-    embedder = GatedEmbedder()
-    embedder.gate.set()
+    embedder = FakeEmbedder()
     search = EmbeddedSearch(embedder, FixedIndex(), kept=2)
 
     for text in ["a", "b", "a", "c", "a", "b"]:

@@ -147,8 +147,8 @@ async def test_a_name_that_stays_in_the_cache_remains() -> None:
 async def test_an_index_behind_the_log_is_not_verified(store: InMemoryStore) -> None:
     receipts = await forgotten(store, RemainingIndex(ready=False))
 
-    assert not receipts["vector_index"].verified
-    assert receipts["vector_index"].reason == "the store has not applied the erasure yet"
+    behind = "the store has not applied the erasure yet"
+    assert receipts["vector_index"] == StoreReceipt("vector_index", verified=False, reason=behind)
 
 
 async def test_repeated_erasure_is_verified_by_id_alone(store: InMemoryStore) -> None:
