@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import NamedTuple
 
 from serving.adapters.resident.entities import Turn, visible_in
@@ -20,6 +21,8 @@ MAX_ROWS = 4096
 
 _MICROSECOND = timedelta(microseconds=1)
 
+_time_of: Callable[[Turn], int] = attrgetter("at")
+
 
 class _Mention(NamedTuple):
     """A time that a segment speaks of, in microseconds."""
@@ -27,6 +30,9 @@ class _Mention(NamedTuple):
     begins: int
     ends: int
     turn: Turn
+
+
+_begin_of: Callable[[_Mention], int] = attrgetter("begins")
 
 
 class Times:
@@ -89,11 +95,3 @@ def _best(turns: Iterable[Turn], scope: Scope, depth: int, sign: int) -> list[Ca
         filter(visible_in(scope), turns), key=lambda turn: (sign * turn.at, turn.segment.id)
     )
     return [Candidate(each.segment.item, -sign * each.at / 1e6) for each in visible[:depth]]
-
-
-def _time_of(turn: Turn) -> int:
-    return turn.at
-
-
-def _begin_of(mention: _Mention) -> int:
-    return mention.begins
