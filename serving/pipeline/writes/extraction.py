@@ -27,6 +27,7 @@ from serving.domain.items.records import (
     TenantName,
 )
 from serving.domain.items.text import name_key
+from serving.pipeline.writes.projector import ProjectionWork
 from serving.ports.change_log import Change, ChangeLog, Projection
 from serving.ports.memory_store import Extractions, MemoryStore, UnreadTurn
 from serving.ports.text_analysis import (
@@ -71,8 +72,8 @@ class Extracted:
     received_tokens: int = 0
 
 
-class ExtractionWork:
-    """Projects changed turns into facts."""
+class ExtractionWork(ProjectionWork):
+    """Projects changed turns into facts, from a single position, whichever extractor reads."""
 
     projection: Projection = "extraction"
     chunk = 512
@@ -95,12 +96,6 @@ class ExtractionWork:
         self._now = now
         self._limits = limits
         self._report = report
-
-    async def model(self) -> None:
-        """Returns None: there is a single position, whichever extractor reads."""
-
-    async def start(self) -> None:
-        """Does nothing."""
 
     async def project(self, changes: Sequence[Change]) -> None:
         """Reads the turns among the changes: sessions side by side, each in order of time.
