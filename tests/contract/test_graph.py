@@ -25,7 +25,7 @@ from serving.domain.ranking.leg_options import Walk, WalkDirection, WalkOrder
 from serving.domain.ranking.profile import Yields
 from serving.domain.ranking.ranked_list import Candidate, RankedList
 from serving.ports.graph import Graph, GraphChanges
-from tests.contract.known_times import KNOWN_TIMES, LATER
+from tests.contract.test_vector_index import KNOWN_TIMES, LATER
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.resident_feed import ViewedGraph
 from tests.support.builders import (
@@ -733,18 +733,23 @@ def placed(found: Sequence[Candidate]) -> list[tuple[str, object]]:
     return [(candidate.item.id, pytest.approx(candidate.score)) for candidate in found]
 
 
-async def test_distance_orders_walk_and_ids_order_ties(graph: Graph) -> None:
+@pytest.mark.parametrize(
+    ("relations", "seed", "expected"),
+    [
+        ((), "parse", "file 1.00 lex 1.00 main 1.00 scan 0.50"),
+        (("calls", "Defined_In", "calls"), "parse", "lex 1.00 main 1.00 file 0.75 scan 0.50"),
+        (("defined_in", "calls"), "main", "parse 0.75 file 0.50 lex 0.43"),
+    ],
+    ids=["all relations", "in their order", "the last one counts"],
+)
+async def test_distance_then_relation_then_id_order_a_walk(
+    graph: Graph, relations: tuple[str, ...], seed: str, expected: str
+) -> None:
     await put(graph, *PROGRAM)
 
-    found = await walk_from(graph, "parse", walk=NEAREST)
+    found = await walk_from(graph, seed, walk=replace(NEAREST, relations=relations))
 
-    assert placed(found) == [("file", 1.0), ("lex", 1.0), ("main", 1.0), ("scan", 0.5)]
-    assert [each.path for each in found] == [
-        "parse -[defined_in]-> parser.py",
-        "parse -[Calls]-> lex",
-        "parse <-[calls]- main",
-        "parse -[Calls]-> lex -[calls]-> scan",
-    ]
+    assert " ".join(f"{each.item.id} {each.score:.2f}" for each in found) == expected
 
 
 async def test_equal_distances_follow_the_order_of_seeds(graph: Graph) -> None:
@@ -768,24 +773,6 @@ async def test_equal_distances_follow_the_order_of_seeds(graph: Graph) -> None:
     assert {each.item.id: each.path for each in by_first}["both"] == "first <-[calls]- both"
     assert {each.item.id: each.path for each in by_second}["both"] == "second <-[calls]- both"
     assert named(await walk_from(graph, "first", "second", walk=walk, depth=2)) == ["both", "zoe"]
-
-
-async def test_at_one_distance_the_order_is_that_of_the_relations(graph: Graph) -> None:
-    await put(graph, *PROGRAM)
-    walk = Walk(order=WalkOrder.DISTANCE, relations=("calls", "Defined_In", "calls"))
-
-    found = await walk_from(graph, "parse", walk=walk)
-
-    assert placed(found) == [("lex", 1.0), ("main", 1.0), ("file", 1 / (1 + 1 / 3)), ("scan", 0.5)]
-
-
-async def test_last_relation_ranks_segments_two_hops_away(graph: Graph) -> None:
-    await put(graph, *PROGRAM)
-    walk = Walk(order=WalkOrder.DISTANCE, relations=("defined_in", "calls"))
-
-    found = await walk_from(graph, "main", walk=walk)
-
-    assert placed(found) == [("parse", 0.75), ("file", 0.5), ("lex", 1 / (2 + 1 / 3))]
 
 
 async def test_nearest_of_several_paths_counts(graph: Graph) -> None:

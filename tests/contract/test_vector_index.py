@@ -33,7 +33,6 @@ from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
 from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import CONTEXT, Turn, VectorKind, WantedNeighbours
-from tests.contract.known_times import KNOWN_TIMES, LATER
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, fact_row, segment_row, unit
 from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
@@ -136,12 +135,6 @@ def test_the_nearest_comes_first_and_its_score_is_the_cosine(engine: IndexEngine
     )
 
 
-def test_equal_scores_are_ordered_by_id(engine: IndexEngine) -> None:
-    store(engine, *(segment_row(segment(f"s{n:03}"), unit(1)) for n in reversed(range(39))))
-
-    assert names(find(engine)) == ids(*(f"s{n:03}" for n in range(39)))
-
-
 @pytest.mark.parametrize("device", ["cpu", "cpu:0"])
 def test_first_rows_are_found_among_many_equal_ones(device: str) -> None:
     engine = ExactIndex(DIMENSION, device=device)
@@ -229,13 +222,6 @@ def test_a_row_takes_the_place_of_the_one_of_its_name(engine: IndexEngine) -> No
     found = find(engine, 3, filter_=Filter(kinds=("new",)))
     assert found.candidates[0].score == pytest.approx(1, abs=1e-3)
     assert engine.vector_count == 1
-
-
-def test_row_repeated_in_a_change_is_kept_once(engine: IndexEngine) -> None:
-    store(engine, segment_row(segment("a"), unit(1)), segment_row(segment("a"), unit(2)))
-
-    assert engine.vector_count == 1
-    assert find(engine, 2).candidates[0].score == pytest.approx(1, abs=1e-3)
 
 
 @pytest.mark.parametrize("windows", [(), (1,)], ids=["without vectors", "with a vector"])
@@ -406,6 +392,24 @@ def test_segment_without_vectors_supports_facts(engine: IndexEngine) -> None:
     engine.apply([], [(TENANT, note.item)])
     assert names(find(engine, kind=ItemKind.FACT, filter_=notes)) == []
     assert engine.items.count(TENANT, [note.item]) == 0
+
+
+LATER = NOON + days(3)
+KNOWN_TIMES: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),
+    ({"recorded_at": LATER}, True),
+    ({"recorded_at": LATER + days(1)}, False),
+    ({"retracted_at": LATER}, False),
+    ({"retracted_at": LATER + days(1)}, True),
+    ({"closings": (Closing("x", NOON, LATER),)}, False),
+    ({"closings": (Closing("x", NOON, LATER + days(1)),)}, True),
+    ({"closings": (Closing("x", NOON, LATER + days(1)),), "valid_to": NOON}, False),
+    ({"closings": (Closing("x", NOON, LATER), Closing("y", NOON, LATER + days(1)))}, False),
+    ({"closings": (Closing("x", NOON, NOON, LATER),)}, True),
+    ({"closings": (Closing("x", NOON, NOON, LATER + days(1)),)}, False),
+    ({"closings": (Closing("x", LATER + days(6), NOON),)}, True),
+]
+"""Times of a fact, and whether it counts at `LATER` for who asks about some days after."""
 
 
 @pytest.mark.parametrize(("times", "known"), KNOWN_TIMES)

@@ -116,16 +116,6 @@ def directed(number: int, sign: int, spread: float, kind: str = "turn") -> Index
 # ---------------------------------------------------------------- what a search does
 
 
-def test_many_rows_are_put_into_lists() -> None:
-    tiered = Tiered.filled(4)
-    few = tiered.tier
-    tiered.put([4])
-    tiered.engine.maintain()
-
-    assert (few.approximate, tiered.tier.approximate) == (False, True)
-    assert tiered.names(3, 1) == [name(3)]
-
-
 def test_sixteen_more_candidates_than_wanted_are_scored_again() -> None:
     tiered = Tiered.filled(200)
 

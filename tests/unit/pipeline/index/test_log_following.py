@@ -251,11 +251,6 @@ async def test_erased_row_is_gone_before_the_log_position(feed: FakeFeed) -> Non
         assert found(await ask(index)) == ids("b")
 
 
-async def test_caught_up_gives_up_at_the_deadline(feed: FakeFeed) -> None:
-    async with following(feed) as index:
-        assert not await index.caught_up(feed.put(row("b")), Deadline.after(0.01))
-
-
 class ManyRows(InMemoryIndex):
     def scan_size(self, *_: object) -> int:
         return log_following.INLINE_ROWS + 1

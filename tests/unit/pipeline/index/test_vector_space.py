@@ -253,18 +253,3 @@ async def test_nearest_question_decides_the_cosine_of_hits() -> None:
         "goa": pytest.approx(1.0, abs=1e-4),
         "dog": pytest.approx(1.0, abs=1e-4),
     }
-
-
-async def test_stale_part_makes_the_whole_answer_stale() -> None:
-    class HalfStaleSearch(NotedSearch):
-        async def search(
-            self, text: str, wanted: WantedNeighbours, deadline: Deadline
-        ) -> IndexAnswer:
-            return IndexAnswer([], epoch=len(text), stale=text == GOA)
-
-    space = VectorSpace(DeafEmbedder(), FixedIndex(), HalfStaleSearch())
-
-    answer = await VectorLookup(query(GOA), space, PARTS).nearest(WANTED, soon())
-
-    assert answer.stale
-    assert answer.epoch == min(map(len, PARTS))
