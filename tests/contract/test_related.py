@@ -54,9 +54,7 @@ class EngineMemory:
     async def related(
         self, *seeds: str, question: str = "?", depth: int = 10, **of_scope: Any
     ) -> list[Candidate]:
-        return self._engine.items.related(
-            query(question, scope=scope(**of_scope)), ids(*seeds), depth
-        )
+        return self._engine.related(query(question, scope=scope(**of_scope)), ids(*seeds), depth)
 
 
 Memory = GraphMemory | EngineMemory

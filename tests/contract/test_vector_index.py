@@ -191,7 +191,7 @@ def test_context_goes_with_its_row_or_before(engine: IndexEngine) -> None:
     engine.apply([segment_row(segment("a"), unit(1))], [(TENANT, segment_id("b"))])
 
     assert names(find(engine, 2, CONTEXT)) == []
-    assert engine.items.count(TENANT, ids("a", "b")) == 1
+    assert engine.count(TENANT, ids("a", "b")) == 1
 
 
 # ---------------------------------------------------------------- changes
@@ -208,10 +208,10 @@ def test_token_states_go_with_their_row_or_before(engine: IndexEngine) -> None:
     engine.apply([], [(TENANT, item) for item in ids("3")])
     engine.apply([], [(TENANT, segment_id(f"{number}")) for number in range(4, 69)])
 
-    held = [engine.items.states(TENANT, segment_id(f"{number}")) for number in range(70)]
+    held = [engine.states(TENANT, segment_id(f"{number}")) for number in range(70)]
 
     assert held == [b"0", b"new", *[b""] * 67, b"69"]
-    assert engine.items.states(OTHER, segment_id("0")) == b""
+    assert engine.states(OTHER, segment_id("0")) == b""
 
 
 def test_a_row_takes_the_place_of_the_one_of_its_name(engine: IndexEngine) -> None:
@@ -241,8 +241,8 @@ def test_the_last_row_of_a_tenant_can_go(engine: IndexEngine) -> None:
     engine.apply([], [(TENANT, segment_id("a")), (TENANT, segment_id("never there"))])
 
     assert names(find(engine)) == []
-    assert engine.items.count(TENANT, ids("a")) == 0
-    assert engine.items.scan_size(TENANT, ItemKind.SEGMENT) == 0
+    assert engine.count(TENANT, ids("a")) == 0
+    assert engine.scan_size(TENANT, ItemKind.SEGMENT) == 0
 
 
 def test_removal_of_many_rows_keeps_the_rest(engine: IndexEngine) -> None:
@@ -255,7 +255,7 @@ def test_removal_of_many_rows_keeps_the_rest(engine: IndexEngine) -> None:
 
     kept = [n for n in range(500) if n % 5 == 0]
     assert engine.vector_count == 2 * len(kept)
-    assert engine.items.count(TENANT, ids(*(f"s{n}" for n in range(500)))) == len(kept)
+    assert engine.count(TENANT, ids(*(f"s{n}" for n in range(500)))) == len(kept)
     for n in kept[::10]:
         best = find(engine, n, depth=1, filter_=Filter(kinds=(f"k{n % 7}",)))
         assert names(best) == ids(f"s{n}")
@@ -272,7 +272,7 @@ def test_tenants_do_not_see_each_other(engine: IndexEngine) -> None:
 
     assert names(find(engine)) == ids("mine")
     assert names(find(engine, tenant=OTHER)) == ids("theirs")
-    assert engine.items.count(OTHER, ids("mine", "theirs")) == 1
+    assert engine.count(OTHER, ids("mine", "theirs")) == 1
 
 
 def test_searches_at_once_answer_as_alone(engine: IndexEngine) -> None:
@@ -383,7 +383,7 @@ def test_segment_without_vectors_supports_facts(engine: IndexEngine) -> None:
 
     assert names(find(engine)) == []
     assert find(engine, kind=ItemKind.FACT, filter_=notes).evidence == {"f": ("note",)}
-    assert engine.items.count(TENANT, [note.item]) == 1
+    assert engine.count(TENANT, [note.item]) == 1
 
     store(engine, segment_row(note, unit(2)))
     assert names(find(engine)) == [note.item]
@@ -391,7 +391,7 @@ def test_segment_without_vectors_supports_facts(engine: IndexEngine) -> None:
     assert names(find(engine)) == []
     engine.apply([], [(TENANT, note.item)])
     assert names(find(engine, kind=ItemKind.FACT, filter_=notes)) == []
-    assert engine.items.count(TENANT, [note.item]) == 0
+    assert engine.count(TENANT, [note.item]) == 0
 
 
 LATER = NOON + days(3)
@@ -687,7 +687,7 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     store(engine, fact_row(became_true, unit(1)), fact_row(recorded, unit(1)))
     asked = [segment_id("a"), fact_id("f"), fact_id("g"), segment_id("unknown")]
 
-    traits = engine.items.traits(TENANT, asked)
+    traits = engine.traits(TENANT, asked)
 
     vectors = {item: each.vector for item, each in traits.items()}
     assert {item: each._replace(stored=None, scale=1.0) for item, each in traits.items()} == {
@@ -697,9 +697,9 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     assert all(
         vector is None or np.allclose(vector, scaled, atol=1e-3) for vector in vectors.values()
     )
-    assert engine.items.traits(OTHER, asked) == {}
+    assert engine.traits(OTHER, asked) == {}
     engine.apply([], [(TENANT, segment_id("a"))])
-    assert segment_id("a") not in engine.items.traits(TENANT, asked)
+    assert segment_id("a") not in engine.traits(TENANT, asked)
 
 
 # ---------------------------------------------------------------- closed facts
@@ -712,7 +712,7 @@ def lived(id_: str, *evidence: str, **fields: Any) -> IndexRow:
 def closed_by(engine: IndexEngine, **of_scope: Any) -> dict[str, str]:
     """Each turn whose facts are all closed, with the evidence of those that closed them."""
     asked = [*ids("york", "leeds", "both", "other"), fact_id("york")]
-    closed = engine.items.closed(scope(**of_scope), asked)
+    closed = engine.closed(scope(**of_scope), asked)
     return {item.id: " ".join(by.id for by in newer) for item, newer in closed.items()}
 
 
@@ -777,7 +777,7 @@ def neighbours(engine: IndexEngine, asked: str, **of_scope: object) -> dict[str,
     def named(found: Turn | None) -> str:
         return "-" if found is None else found.item.id + "?" * found.asks
 
-    adjacent = engine.items.adjacent(scope(**of_scope), ids(*asked))  # type: ignore[arg-type]
+    adjacent = engine.adjacent(scope(**of_scope), ids(*asked))  # type: ignore[arg-type]
     return {
         item.id: f"{named(of.before)} {named(of.after)}{' asks' if of.asks else ''}"
         for item, of in adjacent.items()
@@ -816,7 +816,7 @@ def test_changed_turn_has_other_neighbours(engine: IndexEngine) -> None:
     engine.apply([segment_row(turn("a", 9), unit(1))], [(TENANT, segment_id("c"))])
 
     assert neighbours(engine, "abc") == {"a": "d -", "b": "- d"}
-    assert engine.items.adjacent(scope(OTHER), ids("a")) == {}
+    assert engine.adjacent(scope(OTHER), ids("a")) == {}
 
 
 def test_adjacent_turns_must_be_in_scope(engine: IndexEngine) -> None:

@@ -172,7 +172,7 @@ class LogFollowingIndex:
     ) -> Neighbours:
         deeper = replace(wanted, depth=max(wanted.depth, RESCORED))
         found = await self._found(engine, vector.values, deeper, deadline)
-        states_of = partial(engine.items.states, wanted.scope.tenant)
+        states_of = partial(engine.states, wanted.scope.tenant)
         candidates = rescored(found.candidates, vector, states_of, least)
         return replace(found, candidates=candidates[: wanted.depth])
 
@@ -182,7 +182,7 @@ class LogFollowingIndex:
         require_comparable(vector, self._model.dimension)
         if self._together:
             return await self._searches.search(engine, vector, wanted)
-        if engine.items.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
+        if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
             return self._watched(engine.search, vector, wanted)
         async with asyncio.timeout(deadline.remaining()):
             loop = asyncio.get_running_loop()
@@ -195,7 +195,7 @@ class LogFollowingIndex:
     ) -> IndexAnswer:
         """Finds related segments, as `search` finds neighbours; it must hold all rows."""
         filled, stale = await self._ready_after(query.token, deadline)
-        found = filled.engine.items.related(query, seeds, depth)
+        found = filled.engine.related(query, seeds, depth)
         return IndexAnswer(found, filled.first_epoch + filled.engine.generation, stale)
 
     async def adjacent(
@@ -203,21 +203,21 @@ class LogFollowingIndex:
     ) -> AdjacencyAnswer:
         """Returns the turns next to the items, as `related` finds segments."""
         filled, stale = await self._ready_after(query.token, deadline)
-        return AdjacencyAnswer(filled.engine.items.adjacent(query.scope, items), stale)
+        return AdjacencyAnswer(filled.engine.adjacent(query.scope, items), stale)
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that it has; none before it is filled."""
-        return {} if self._filled is None else self._filled.engine.items.traits(tenant, items)
+        return {} if self._filled is None else self._filled.engine.traits(tenant, items)
 
     def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
         """Returns which of the segments rest on closed facts alone; none before it is filled."""
-        return {} if self._filled is None else self._filled.engine.items.closed(scope, items)
+        return {} if self._filled is None else self._filled.engine.closed(scope, items)
 
     def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
         """Returns whether a search is short; false before it is filled."""
         if self._filled is None or not self._filled.complete:
             return False
-        scan_size = self._filled.engine.items.scan_size(tenant, kind)
+        scan_size = self._filled.engine.scan_size(tenant, kind)
         return not self._together and scan_size <= INLINE_ROWS
 
     async def _ready_after(
@@ -240,7 +240,7 @@ class LogFollowingIndex:
         """Counts items; raises `NotReadyError` before it is filled."""
         if self._filled is None:
             raise NotReadyError("index", self._reason)
-        return self._filled.engine.items.count(tenant, items)
+        return self._filled.engine.count(tenant, items)
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         """Waits, but not for a token of another epoch, which is of another database."""

@@ -189,10 +189,6 @@ class TenantRows:
 
     # ------------------------------------------------------------ reading
 
-    @property
-    def items(self) -> TenantRows:
-        return self
-
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         (found,) = self.search_all([(vector, wanted)])
         return found
