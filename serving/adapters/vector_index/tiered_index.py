@@ -43,15 +43,15 @@ PAUSE_AFTER_FAILURE_S = 600.0
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def free_bytes(cgroup: Path = CGROUP) -> int:
+def free_bytes() -> int:
     """The free memory of the machine or of the container, whichever is less.
 
     Where memory is overcommitted, exceeding it kills the process instead of raising an error.
     """
     available = int(psutil.virtual_memory().available)
     try:
-        limit = (cgroup / "memory.max").read_text().strip()
-        used = int((cgroup / "memory.current").read_text())
+        limit = (CGROUP / "memory.max").read_text().strip()
+        used = int((CGROUP / "memory.current").read_text())
     except (OSError, ValueError):
         return available
     return available if limit == "max" else max(0, min(available, int(limit) - used))
@@ -160,11 +160,9 @@ class TieredIndex(TenantRows):
             full=partition in self._full,
         )
         failed = self._failed.get(name)
-        if reason is None or (
-            failed is not None and self._clock() - failed.at_s < PAUSE_AFTER_FAILURE_S
-        ):
-            return
-        self._rebuild(name, partition, view.alive_count, reason)
+        pauses = failed is not None and self._clock() - failed.at_s < PAUSE_AFTER_FAILURE_S
+        if reason is not None and not pauses:
+            self._rebuild(name, partition, view.alive_count, reason)
 
     def _rebuild(
         self, name: PartitionName, partition: Partition, rows: int, reason: RebuildReason
