@@ -483,17 +483,6 @@ def varied_segments() -> list[Segment]:
     ]
 
 
-async def test_filter_accepts_the_items_of_the_reference(graph: Graph) -> None:
-    segments = varied_segments()
-    await put(graph, *segments)
-
-    for filter_ in FILTERS:
-        found = await ask(graph, "Mara", depth=100, filter_=filter_)
-
-        accepted = [each.id for each in segments if filter_.accepts(each)]
-        assert sorted(named(found)) == accepted, filter_
-
-
 async def test_filter_holds_for_evidence_and_reached_segments(graph: Graph) -> None:
     cited = [segment(f"cited {each.id}", **fields_of(each)) for each in varied_segments()]
     cards = [

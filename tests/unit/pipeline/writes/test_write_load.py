@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -111,8 +111,10 @@ class CountedLog:
 
 
 @pytest.fixture(autouse=True)
-def _always(monkeypatch: pytest.MonkeyPatch) -> None:
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backlog is always counted, and no part waited for."""
     monkeypatch.setattr("serving.pipeline.writes.backpressure.READ_EVERY_S", 0.0)
+    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
 
 
 def backpressure(log: CountedLog) -> Backpressure:
@@ -155,10 +157,7 @@ async def test_lost_store_leaves_the_state_as_known(*, full: bool) -> None:
     guard = backpressure(CountedLog(full, StoreUnavailableError("lost")))
 
     for _ in range(2):
-        if full:
-            with pytest.raises(OverloadedError):
-                await guard.admit(patient=False)
-        else:
+        with pytest.raises(OverloadedError) if full else nullcontext():
             await guard.admit(patient=False)
 
 
@@ -316,11 +315,6 @@ def returns(value: object) -> Any:
         return value
 
     return answer
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
 
 
 async def overview(observed: Observer) -> Overview:
