@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
 from serving.domain.items.records import (
     Fact,
     ItemId,
@@ -45,43 +47,32 @@ DIMENSION = FAKE_MODEL.dimension
 MakeEngine = Callable[[], IndexEngine]
 
 
-def exact(device: str) -> MakeEngine:
-    return lambda: ExactIndex(DIMENSION, device=device)
+def tiered(
+    kind: type[TieredIndex], device: str = "cpu", library: ListsLibrary | None = None
+) -> TieredIndex:
+    """Lists from five rows on."""
+    return kind(DIMENSION, WatchedLibrary(library=library), LISTS_AT_ONCE, device=device)
 
 
-def tiered(*, maintained: bool) -> MakeEngine:
-    """Lists from five rows on, maintained after every change or never."""
-
-    def make() -> IndexEngine:
-        kind = MaintainedIndex if maintained else TieredIndex
-        return kind(DIMENSION, WatchedLibrary(), LISTS_AT_ONCE)
-
-    return make
-
-
-def tiered_in_torch() -> IndexEngine:
-    return MaintainedIndex(DIMENSION, WatchedLibrary(), LISTS_AT_ONCE, device="cpu:0")
-
-
-def tiered_on_gpu() -> IndexEngine:
+def tiered_on_gpu() -> TieredIndex:
     pytest.importorskip("cuvs")
     from serving.gpu.cuvs_lists import CuvsLibrary
 
-    library = WatchedLibrary(library=CuvsLibrary(torch.device("cuda")))
-    return MaintainedIndex(DIMENSION, library, LISTS_AT_ONCE, device="cuda")
+    return tiered(MaintainedIndex, "cuda", CuvsLibrary(torch.device("cuda")))
 
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-
+on_gpu = [pytest.mark.gpu, needs_cuda]
 
 ENGINES = [
-    pytest.param(exact("cpu"), id="exact"),
-    pytest.param(tiered(maintained=False), id="tiered-exact"),
-    pytest.param(tiered(maintained=True), id="tiered-lists"),
-    pytest.param(tiered_in_torch, id="tiered-torch"),
-    pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
-    pytest.param(tiered_on_gpu, id="tiered-cuda", marks=[pytest.mark.gpu, needs_cuda]),
+    pytest.param(partial(ExactIndex, DIMENSION), id="exact"),
+    pytest.param(partial(tiered, TieredIndex), id="tiered-exact"),
+    pytest.param(partial(tiered, MaintainedIndex), id="tiered-lists"),
+    pytest.param(partial(tiered, MaintainedIndex, "cpu:0"), id="tiered-torch"),
+    pytest.param(partial(ExactIndex, DIMENSION, device="cuda"), id="exact-cuda", marks=on_gpu),
+    pytest.param(tiered_on_gpu, id="tiered-cuda", marks=on_gpu),
 ]
+"""All scanned, or from five rows on in lists, which are maintained after every change or never."""
 
 
 @pytest.fixture(scope="session", params=ENGINES)
@@ -342,18 +333,6 @@ def test_an_id_asked_for_means_the_item_of_its_kind(engine: IndexEngine) -> None
 # ---------------------------------------------------------------- evidence
 
 
-def evidence_engine(engine: IndexEngine) -> IndexEngine:
-    """A fact that rests on a turn, on a later note, and on a segment without a vector."""
-    rests_on = ("turn", "note", "unseen")
-    store(
-        engine,
-        segment_row(segment("turn", kind="turn"), unit(2)),
-        segment_row(segment("note", kind="note", event_time=NOON + days(2)), unit(3)),
-        fact_row(fact("f", "x", "is", "y", evidence=rests_on), unit(1)),
-    )
-    return engine
-
-
 @pytest.mark.parametrize(
     ("filter_", "as_of", "evidence"),
     [
@@ -370,7 +349,15 @@ def evidence_engine(engine: IndexEngine) -> IndexEngine:
 def test_a_fact_brings_the_evidence_that_the_scope_accepts(
     engine: IndexEngine, filter_: Filter, as_of: datetime, evidence: tuple[str, ...] | None
 ) -> None:
-    found = find(evidence_engine(engine), kind=ItemKind.FACT, filter_=filter_, as_of=as_of)
+    later, rests_on = NOON + days(2), ("turn", "note", "unseen")
+    store(
+        engine,
+        segment_row(segment("turn", kind="turn"), unit(2)),
+        segment_row(segment("note", kind="note", event_time=later), unit(3)),
+        fact_row(fact("f", "x", "is", "y", evidence=rests_on), unit(1)),
+    )
+
+    found = find(engine, kind=ItemKind.FACT, filter_=filter_, as_of=as_of)
 
     assert found.evidence == ({} if evidence is None else {"f": evidence})
 
