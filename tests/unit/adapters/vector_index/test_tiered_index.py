@@ -136,17 +136,6 @@ def test_an_unfiltered_search_uses_no_mask() -> None:
     assert [masked for _, _, masked in tiered.lists.searches] == [False, True]
 
 
-def test_writes_are_visible_before_maintenance() -> None:
-    tiered = Tiered.filled(40)
-
-    tiered.put([77])
-    tiered.remove([5])
-
-    assert tiered.names(77, 1) == [name(77)]
-    assert name(5) not in tiered.names(5, 40)
-    assert tiered.tier.rows == 40
-
-
 def test_a_large_depth_is_scanned() -> None:
     tiered, exact = Tiered(), ExactIndex(DIMENSION)
     rows = [row(number) for number in range(600)]

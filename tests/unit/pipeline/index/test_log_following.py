@@ -278,22 +278,6 @@ async def test_a_start_without_postgresql_heals(feed: FakeFeed) -> None:
         assert found(await ask(index)) == ids("a")
 
 
-async def test_a_lost_log_makes_a_new_epoch_from_a_new_snapshot(feed: FakeFeed) -> None:
-    async with following(feed) as index:
-        before = await ask(index)
-        feed.lose("2")
-        feed.remove((TENANT, segment_id("a")))
-        token = feed.put(row("b"))
-        feed.embed()
-        await feed.bootstrapped(2)
-
-        await apply(index, feed, token)
-        answer = await ask(index)
-
-    assert found(answer) == ids("b")
-    assert (before.epoch, answer.epoch) == (1, 2)
-
-
 async def test_index_starts_again_after_an_unexpected_failure(feed: FakeFeed) -> None:
     async with following(feed) as index:
         feed.failures.append(KeyError("a bug"))
