@@ -258,6 +258,7 @@ async def test_evidence_on_several_paths_comes_first(graph: Graph) -> None:
     )
 
     found = await ask(graph, "Mara")
+
     assert named(found) == ["twice", "once"]
     assert set(found[0].facts) == {"f1", "f2"}
 

@@ -334,6 +334,7 @@ async def test_unavailable_extractor_is_not_called_for_others(error: Exception) 
 
     extraction = extracting(answer, *(turn(f"t{n}", session=f"s{n}") for n in range(9)))
     extraction.limits = ExtractionLimits(sessions=2)
+
     with pytest.raises(type(error)):
         await extraction.run()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any, cast
@@ -322,24 +321,19 @@ async def overview(observed: Observer) -> Overview:
         return await observed.overview(TENANT)
 
 
-def observer(
-    *,
-    embedder: Any = None,
-    index: Any = None,
-    count_entities: Any = None,
-    breakers: Sequence[Breaker] = (),
-    tenant_counts: Any = None,
-    status: Any = None,
-) -> Observer:
+def observer(**given: Any) -> Observer:
     """Of parts that are well unless others are given."""
-    fakes: Any = SimpleNamespace
+    well = {"tenant_counts": returns(COUNTS), "dead_letters": returns([]), "status": returns([])}
+    parts: Any = SimpleNamespace(**{**well, "count_entities": returns(7), **given})
     return Observer(
-        about=fakes(),
-        catalog=fakes(tenant_counts=tenant_counts or returns(COUNTS), dead_letters=returns([])),
-        log=fakes(status=status or returns([])),
-        space=VectorSpace.of(embedder or FakeEmbedder(), index or FixedIndex()),
-        graph=fakes(count_entities=count_entities or returns(7)),
-        breakers=breakers,
+        about=parts,
+        catalog=parts,
+        log=parts,
+        space=VectorSpace.of(
+            given.get("embedder", FakeEmbedder()), given.get("index", FixedIndex())
+        ),
+        graph=parts,
+        breakers=given.get("breakers", ()),
     )
 
 
