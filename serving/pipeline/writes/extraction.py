@@ -107,11 +107,11 @@ class ExtractionWork(ProjectionWork):
 
         async def read(tenant: TenantName, turns: Sequence[UnreadTurn]) -> None:
             async with free:
-                for some in _parts(turns, self._limits.turns):
+                for start in range(0, len(turns), self._limits.turns):
                     if failed.is_set():
                         return
                     try:
-                        await self._read(tenant, some)
+                        await self._read(tenant, turns[start : start + self._limits.turns])
                     except Exception:
                         failed.set()
                         raise
@@ -194,11 +194,6 @@ def _by_session(turns: Iterable[UnreadTurn]) -> Iterator[tuple[TenantName, Seque
 
     for (tenant, _), of_session in groupby(turns, key=session):
         yield tenant, list(of_session)
-
-
-def _parts(turns: Sequence[UnreadTurn], size: int) -> Iterator[Sequence[UnreadTurn]]:
-    for start in range(0, len(turns), size):
-        yield turns[start : start + size]
 
 
 def refused(fact: ProposedFact, conversation: Conversation) -> str:
