@@ -11,9 +11,8 @@ from serving.adapters.postgres.assembly import Postgres
 from serving.domain.changes import ChangesPosition
 from serving.domain.items.records import ItemId, TenantName, segment_id
 from tests.fakes.change_feed import InMemoryChangeFeed
-from tests.support.builders import TENANT, ids
+from tests.support.builders import OTHER, TENANT, ids
 
-OTHER = TenantName("other")
 STEPS, WRITERS = 250, 4
 
 

@@ -30,6 +30,7 @@ from tests.fakes.graph import InMemoryGraph
 from tests.fakes.resident_feed import ViewedGraph
 from tests.support.builders import (
     NOON,
+    OTHER,
     TENANT,
     days,
     fact,
@@ -39,8 +40,6 @@ from tests.support.builders import (
     scope,
     segment,
 )
-
-OTHER = TenantName("other")
 
 
 @pytest.fixture(params=["memory", "view", pytest.param("neo4j", marks=pytest.mark.neo4j)])

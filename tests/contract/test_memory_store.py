@@ -39,13 +39,11 @@ from serving.ports.memory_store import (
 )
 from tests.fakes.meaning import FAKE_MODEL, unit
 from tests.fixtures.memory_or_postgres import Stored
-from tests.support.builders import NOON, TENANT, batch_of, days, fact, ids, scope, segment
+from tests.support.builders import NOON, OTHER, TENANT, batch_of, days, fact, ids, scope, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = pytest.mark.without_row_security
 
-
-OTHER = TenantName("other")
 
 RICH = segment(
     "s",

@@ -15,9 +15,7 @@ from serving.ports.index_engine import IndexEngine
 from tests.contract.test_vector_index import ENGINES
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import segment_row, unit
-from tests.support.builders import NOON, TENANT, days, ids, mentioning, query, scope, segment
-
-OTHER = TenantName("other")
+from tests.support.builders import NOON, OTHER, TENANT, days, ids, mentioning, query, scope, segment
 
 
 class GraphMemory:

@@ -23,7 +23,6 @@ from serving.domain.items.records import (
     ItemId,
     ItemKind,
     Segment,
-    TenantName,
     fact_id,
     segment_id,
 )
@@ -37,11 +36,10 @@ from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import CONTEXT, Turn, VectorKind, WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, fact_row, segment_row, unit
-from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
+from tests.support.builders import NOON, OTHER, TENANT, days, fact, ids, scope, segment
 from tests.support.filters import nested, some
 from tests.support.visibility import is_shown
 
-OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
 
 MakeEngine = Callable[[], IndexEngine]

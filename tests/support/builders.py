@@ -10,7 +10,7 @@ from serving.domain.questions.query import NO_FILTER, Filter, Query, Scope
 from serving.domain.ranking.ranked_list import Candidate, RankedList
 from serving.ports.memory_store import Batch
 
-TENANT = TenantName("acme")
+TENANT, OTHER = TenantName("acme"), TenantName("other")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A_DAY_LATER = NOON + timedelta(days=1)
 

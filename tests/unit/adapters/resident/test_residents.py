@@ -28,11 +28,10 @@ from serving.ports.memory_store import Batch
 from tests.fakes.resident_feed import InMemoryFeed
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
-from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, OTHER, TENANT, days, fact, ids, query, scope, segment
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
 
-OTHER = TenantName("other")
 SOON = 60.0
 
 

@@ -37,10 +37,9 @@ from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.vector_index import IndexTier, WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary, WatchedLists
 from tests.fakes.meaning import FAKE_MODEL, segment_row, unit
-from tests.support.builders import TENANT, scope, segment
+from tests.support.builders import OTHER, TENANT, scope, segment
 from tests.support.stepped_clock import SteppedClock
 
-OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
 
 

@@ -26,7 +26,7 @@ from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
 from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
-from tests.support.builders import TENANT, batch_of, segment
+from tests.support.builders import OTHER, TENANT, batch_of, segment
 
 ONE = Selector(items=(segment_id("a"),))
 
@@ -171,9 +171,6 @@ async def test_store_lost_after_the_erasure_is_unverified() -> None:
     assert not receipts["embeddings"].verified
     assert "it is away" in receipts["embeddings"].reason
     assert receipts["vector_index"].verified
-
-
-OTHER = TenantName("other")
 
 
 @dataclass

@@ -41,7 +41,7 @@ from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
 from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
-from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
+from tests.support.builders import NOON, OTHER, TENANT, batch_of, days, fact, segment
 
 
 @pytest.mark.parametrize(("given", "kept"), [((), ("Mel", "Goa")), (("Tom",), ("Tom",))])
@@ -332,7 +332,6 @@ async def test_item_erased_meanwhile_is_not_found() -> None:
 # ---------------------------------------------------------------- expiry
 
 
-OTHER = TenantName("other")
 LIFETIMES = Lifetimes(
     {
         ALL_TENANTS: {"chitchat": days(30), "note": days(90)},
