@@ -117,16 +117,12 @@ class IndexedItems(Protocol):
         """Returns the most vectors that a search of the tenant reads."""
 
 
-class IndexEngine(Protocol):
+class IndexEngine(IndexedItems, Protocol):
     """The searchable rows of a vector index. Synchronous.
 
     One thread at a time applies changes; others may search meanwhile, and see the rows before or
     after a change, never in between. Vectors of searches are sound, and of the engine's dimension.
     """
-
-    @property
-    def items(self) -> IndexedItems:
-        """The items of its rows."""
 
     @property
     def vector_count(self) -> int:

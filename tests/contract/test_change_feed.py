@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Protocol
 
 import psycopg
 import pytest
@@ -11,33 +10,14 @@ import pytest
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.changes import ChangesPosition
 from serving.domain.items.records import ItemId, TenantName, segment_id
-from serving.ports.change_feed import ChangeFeed
 from tests.fakes.change_feed import InMemoryChangeFeed
-from tests.support.builders import TENANT, ids
+from tests.support.builders import OTHER, TENANT, ids
 
-OTHER = TenantName("other")
 STEPS, WRITERS = 250, 4
 
 
-class Log(Protocol):
-    """A feed, and writers whose transactions a test begins and commits."""
-
-    @property
-    def feed(self) -> ChangeFeed:
-        """What is read."""
-
-    async def begin(self) -> int:
-        """Begins a transaction, and returns its number."""
-
-    async def log(self, number: int, *items: ItemId, tenant: TenantName = TENANT) -> None:
-        """Logs erasures in a transaction."""
-
-    async def commit(self, number: int) -> None:
-        """Commits a transaction."""
-
-
 class MemoryLog:
-    """A log in memory."""
+    """A feed in memory, and writers whose transactions a test begins and commits by number."""
 
     def __init__(self) -> None:
         self.feed = InMemoryChangeFeed()
@@ -53,7 +33,7 @@ class MemoryLog:
 
 
 class PostgresLog:
-    """A log in PostgreSQL, which each transaction writes by a connection of its own."""
+    """The same in PostgreSQL, which each transaction writes by a connection of its own."""
 
     def __init__(self, postgres: Postgres, dsn: str) -> None:
         self.feed = postgres.change_feed
@@ -79,6 +59,9 @@ class PostgresLog:
     async def commit(self, number: int) -> None:
         await self._writing[number].commit()
         await self._writing[number].close()
+
+
+Log = MemoryLog | PostgresLog
 
 
 @pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])

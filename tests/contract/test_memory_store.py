@@ -39,13 +39,11 @@ from serving.ports.memory_store import (
 )
 from tests.fakes.meaning import FAKE_MODEL, unit
 from tests.fixtures.memory_or_postgres import Stored
-from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
+from tests.support.builders import NOON, OTHER, TENANT, batch_of, days, fact, ids, scope, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = pytest.mark.without_row_security
 
-
-OTHER = TenantName("other")
 
 RICH = segment(
     "s",
@@ -130,25 +128,53 @@ def set_by_service(item: Segment | Fact, tenant: TenantName = TENANT, **changed:
     return Batch(tenant, [replace(item, **changed)], undated=frozenset([item.item]))
 
 
-@pytest.mark.parametrize(
-    ("first", "repeat"),
-    [
-        (Batch(TENANT, [IN_GOA]), Batch(TENANT, [IN_GOA], given=VECTORS)),
-        (set_by_service(IN_GOA), set_by_service(IN_GOA, entities=("Goa", "Rome"))),
-        (set_by_service(IN_GOA), set_by_service(IN_GOA, event_time=NOON + days(1))),
-        (set_by_service(DESCRIBED), set_by_service(DESCRIBED, recorded_at=NOON + days(1))),
-    ],
-    ids=["vector", "extracted entities", "time of a segment", "time of a fact"],
-)
+PAST, FUTURE = NOON - days(400), datetime.now(UTC) + days(400)
+LASTING = segment("lasting", expires_at=FUTURE)
+LONGER, ALWAYS = replace(LASTING, expires_at=FUTURE + days(1)), replace(LASTING, expires_at=None)
+DEFAULTED = frozenset([LASTING.item])
+FOUND = set_by_service(IN_GOA)
+BY_DEFAULT = Batch(TENANT, [LASTING], expiring=DEFAULTED)
+
+UNCHANGED = {
+    "vector": (batch_of(IN_GOA), Batch(TENANT, [IN_GOA], given=VECTORS)),
+    "extracted entities": (FOUND, set_by_service(IN_GOA, entities=("Goa", "Rome"))),
+    "time of a segment": (FOUND, set_by_service(IN_GOA, event_time=NOON + days(1))),
+    "time of a fact": (
+        set_by_service(DESCRIBED),
+        set_by_service(DESCRIBED, recorded_at=NOON + days(1)),
+    ),
+    "default expiry": (BY_DEFAULT, Batch(TENANT, [LONGER], expiring=DEFAULTED)),
+    "stored version": (batch_of(IN_GOA), Batch(TENANT, [IN_GOA], versions={IN_GOA.item: 1})),
+}
+UPDATED = {
+    "other entities": (batch_of(IN_GOA), set_by_service(IN_GOA, entities=("Rome",))),
+    "no default expiry": (BY_DEFAULT, Batch(TENANT, [ALWAYS], versions={LASTING.item: 1})),
+    "another expiry": (batch_of(LASTING), batch_of(LONGER)),
+    "about to expire": (batch_of(LASTING), Batch(TENANT, [LONGER], at=FUTURE - days(1))),
+}
+
+
+@pytest.mark.parametrize(("first", "repeat"), UNCHANGED.values(), ids=UNCHANGED)
 async def test_additions_of_service_are_no_content(
     stored: Stored, first: Batch, repeat: Batch
 ) -> None:
+    written = await stored.store.write(first)
+
+    again = await stored.store.write(repeat)
+
+    assert (again.outcomes, again.token) == (["unchanged"], written.token)
+    [found] = await stored.load(first.items[0].item)
+    assert (found.version, (await stored.write(found)).outcomes) == (1, ["unchanged"])
+    assert [replace(found, created_at=None, updated_at=None)] == [*first.items]
+
+
+@pytest.mark.parametrize(("first", "repeat"), UPDATED.values(), ids=UPDATED)
+async def test_other_content_is_an_update(stored: Stored, first: Batch, repeat: Batch) -> None:
     await stored.store.write(first)
 
-    receipt = await stored.store.write(repeat)
+    assert (await stored.store.write(repeat)).outcomes == ["updated"]
 
-    assert receipt.outcomes == ["unchanged"]
-    assert await load(stored, first.items[0].item) == first.items
+    assert await load(stored, repeat.items[0].item) == [*repeat.items]
 
 
 @pytest.mark.parametrize("item", [IN_GOA, DESCRIBED], ids=["segment", "fact"])
@@ -171,14 +197,6 @@ async def test_item_read_back_is_unchanged_by_another_write(
 
     assert (again.outcomes, sent_before.outcomes) == (["unchanged"], ["unchanged"])
     assert other_time.outcomes == ["updated"]
-
-
-async def test_entities_that_the_client_takes_away_are_a_change(stored: Stored) -> None:
-    await stored.write(IN_GOA)
-
-    receipt = await stored.store.write(set_by_service(IN_GOA, entities=("Rome",)))
-
-    assert receipt.outcomes == ["updated"]
 
 
 async def test_new_segment_keeps_its_first_stored_time(stored: Stored) -> None:
@@ -513,26 +531,6 @@ async def test_change_of_an_erased_item_stores_nothing(stored: Stored, item: Ite
     assert await stored.load(item.item) == []
 
 
-async def test_patch_to_stored_values_changes_nothing(stored: Stored) -> None:
-    first = await stored.write(SAID)
-
-    again = await changed(stored, SAID, 1)
-
-    assert (again.outcomes, again.token) == (["unchanged"], first.token)
-    assert await versions(stored, SAID.item) == [1]
-
-
-async def test_default_expiry_may_be_removed(stored: Stored) -> None:
-    expiring = replace(SAID, expires_at=NOON + days(900))
-    first = Batch(TENANT, [expiring], expiring=frozenset([SAID.item]))
-    await stored.store.write(first)
-
-    assert (await changed(stored, SAID, 1)).outcomes == ["updated"]
-
-    [found] = await stored.load(SAID.item)
-    assert found.expires_at is None
-
-
 async def test_item_sent_again_replaces_its_change(stored: Stored) -> None:
     await stored.write(SAID)
     await changed(stored, replace(SAID, title="Trip"), 1)
@@ -551,11 +549,7 @@ async def test_finder_of_the_entities_is_known(stored: Stored, extracted: bool) 
     assert found.extracted is extracted  # type: ignore[union-attr]
 
 
-SECOND = timedelta(seconds=1)
-PAST, FUTURE = NOON - days(400), datetime.now(UTC) + days(400)
 EXPIRED = segment("gone", expires_at=PAST)
-LASTING = segment("lasting", expires_at=FUTURE)
-DEFAULTED = frozenset([LASTING.item])
 
 
 async def evidence_expiry(stored: Stored, id_: str) -> datetime | None:
@@ -643,28 +637,6 @@ async def test_fact_goes_with_expired_evidence(stored: Stored) -> None:
     assert left.evidence == ("lasting",)
 
 
-@pytest.mark.parametrize("expiry", [FUTURE, FUTURE + days(1)])
-async def test_default_expiry_is_no_content(stored: Stored, expiry: datetime) -> None:
-    await stored.store.write(Batch(TENANT, [LASTING], expiring=DEFAULTED))
-
-    again = Batch(TENANT, [replace(LASTING, expires_at=expiry)], expiring=DEFAULTED)
-    assert (await stored.store.write(again)).outcomes == ["unchanged"]
-
-    [read_back] = await stored.load(LASTING.item)
-    assert read_back.expires_at == FUTURE
-    assert (await stored.write(read_back)).outcomes == ["unchanged"]
-
-
-async def test_another_expiry_is_an_update(stored: Stored) -> None:
-    await stored.write(LASTING)
-
-    receipt = await stored.write(replace(LASTING, expires_at=FUTURE + days(1)))
-
-    assert receipt.outcomes == ["updated"]
-    [found] = await stored.load(LASTING.item)
-    assert found.expires_at == FUTURE + days(1)
-
-
 async def test_expired_fact_holds_no_longer(stored: Stored) -> None:
     deadline = Deadline.after(60)
     await stored.write(fact("f", "Ann", "saw", "Goa", expires_at=FUTURE))
@@ -696,11 +668,3 @@ async def test_version_of_expired_item_is_not_found(stored: Stored) -> None:
 
     with pytest.raises(ItemNotFoundError):
         await stored.store.write(Batch(TENANT, [changed], versions={changed.item: 1}, at=PAST))
-
-
-async def test_item_about_to_expire_is_updated(stored: Stored) -> None:
-    await stored.write(replace(LASTING, expires_at=NOON))
-
-    receipt = await stored.store.write(Batch(TENANT, [LASTING], at=NOON - SECOND))
-
-    assert receipt.outcomes == ["updated"]

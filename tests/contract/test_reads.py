@@ -18,7 +18,7 @@ from serving.domain.questions.query import NO_FILTER, Exclusion, Filter, Scope
 from serving.domain.ranking.ranked_list import Candidate
 from serving.ports.memory_store import Batch, Selector
 from tests.fixtures.memory_or_postgres import Stored
-from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
+from tests.support.builders import NOON, OTHER, TENANT, days, fact, ids, scope, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = pytest.mark.without_row_security
@@ -124,9 +124,6 @@ async def test_an_unknown_tenant_has_no_counts(stored: Stored) -> None:
     assert (counts.segments, counts.facts) == (0, 0)
     assert (counts.text_search_config, counts.time_zone, counts.newest) == ("", "", None)
     assert await stored.catalog.dead_letters(TENANT, 10) == []
-
-
-OTHER = TenantName("other")
 
 
 async def latest(stored: Stored, of: Scope, depth: int = 100) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -15,19 +15,7 @@ from serving.ports.index_engine import IndexEngine
 from tests.contract.test_vector_index import ENGINES
 from tests.fakes.graph import InMemoryGraph
 from tests.fakes.meaning import segment_row, unit
-from tests.support.builders import NOON, TENANT, days, ids, query, scope, segment
-
-OTHER = TenantName("other")
-
-
-class Memory(Protocol):
-    async def keep(self, *segments: Segment, tenant: TenantName = TENANT) -> None: ...
-
-    async def remove(self, id_: str) -> None: ...
-
-    async def related(
-        self, *seeds: str, question: str = "?", depth: int = 10, **of_scope: Any
-    ) -> list[Candidate]: ...
+from tests.support.builders import NOON, OTHER, TENANT, days, ids, mentioning, query, scope, segment
 
 
 class GraphMemory:
@@ -64,9 +52,10 @@ class EngineMemory:
     async def related(
         self, *seeds: str, question: str = "?", depth: int = 10, **of_scope: Any
     ) -> list[Candidate]:
-        return self._engine.items.related(
-            query(question, scope=scope(**of_scope)), ids(*seeds), depth
-        )
+        return self._engine.related(query(question, scope=scope(**of_scope)), ids(*seeds), depth)
+
+
+Memory = GraphMemory | EngineMemory
 
 
 @pytest.fixture(
@@ -90,15 +79,13 @@ async def found(memory: Memory, *seeds: str, **how: Any) -> list[str]:
 
 async def test_shared_rare_name_relates_more_than_common(memory: Memory) -> None:
     await memory.keep(
-        segment("film", entities=("The Piano", "Jane Campion")),
-        segment("life", entities=("Jane Campion", "Wellington")),
-        *(segment(f"piano-{n}", entities=("The Piano",)) for n in range(2)),
-        segment("else", entities=("Wellington",)),
+        *mentioning(film="The Piano, Jane Campion", life="Jane Campion, Wellington"),
+        *mentioning(piano_0="The Piano", piano_1="The Piano", other="Wellington"),
     )
 
     related = await memory.related("film")
 
-    assert [one.item for one in related] == ids("life", "piano-0", "piano-1")
+    assert [one.item for one in related] == ids("life", "piano_0", "piano_1")
     assert [one.score for one in related] == pytest.approx([1 / 4, 1 / 6, 1 / 6], abs=2e-9)
     assert await memory.related("film", depth=1) == related[:1]
 
@@ -122,7 +109,7 @@ async def test_earlier_seeds_count_more_and_add_up(memory: Memory) -> None:
 
 
 async def test_a_seed_is_related_only_to_another_one(memory: Memory) -> None:
-    await memory.keep(segment("a", entities=("Mara",)), segment("b", entities=("Mara",)))
+    await memory.keep(*mentioning(a="Mara", b="Mara"))
 
     assert await found(memory, "a") == ["b"]
     assert await found(memory, "a", "b") == ["b", "a"]
@@ -138,11 +125,8 @@ async def test_common_name_relates_nothing(memory: Memory) -> None:
 
 async def test_name_in_the_question_relates_nothing(memory: Memory) -> None:
     await memory.keep(
-        segment("film", entities=("The Piano (film)", "Jane Campion", "pianos", "Jane")),
-        segment("life", entities=("Jane Campion",)),
-        segment("again", entities=("The Piano (film)",)),
-        segment("shop", entities=("pianos",)),
-        segment("other", entities=("Jane",)),
+        *mentioning(film="The Piano (film), Jane Campion, pianos, Jane", life="Jane Campion"),
+        *mentioning(again="The Piano (film)", shop="pianos", other="Jane"),
     )
 
     question = "Where was the director of the PIANO born?"

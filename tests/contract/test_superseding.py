@@ -16,14 +16,12 @@ from serving.domain.items.records import Fact, Item, TenantName, fact_id, segmen
 from serving.domain.items.validity import Clocks, Closing
 from serving.ports.memory_store import Selector
 from tests.fixtures.memory_or_postgres import Stored
-from tests.support.builders import NOON, TENANT, days, fact, segment
+from tests.support.builders import NOON, OTHER, TENANT, days, fact, segment
 from tests.support.examples import examples
 from tests.support.naive_facts import Table, bare, held
 
 # So that the tests notice a statement without its tenant.
 pytestmark = pytest.mark.without_row_security
-
-OTHER = TenantName("other")
 
 
 async def facts(stored: Stored, tenant: TenantName = TENANT) -> dict[str, Fact]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index.lists.inverted_lists import ListsLibrary
 from serving.domain.items.records import (
     Fact,
     ItemId,
     ItemKind,
     Segment,
-    TenantName,
     fact_id,
     segment_id,
 )
@@ -33,56 +34,43 @@ from serving.domain.ranking.ranked_list import Candidate, best_first
 from serving.domain.ranking.signals import Traits
 from serving.ports.index_engine import IndexEngine, IndexRow, Neighbours
 from serving.ports.vector_index import CONTEXT, Turn, VectorKind, WantedNeighbours
-from tests.contract.known_times import KNOWN_TIMES, LATER
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, MaintainedIndex, WatchedLibrary
 from tests.fakes.meaning import FAKE_MODEL, fact_row, segment_row, unit
-from tests.support.builders import NOON, TENANT, days, fact, ids, scope, segment
+from tests.support.builders import NOON, OTHER, TENANT, days, fact, ids, scope, segment
 from tests.support.filters import nested, some
 from tests.support.visibility import is_shown
 
-OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
 
 MakeEngine = Callable[[], IndexEngine]
 
 
-def exact(device: str) -> MakeEngine:
-    return lambda: ExactIndex(DIMENSION, device=device)
+def tiered(
+    kind: type[TieredIndex], device: str = "cpu", library: ListsLibrary | None = None
+) -> TieredIndex:
+    """Lists from five rows on."""
+    return kind(DIMENSION, WatchedLibrary(library=library), LISTS_AT_ONCE, device=device)
 
 
-def tiered(*, maintained: bool) -> MakeEngine:
-    """Lists from five rows on, maintained after every change or never."""
-
-    def make() -> IndexEngine:
-        kind = MaintainedIndex if maintained else TieredIndex
-        return kind(DIMENSION, WatchedLibrary(), LISTS_AT_ONCE)
-
-    return make
-
-
-def tiered_in_torch() -> IndexEngine:
-    return MaintainedIndex(DIMENSION, WatchedLibrary(), LISTS_AT_ONCE, device="cpu:0")
-
-
-def tiered_on_gpu() -> IndexEngine:
+def tiered_on_gpu() -> TieredIndex:
     pytest.importorskip("cuvs")
     from serving.gpu.cuvs_lists import CuvsLibrary
 
-    library = WatchedLibrary(library=CuvsLibrary(torch.device("cuda")))
-    return MaintainedIndex(DIMENSION, library, LISTS_AT_ONCE, device="cuda")
+    return tiered(MaintainedIndex, "cuda", CuvsLibrary(torch.device("cuda")))
 
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-
+on_gpu = [pytest.mark.gpu, needs_cuda]
 
 ENGINES = [
-    pytest.param(exact("cpu"), id="exact"),
-    pytest.param(tiered(maintained=False), id="tiered-exact"),
-    pytest.param(tiered(maintained=True), id="tiered-lists"),
-    pytest.param(tiered_in_torch, id="tiered-torch"),
-    pytest.param(exact("cuda"), id="exact-cuda", marks=[pytest.mark.gpu, needs_cuda]),
-    pytest.param(tiered_on_gpu, id="tiered-cuda", marks=[pytest.mark.gpu, needs_cuda]),
+    pytest.param(partial(ExactIndex, DIMENSION), id="exact"),
+    pytest.param(partial(tiered, TieredIndex), id="tiered-exact"),
+    pytest.param(partial(tiered, MaintainedIndex), id="tiered-lists"),
+    pytest.param(partial(tiered, MaintainedIndex, "cpu:0"), id="tiered-torch"),
+    pytest.param(partial(ExactIndex, DIMENSION, device="cuda"), id="exact-cuda", marks=on_gpu),
+    pytest.param(tiered_on_gpu, id="tiered-cuda", marks=on_gpu),
 ]
+"""All scanned, or from five rows on in lists, which are maintained after every change or never."""
 
 
 @pytest.fixture(scope="session", params=ENGINES)
@@ -134,12 +122,6 @@ def test_the_nearest_comes_first_and_its_score_is_the_cosine(engine: IndexEngine
     assert cosines == pytest.approx(
         [float(near(1, [2]) @ unit(1)), float(unit(2) @ unit(1))], abs=1e-3
     )
-
-
-def test_equal_scores_are_ordered_by_id(engine: IndexEngine) -> None:
-    store(engine, *(segment_row(segment(f"s{n:03}"), unit(1)) for n in reversed(range(39))))
-
-    assert names(find(engine)) == ids(*(f"s{n:03}" for n in range(39)))
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:0"])
@@ -198,7 +180,7 @@ def test_context_goes_with_its_row_or_before(engine: IndexEngine) -> None:
     engine.apply([segment_row(segment("a"), unit(1))], [(TENANT, segment_id("b"))])
 
     assert names(find(engine, 2, CONTEXT)) == []
-    assert engine.items.count(TENANT, ids("a", "b")) == 1
+    assert engine.count(TENANT, ids("a", "b")) == 1
 
 
 # ---------------------------------------------------------------- changes
@@ -215,10 +197,10 @@ def test_token_states_go_with_their_row_or_before(engine: IndexEngine) -> None:
     engine.apply([], [(TENANT, item) for item in ids("3")])
     engine.apply([], [(TENANT, segment_id(f"{number}")) for number in range(4, 69)])
 
-    held = [engine.items.states(TENANT, segment_id(f"{number}")) for number in range(70)]
+    held = [engine.states(TENANT, segment_id(f"{number}")) for number in range(70)]
 
     assert held == [b"0", b"new", *[b""] * 67, b"69"]
-    assert engine.items.states(OTHER, segment_id("0")) == b""
+    assert engine.states(OTHER, segment_id("0")) == b""
 
 
 def test_a_row_takes_the_place_of_the_one_of_its_name(engine: IndexEngine) -> None:
@@ -229,13 +211,6 @@ def test_a_row_takes_the_place_of_the_one_of_its_name(engine: IndexEngine) -> No
     found = find(engine, 3, filter_=Filter(kinds=("new",)))
     assert found.candidates[0].score == pytest.approx(1, abs=1e-3)
     assert engine.vector_count == 1
-
-
-def test_row_repeated_in_a_change_is_kept_once(engine: IndexEngine) -> None:
-    store(engine, segment_row(segment("a"), unit(1)), segment_row(segment("a"), unit(2)))
-
-    assert engine.vector_count == 1
-    assert find(engine, 2).candidates[0].score == pytest.approx(1, abs=1e-3)
 
 
 @pytest.mark.parametrize("windows", [(), (1,)], ids=["without vectors", "with a vector"])
@@ -255,8 +230,8 @@ def test_the_last_row_of_a_tenant_can_go(engine: IndexEngine) -> None:
     engine.apply([], [(TENANT, segment_id("a")), (TENANT, segment_id("never there"))])
 
     assert names(find(engine)) == []
-    assert engine.items.count(TENANT, ids("a")) == 0
-    assert engine.items.scan_size(TENANT, ItemKind.SEGMENT) == 0
+    assert engine.count(TENANT, ids("a")) == 0
+    assert engine.scan_size(TENANT, ItemKind.SEGMENT) == 0
 
 
 def test_removal_of_many_rows_keeps_the_rest(engine: IndexEngine) -> None:
@@ -269,7 +244,7 @@ def test_removal_of_many_rows_keeps_the_rest(engine: IndexEngine) -> None:
 
     kept = [n for n in range(500) if n % 5 == 0]
     assert engine.vector_count == 2 * len(kept)
-    assert engine.items.count(TENANT, ids(*(f"s{n}" for n in range(500)))) == len(kept)
+    assert engine.count(TENANT, ids(*(f"s{n}" for n in range(500)))) == len(kept)
     for n in kept[::10]:
         best = find(engine, n, depth=1, filter_=Filter(kinds=(f"k{n % 7}",)))
         assert names(best) == ids(f"s{n}")
@@ -286,7 +261,7 @@ def test_tenants_do_not_see_each_other(engine: IndexEngine) -> None:
 
     assert names(find(engine)) == ids("mine")
     assert names(find(engine, tenant=OTHER)) == ids("theirs")
-    assert engine.items.count(OTHER, ids("mine", "theirs")) == 1
+    assert engine.count(OTHER, ids("mine", "theirs")) == 1
 
 
 def test_searches_at_once_answer_as_alone(engine: IndexEngine) -> None:
@@ -356,18 +331,6 @@ def test_an_id_asked_for_means_the_item_of_its_kind(engine: IndexEngine) -> None
 # ---------------------------------------------------------------- evidence
 
 
-def evidence_engine(engine: IndexEngine) -> IndexEngine:
-    """A fact that rests on a turn, on a later note, and on a segment without a vector."""
-    rests_on = ("turn", "note", "unseen")
-    store(
-        engine,
-        segment_row(segment("turn", kind="turn"), unit(2)),
-        segment_row(segment("note", kind="note", event_time=NOON + days(2)), unit(3)),
-        fact_row(fact("f", "x", "is", "y", evidence=rests_on), unit(1)),
-    )
-    return engine
-
-
 @pytest.mark.parametrize(
     ("filter_", "as_of", "evidence"),
     [
@@ -384,7 +347,15 @@ def evidence_engine(engine: IndexEngine) -> IndexEngine:
 def test_a_fact_brings_the_evidence_that_the_scope_accepts(
     engine: IndexEngine, filter_: Filter, as_of: datetime, evidence: tuple[str, ...] | None
 ) -> None:
-    found = find(evidence_engine(engine), kind=ItemKind.FACT, filter_=filter_, as_of=as_of)
+    later, rests_on = NOON + days(2), ("turn", "note", "unseen")
+    store(
+        engine,
+        segment_row(segment("turn", kind="turn"), unit(2)),
+        segment_row(segment("note", kind="note", event_time=later), unit(3)),
+        fact_row(fact("f", "x", "is", "y", evidence=rests_on), unit(1)),
+    )
+
+    found = find(engine, kind=ItemKind.FACT, filter_=filter_, as_of=as_of)
 
     assert found.evidence == ({} if evidence is None else {"f": evidence})
 
@@ -397,7 +368,7 @@ def test_segment_without_vectors_supports_facts(engine: IndexEngine) -> None:
 
     assert names(find(engine)) == []
     assert find(engine, kind=ItemKind.FACT, filter_=notes).evidence == {"f": ("note",)}
-    assert engine.items.count(TENANT, [note.item]) == 1
+    assert engine.count(TENANT, [note.item]) == 1
 
     store(engine, segment_row(note, unit(2)))
     assert names(find(engine)) == [note.item]
@@ -405,7 +376,25 @@ def test_segment_without_vectors_supports_facts(engine: IndexEngine) -> None:
     assert names(find(engine)) == []
     engine.apply([], [(TENANT, note.item)])
     assert names(find(engine, kind=ItemKind.FACT, filter_=notes)) == []
-    assert engine.items.count(TENANT, [note.item]) == 0
+    assert engine.count(TENANT, [note.item]) == 0
+
+
+LATER = NOON + days(3)
+KNOWN_TIMES: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),
+    ({"recorded_at": LATER}, True),
+    ({"recorded_at": LATER + days(1)}, False),
+    ({"retracted_at": LATER}, False),
+    ({"retracted_at": LATER + days(1)}, True),
+    ({"closings": (Closing("x", NOON, LATER),)}, False),
+    ({"closings": (Closing("x", NOON, LATER + days(1)),)}, True),
+    ({"closings": (Closing("x", NOON, LATER + days(1)),), "valid_to": NOON}, False),
+    ({"closings": (Closing("x", NOON, LATER), Closing("y", NOON, LATER + days(1)))}, False),
+    ({"closings": (Closing("x", NOON, NOON, LATER),)}, True),
+    ({"closings": (Closing("x", NOON, NOON, LATER + days(1)),)}, False),
+    ({"closings": (Closing("x", LATER + days(6), NOON),)}, True),
+]
+"""Times of a fact, and whether it counts at `LATER` for who asks about some days after."""
 
 
 @pytest.mark.parametrize(("times", "known"), KNOWN_TIMES)
@@ -683,7 +672,7 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     store(engine, fact_row(became_true, unit(1)), fact_row(recorded, unit(1)))
     asked = [segment_id("a"), fact_id("f"), fact_id("g"), segment_id("unknown")]
 
-    traits = engine.items.traits(TENANT, asked)
+    traits = engine.traits(TENANT, asked)
 
     vectors = {item: each.vector for item, each in traits.items()}
     assert {item: each._replace(stored=None, scale=1.0) for item, each in traits.items()} == {
@@ -693,9 +682,9 @@ def test_traits_are_those_of_the_stored_rows(engine: IndexEngine, tmp_path: Path
     assert all(
         vector is None or np.allclose(vector, scaled, atol=1e-3) for vector in vectors.values()
     )
-    assert engine.items.traits(OTHER, asked) == {}
+    assert engine.traits(OTHER, asked) == {}
     engine.apply([], [(TENANT, segment_id("a"))])
-    assert segment_id("a") not in engine.items.traits(TENANT, asked)
+    assert segment_id("a") not in engine.traits(TENANT, asked)
 
 
 # ---------------------------------------------------------------- closed facts
@@ -708,7 +697,7 @@ def lived(id_: str, *evidence: str, **fields: Any) -> IndexRow:
 def closed_by(engine: IndexEngine, **of_scope: Any) -> dict[str, str]:
     """Each turn whose facts are all closed, with the evidence of those that closed them."""
     asked = [*ids("york", "leeds", "both", "other"), fact_id("york")]
-    closed = engine.items.closed(scope(**of_scope), asked)
+    closed = engine.closed(scope(**of_scope), asked)
     return {item.id: " ".join(by.id for by in newer) for item, newer in closed.items()}
 
 
@@ -773,7 +762,7 @@ def neighbours(engine: IndexEngine, asked: str, **of_scope: object) -> dict[str,
     def named(found: Turn | None) -> str:
         return "-" if found is None else found.item.id + "?" * found.asks
 
-    adjacent = engine.items.adjacent(scope(**of_scope), ids(*asked))  # type: ignore[arg-type]
+    adjacent = engine.adjacent(scope(**of_scope), ids(*asked))  # type: ignore[arg-type]
     return {
         item.id: f"{named(of.before)} {named(of.after)}{' asks' if of.asks else ''}"
         for item, of in adjacent.items()
@@ -812,7 +801,7 @@ def test_changed_turn_has_other_neighbours(engine: IndexEngine) -> None:
     engine.apply([segment_row(turn("a", 9), unit(1))], [(TENANT, segment_id("c"))])
 
     assert neighbours(engine, "abc") == {"a": "d -", "b": "- d"}
-    assert engine.items.adjacent(scope(OTHER), ids("a")) == {}
+    assert engine.adjacent(scope(OTHER), ids("a")) == {}
 
 
 def test_adjacent_turns_must_be_in_scope(engine: IndexEngine) -> None:

@@ -14,7 +14,7 @@ from serving.domain.questions.query import NO_FILTER, Exclusion, Filter, TimeRan
 from serving.domain.ranking.leg_options import WordsMode, WordsSearch
 from tests.contract.test_reads import show
 from tests.fixtures.memory_or_postgres import Stored
-from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, OTHER, TENANT, days, fact, ids, query, scope, segment
 
 # So that the tests notice a statement without its tenant.
 pytestmark = pytest.mark.without_row_security
@@ -124,9 +124,6 @@ async def test_a_passed_deadline_is_a_timeout(stored: Stored) -> None:
 
     with pytest.raises(TimeoutError):
         await found(stored, "Goa", within_s=0)
-
-
-OTHER = TenantName("other")
 
 
 async def shown(stored: Stored, **of_scope: object) -> str:

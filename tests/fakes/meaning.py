@@ -239,24 +239,24 @@ class EngineIndex:
     async def related(
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> IndexAnswer:
-        return IndexAnswer(self._engine.items.related(query, seeds, depth), epoch=1)
+        return IndexAnswer(self._engine.related(query, seeds, depth), epoch=1)
 
     async def adjacent(
         self, query: Query, items: Sequence[ItemId], deadline: Deadline
     ) -> AdjacencyAnswer:
-        return AdjacencyAnswer(self._engine.items.adjacent(query.scope, items))
+        return AdjacencyAnswer(self._engine.adjacent(query.scope, items))
 
     def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
         return True
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
-        return self._engine.items.traits(tenant, items)
+        return self._engine.traits(tenant, items)
 
     def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
-        return self._engine.items.closed(scope, items)
+        return self._engine.closed(scope, items)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        return self._engine.items.count(tenant, items)
+        return self._engine.count(tenant, items)
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         return True

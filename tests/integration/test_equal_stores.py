@@ -194,10 +194,6 @@ async def changed(postgres: Postgres, tenant: TenantName, change: object, langua
         await postgres.store.write(Batch(tenant, [*items.values()], language))
 
 
-async def projected(postgres: Postgres, graph: Neo4jGraph) -> None:
-    await graph.apply(await project_graph(postgres))
-
-
 def scores(found: list[Candidate]) -> list[tuple[ItemId, float]]:
     return [(each.item, each.score) for each in found]
 
@@ -241,7 +237,7 @@ async def test_memory_answers_as_the_stores(
     await brought_up(view, tenant)
     for change in later:
         await changed(postgres, tenant, change, language)
-        await projected(postgres, neo4j_graph)
+        await neo4j_graph.apply(await project_graph(postgres))
         if await brought_up(view, tenant):
             await assert_same(view, postgres, neo4j_graph, asked, words, depth)
             await assert_same_by_time(view, postgres, asked, periods, depth)

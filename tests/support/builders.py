@@ -10,7 +10,7 @@ from serving.domain.questions.query import NO_FILTER, Filter, Query, Scope
 from serving.domain.ranking.ranked_list import Candidate, RankedList
 from serving.ports.memory_store import Batch
 
-TENANT = TenantName("acme")
+TENANT, OTHER = TenantName("acme"), TenantName("other")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 A_DAY_LATER = NOON + timedelta(days=1)
 
@@ -23,6 +23,11 @@ def days(count: float) -> timedelta:
 def segment(id_: str, text: str = "We sailed to Goa.", **fields: Any) -> Segment:
     """A segment said at noon."""
     return Segment(**{"id": id_, "text": text, "event_time": NOON, **fields})
+
+
+def mentioning(**names: str) -> list[Segment]:
+    """Segments by their ids, each with the names that it mentions: `mentioning(a="Ann, Bob")`."""
+    return [segment(id_, entities=tuple(of.split(", "))) for id_, of in names.items()]
 
 
 def fact(id_: str, subject: str, relation: str, object_: str, **fields: Any) -> Fact:

@@ -3,6 +3,6 @@
 What a tenant in memory answers is what PostgreSQL and Neo4j would: the same ids, order and scores.
 """
 
-from serving.adapters.resident.view import TenantsInMemory
+from serving.adapters.resident.residents import TenantsInMemory
 
 __all__ = ["TenantsInMemory"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -77,16 +78,14 @@ def _without(some: Sequence[T], one: T) -> Sequence[T]:
     return [each for each in some if each != one]
 
 
+@dataclass(slots=True, eq=False)
 class Turn:
     """A segment, its time in microseconds, and the entities that it mentions and is."""
 
-    __slots__ = ("at", "entity", "mentions", "segment")
-
-    def __init__(self, segment: Segment) -> None:
-        self.segment = segment
-        self.at = microseconds(segment.event_time)
-        self.mentions: tuple[Entity, ...] = ()
-        self.entity: Entity | None = None
+    segment: Segment
+    at: int
+    mentions: tuple[Entity, ...] = ()
+    entity: Entity | None = None
 
 
 class Relation:
@@ -162,10 +161,9 @@ class Entities:
 
     def put_segment(self, segment: Segment) -> None:
         """Adds or replaces a segment; what it still mentions keeps its place."""
-        turn = self.turns.get(segment.id)
-        if turn is None:
-            turn = self.turns[segment.id] = Turn(segment)
-        turn.segment, turn.at = segment, microseconds(segment.event_time)
+        at = microseconds(segment.event_time)
+        turn = self.turns.setdefault(segment.id, Turn(segment, at))
+        turn.segment, turn.at = segment, at
         names = (*segment.entities, segment.speaker)
         mentions = {entity_key(name): name for name in names if name_key(name)}
         entity = segment.entity if name_key(segment.entity) else None
@@ -177,8 +175,7 @@ class Entities:
 
     def remove_segment(self, id_: str) -> None:
         """Removes a segment, if there is one."""
-        turn = self.turns.pop(id_, None)
-        if turn is not None:
+        if (turn := self.turns.pop(id_, None)) is not None:
             self._refer(turn, (), None)
 
     def _refer(self, turn: Turn, mentions: tuple[Entity, ...], entity: Entity | None) -> None:
@@ -210,8 +207,7 @@ class Entities:
 
     def remove_fact(self, id_: str) -> None:
         """Removes a fact, if there is one."""
-        relation = self.relations.pop(id_, None)
-        if relation is not None:
+        if (relation := self.relations.pop(id_, None)) is not None:
             self._unlink(relation)
 
     def _unlink(self, relation: Relation) -> None:

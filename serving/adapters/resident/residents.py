@@ -13,7 +13,12 @@ from serving.adapters.resident.tenant import ResidentTenant
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import TriviumError
+from serving.domain.items.period import Period
 from serving.domain.items.records import ItemId, TenantName
+from serving.domain.questions.query import Query
+from serving.domain.ranking.leg_options import Walk, WordsMode, WordsSearch
+from serving.domain.ranking.profile import Yields
+from serving.domain.ranking.ranked_list import Candidate
 from serving.ports.index_engine import FeedLostError
 from serving.ports.resident_feed import (
     LogPosition,
@@ -21,6 +26,7 @@ from serving.ports.resident_feed import (
     TenantChanges,
     TenantTooLargeError,
 )
+from serving.ports.resident_view import KnownRows
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +53,14 @@ FIRST_BACK_OFF_S = 0.1
 LAST_BACK_OFF_S = 2.0
 
 
-class Residents:
-    """The tenants in memory, of at most `max_bytes` together.
+DEFAULT_WALK = Walk()
+
+
+class TenantsInMemory:
+    """A `ResidentView` over the tenants in memory, of at most `max_bytes` together.
+
+    The stores are asked for what it leaves out: hidden rows, which are in PostgreSQL alone;
+    searches that rank all rows by `ts_rank`; and walks that a profile chooses.
 
     It is an async context manager, and follows the log while it is open. The tenants that were
     asked for least recently give way. A tenant answers while all that this process knows to be
@@ -86,6 +98,45 @@ class Residents:
         self._forget_all()
 
     # ------------------------------------------------------------ answering
+
+    def find_by_words(self, query: Query, words: WordsSearch, depth: int) -> list[Candidate] | None:
+        if words.mode is not WordsMode.BM25:
+            return None
+        tenant = self.current(query.scope.tenant, query.token)
+        if tenant is None or tenant.has_hidden:
+            return None
+        return tenant.words.search(query, words, depth)
+
+    def walk(self, query: Query, walk: Walk, depth: int, yields: Yields) -> list[Candidate] | None:
+        if walk != DEFAULT_WALK or yields is not Yields.EVIDENCE or query.seeds:
+            return None
+        tenant = self.current(query.scope.tenant, query.token)
+        return None if tenant is None else tenant.entities.walk(query, depth)
+
+    def latest(self, query: Query, depth: int, *, earliest_first: bool) -> list[Candidate] | None:
+        tenant = self.current(query.scope.tenant, query.token)
+        if tenant is None:
+            return None
+        return tenant.times.latest(query.scope, depth, earliest_first=earliest_first)
+
+    def mentioning(self, period: Period, query: Query, depth: int) -> list[Candidate] | None:
+        tenant = self.current(query.scope.tenant, query.token)
+        return None if tenant is None else tenant.times.mentioning(period, query.scope, depth)
+
+    def rows(
+        self, tenant: TenantName, items: Sequence[ItemId], token: ConsistencyToken | None
+    ) -> KnownRows | None:
+        found = self.current(tenant, token)
+        if found is None:
+            return None
+        rows = {item: row for item in items if (row := found.get(item)) is not None}
+        return KnownRows(rows, complete=not found.has_hidden)
+
+    def has_facts(self, tenant: TenantName, token: ConsistencyToken | None) -> bool | None:
+        found = self.current(tenant, token)
+        if found is None or (found.has_hidden and not found.has_facts):
+            return None
+        return found.has_facts
 
     def current(
         self, tenant: TenantName, token: ConsistencyToken | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 from serving.adapters.resident.entities import Turn, visible_in
 from serving.domain.items.instants import AFTER_ALL, BEFORE_ALL, microseconds
@@ -20,6 +21,10 @@ MAX_ROWS = 4096
 
 _MICROSECOND = timedelta(microseconds=1)
 
+T = TypeVar("T")
+
+_time_of: Callable[[Turn], int] = attrgetter("at")
+
 
 class _Mention(NamedTuple):
     """A time that a segment speaks of, in microseconds."""
@@ -27,6 +32,9 @@ class _Mention(NamedTuple):
     begins: int
     ends: int
     turn: Turn
+
+
+_begin_of: Callable[[_Mention], int] = attrgetter("begins")
 
 
 class Times:
@@ -54,33 +62,32 @@ class Times:
         times = scope.segment_filter.event_time
         first = BEFORE_ALL if times.start is None else microseconds(times.start)
         end = AFTER_ALL if times.end is None else microseconds(times.end)
-        within = slice(
-            bisect_left(self._turns, first, key=_time_of),
-            bisect_left(self._turns, end, key=_time_of),
-        )
-        if within.stop - within.start > MAX_ROWS:
+        turns = _between(self._turns, first, end, _time_of)
+        if turns is None:
             return None
         others = replace(scope.filter, event_time=TimeRange())
-        sign = 1 if earliest_first else -1
-        return _best(self._turns[within], replace(scope, filter=others), depth, sign)
+        return _best(turns, replace(scope, filter=others), depth, 1 if earliest_first else -1)
 
     def mentioning(self, period: Period, scope: Scope, depth: int) -> list[Candidate] | None:
         """Finds segments that speak of a period, as `Timeline`; None if there are many to see."""
         begins, ends = microseconds(period.begins), microseconds(period.ends)
         longest = longest_about(period) // _MICROSECOND
-        within = slice(
-            bisect_left(self._mentions, begins - longest, key=_begin_of),
-            bisect_left(self._mentions, ends, key=_begin_of),
-        )
-        if within.stop - within.start > MAX_ROWS:
+        mentions = _between(self._mentions, begins - longest, ends, _begin_of)
+        if mentions is None:
             return None
         about = {
             each.turn
-            for each in self._mentions[within]
+            for each in mentions
             if max(begins, each.begins) < min(ends, each.ends)
             and each.ends - each.begins <= longest
         }
         return _best(about, scope, depth, -1)
+
+
+def _between(ordered: list[T], first: int, end: int, time_of: Callable[[T], int]) -> list[T] | None:
+    """Returns those from one time on and before another; None if they are many to see."""
+    begin, stop = (bisect_left(ordered, at, key=time_of) for at in (first, end))
+    return None if stop - begin > MAX_ROWS else ordered[begin:stop]
 
 
 def _best(turns: Iterable[Turn], scope: Scope, depth: int, sign: int) -> list[Candidate]:
@@ -89,11 +96,3 @@ def _best(turns: Iterable[Turn], scope: Scope, depth: int, sign: int) -> list[Ca
         filter(visible_in(scope), turns), key=lambda turn: (sign * turn.at, turn.segment.id)
     )
     return [Candidate(each.segment.item, -sign * each.at / 1e6) for each in visible[:depth]]
-
-
-def _time_of(turn: Turn) -> int:
-    return turn.at
-
-
-def _begin_of(mention: _Mention) -> int:
-    return mention.begins

@@ -1,4 +1,4 @@
-"""When a partition is in inverted lists, how many it has, and how many a search reads.
+"""When a partition is in inverted lists, how many it has and a search reads, and their memory.
 
 Rows that memory reads in about 2 ms are scanned, which misses nothing. More of them are in lists,
 as many as grow with the root of the rows, and a fixed number of these is read.
@@ -44,6 +44,14 @@ MAX_CANDIDATES = 256
 
 EXTRA_CANDIDATES = 16
 """Additional candidates to score again in float32; with 16, float16 lost none of 10."""
+
+COLUMN_BYTES = 400
+"""Per row, approximately, without its vector: times, postings, its id and those of its evidence."""
+
+SLOT_BYTES = 8
+
+LISTS_OVERHEAD = 1.2
+"""The memory of lists relative to that of their rows, since each list has spare capacity."""
 
 MAX_DEAD_SHARE = 0.2
 MAX_GROWTH = 2.0
@@ -123,3 +131,10 @@ def candidates_for(depth: int) -> int | None:
     """The number of candidates to fetch from the lists; None if they cannot return enough."""
     wanted = max(depth + EXTRA_CANDIDATES, min(2 * depth, MAX_CANDIDATES))
     return wanted if wanted <= MAX_CANDIDATES else None
+
+
+def planned_bytes(rows: int, dimension: int, *, in_lists: bool) -> int:
+    """The planned memory of rows of float16 vectors, and of lists that hold them again."""
+    vector_bytes = VALUE_BYTES * dimension
+    list_bytes = LISTS_OVERHEAD * (vector_bytes + SLOT_BYTES) if in_lists else 0
+    return int(rows * (vector_bytes + COLUMN_BYTES + list_bytes))

@@ -13,9 +13,11 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 
 from serving.adapters.vector_index import arrays
 from serving.adapters.vector_index.lists.inverted_lists import (
@@ -23,11 +25,10 @@ from serving.adapters.vector_index.lists.inverted_lists import (
     OutOfMemoryError,
     TrainedLists,
 )
-from serving.adapters.vector_index.memory import free_bytes, planned_bytes
 from serving.adapters.vector_index.rebuild import RebuildProgress, StoppedError, rebuilt
 from serving.adapters.vector_index.rows.partition import Partition
 from serving.adapters.vector_index.rows.tenant_rows import PartitionName, TenantRows
-from serving.adapters.vector_index.rule import IndexRule, RebuildReason
+from serving.adapters.vector_index.rule import IndexRule, RebuildReason, planned_bytes
 from serving.ports.vector_index import IndexTier
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,22 @@ FEW_CHANGES = 64
 EXTENDED_AT_ONCE = 1024
 
 PAUSE_AFTER_FAILURE_S = 600.0
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_bytes() -> int:
+    """The free memory of the machine or of the container, whichever is less.
+
+    Where memory is overcommitted, exceeding it kills the process instead of raising an error.
+    """
+    available = int(psutil.virtual_memory().available)
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        used = int((CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        return available
+    return available if limit == "max" else max(0, min(available, int(limit) - used))
 
 
 class _FailedRebuild(NamedTuple):
@@ -143,11 +160,9 @@ class TieredIndex(TenantRows):
             full=partition in self._full,
         )
         failed = self._failed.get(name)
-        if reason is None or (
-            failed is not None and self._clock() - failed.at_s < PAUSE_AFTER_FAILURE_S
-        ):
-            return
-        self._rebuild(name, partition, view.alive_count, reason)
+        pauses = failed is not None and self._clock() - failed.at_s < PAUSE_AFTER_FAILURE_S
+        if reason is not None and not pauses:
+            self._rebuild(name, partition, view.alive_count, reason)
 
     def _rebuild(
         self, name: PartitionName, partition: Partition, rows: int, reason: RebuildReason

@@ -52,7 +52,7 @@ def rescored(
     ordered = best_first(
         candidate
         if score is None
-        else Candidate(candidate.item, max(least, _mean(candidate.score, score)), candidate.path)
+        else candidate._replace(score=max(least, _mean(candidate.score, score)))
         for candidate, score in zip(head, scores, strict=True)
     )
     last = ordered[-1].score

@@ -151,8 +151,7 @@ class LogFollowingIndex:
         self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> IndexAnswer:
         """Finds neighbours; raises `NotReadyError` while it is filled or its vectors are made."""
-        stale = await self._is_stale(wanted.token, deadline)
-        filled = self._require_ready()
+        filled, stale = await self._ready_after(wanted.token, deadline)
         if not isinstance(vector, StatedVector):
             found = await self._found(filled.engine, vector, wanted, deadline)
         elif wanted.late_interaction is None:
@@ -173,19 +172,17 @@ class LogFollowingIndex:
     ) -> Neighbours:
         deeper = replace(wanted, depth=max(wanted.depth, RESCORED))
         found = await self._found(engine, vector.values, deeper, deadline)
-        states_of = partial(engine.items.states, wanted.scope.tenant)
+        states_of = partial(engine.states, wanted.scope.tenant)
         candidates = rescored(found.candidates, vector, states_of, least)
         return replace(found, candidates=candidates[: wanted.depth])
 
     async def _found(
         self, engine: IndexEngine, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
     ) -> Neighbours:
-        if deadline.passed:
-            raise TimeoutError
         require_comparable(vector, self._model.dimension)
         if self._together:
             return await self._searches.search(engine, vector, wanted)
-        if engine.items.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
+        if engine.scan_size(wanted.scope.tenant, wanted.kind) <= INLINE_ROWS:
             return self._watched(engine.search, vector, wanted)
         async with asyncio.timeout(deadline.remaining()):
             loop = asyncio.get_running_loop()
@@ -197,44 +194,43 @@ class LogFollowingIndex:
         self, query: Query, seeds: Sequence[ItemId], depth: int, deadline: Deadline
     ) -> IndexAnswer:
         """Finds related segments, as `search` finds neighbours; it must hold all rows."""
-        stale = await self._is_stale(query.token, deadline)
-        filled = self._require_ready()
-        if deadline.passed:
-            raise TimeoutError
-        found = filled.engine.items.related(query, seeds, depth)
+        filled, stale = await self._ready_after(query.token, deadline)
+        found = filled.engine.related(query, seeds, depth)
         return IndexAnswer(found, filled.first_epoch + filled.engine.generation, stale)
 
     async def adjacent(
         self, query: Query, items: Sequence[ItemId], deadline: Deadline
     ) -> AdjacencyAnswer:
         """Returns the turns next to the items, as `related` finds segments."""
-        stale = await self._is_stale(query.token, deadline)
-        filled = self._require_ready()
-        if deadline.passed:
-            raise TimeoutError
-        return AdjacencyAnswer(filled.engine.items.adjacent(query.scope, items), stale)
+        filled, stale = await self._ready_after(query.token, deadline)
+        return AdjacencyAnswer(filled.engine.adjacent(query.scope, items), stale)
 
     def traits(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, Traits]:
         """Returns what signals ask of those of the items that it has; none before it is filled."""
-        return {} if self._filled is None else self._filled.engine.items.traits(tenant, items)
+        return {} if self._filled is None else self._filled.engine.traits(tenant, items)
 
     def closed(self, scope: Scope, items: Sequence[ItemId]) -> dict[ItemId, tuple[ItemId, ...]]:
         """Returns which of the segments rest on closed facts alone; none before it is filled."""
-        return {} if self._filled is None else self._filled.engine.items.closed(scope, items)
+        return {} if self._filled is None else self._filled.engine.closed(scope, items)
 
     def is_at_hand(self, tenant: TenantName, kind: VectorKind) -> bool:
         """Returns whether a search is short; false before it is filled."""
         if self._filled is None or not self._filled.complete:
             return False
-        scan_size = self._filled.engine.items.scan_size(tenant, kind)
+        scan_size = self._filled.engine.scan_size(tenant, kind)
         return not self._together and scan_size <= INLINE_ROWS
 
-    async def _is_stale(self, token: ConsistencyToken | None, deadline: Deadline) -> bool:
+    async def _ready_after(
+        self, token: ConsistencyToken | None, deadline: Deadline
+    ) -> tuple[_Filled, bool]:
         """Waits for the token until shortly before the deadline; True if it was not seen."""
         self._require_ready()
-        if token is None:
-            return False
-        return not await self.caught_up(token, VECTOR_SEARCH.before(deadline))
+        stale = False
+        if token is not None:
+            stale = not await self.caught_up(token, VECTOR_SEARCH.before(deadline))
+        if deadline.passed:
+            raise TimeoutError
+        return self._require_ready(), stale
 
     def _watched(self, use: Callable[[*Given], Result], *given: *Given) -> Result:
         with self._watch():
@@ -244,7 +240,7 @@ class LogFollowingIndex:
         """Counts items; raises `NotReadyError` before it is filled."""
         if self._filled is None:
             raise NotReadyError("index", self._reason)
-        return self._filled.engine.items.count(tenant, items)
+        return self._filled.engine.count(tenant, items)
 
     async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
         """Waits, but not for a token of another epoch, which is of another database."""
@@ -254,7 +250,9 @@ class LogFollowingIndex:
 
     async def ready(self, deadline: Deadline) -> bool:
         """Waits until searches are answered; False if the deadline passes first."""
-        return await self._wait_for(self._is_ready, deadline)
+        return await self._wait_for(
+            lambda: self._filled is not None and self._filled.complete, deadline
+        )
 
     async def _wait_for(self, condition: Callable[[], bool], deadline: Deadline) -> bool:
         try:
@@ -263,9 +261,6 @@ class LogFollowingIndex:
         except TimeoutError:
             return condition()
         return True
-
-    def _is_ready(self) -> bool:
-        return self._filled is not None and self._filled.complete
 
     def _has_seen(self, token: ConsistencyToken) -> bool:
         if self._filled is None:
@@ -338,7 +333,11 @@ class LogFollowingIndex:
         self._epoch += 1
 
     async def _fill(self) -> None:
-        engine, position = await self._bootstrapped()
+        engine = self._make_engine()
+        async with self._feed.bootstrap(self._model) as (position, batches):
+            with _hidden_from_garbage_collector():
+                async for rows in batches:
+                    await self._apply(engine, rows, ())
         self._share_due_at = 0.0
         await self._move_to(_Filled(engine, self._epoch, position, position.complete))
         self._maintenance = Maintenance(engine, self._watch)
@@ -351,14 +350,6 @@ class LogFollowingIndex:
                 "planned_bytes": sum(tier.memory_bytes for tier in engine.tiers()),
             },
         )
-
-    async def _bootstrapped(self) -> tuple[IndexEngine, FeedPosition]:
-        engine = self._make_engine()
-        async with self._feed.bootstrap(self._model) as (position, batches):
-            with _hidden_from_garbage_collector():
-                async for rows in batches:
-                    await self._apply(engine, rows, ())
-        return engine, position
 
     async def _advance(self, filled: _Filled) -> None:
         delta = await self._feed.changes_since(filled.position, self._model)

@@ -27,6 +27,7 @@ from serving.domain.items.records import (
     TenantName,
 )
 from serving.domain.items.text import name_key
+from serving.pipeline.writes.projector import ProjectionWork
 from serving.ports.change_log import Change, ChangeLog, Projection
 from serving.ports.memory_store import Extractions, MemoryStore, UnreadTurn
 from serving.ports.text_analysis import (
@@ -71,8 +72,8 @@ class Extracted:
     received_tokens: int = 0
 
 
-class ExtractionWork:
-    """Projects changed turns into facts."""
+class ExtractionWork(ProjectionWork):
+    """Projects changed turns into facts, from a single position, whichever extractor reads."""
 
     projection: Projection = "extraction"
     chunk = 512
@@ -96,12 +97,6 @@ class ExtractionWork:
         self._limits = limits
         self._report = report
 
-    async def model(self) -> None:
-        """Returns None: there is a single position, whichever extractor reads."""
-
-    async def start(self) -> None:
-        """Does nothing."""
-
     async def project(self, changes: Sequence[Change]) -> None:
         """Reads the turns among the changes: sessions side by side, each in order of time.
 
@@ -112,11 +107,11 @@ class ExtractionWork:
 
         async def read(tenant: TenantName, turns: Sequence[UnreadTurn]) -> None:
             async with free:
-                for some in _parts(turns, self._limits.turns):
+                for start in range(0, len(turns), self._limits.turns):
                     if failed.is_set():
                         return
                     try:
-                        await self._read(tenant, some)
+                        await self._read(tenant, turns[start : start + self._limits.turns])
                     except Exception:
                         failed.set()
                         raise
@@ -199,11 +194,6 @@ def _by_session(turns: Iterable[UnreadTurn]) -> Iterator[tuple[TenantName, Seque
 
     for (tenant, _), of_session in groupby(turns, key=session):
         yield tenant, list(of_session)
-
-
-def _parts(turns: Sequence[UnreadTurn], size: int) -> Iterator[Sequence[UnreadTurn]]:
-    for start in range(0, len(turns), size):
-        yield turns[start : start + size]
 
 
 def refused(fact: ProposedFact, conversation: Conversation) -> str:

@@ -182,9 +182,9 @@ class Eraser:
         done = Lookups(tenant, erased, items, deadline)
         kinds = Counter(item.kind for item in erased.items)
         receipts = [
-            await _receipt("postgres", self._in_rows(done)),
+            await _receipt("postgres", self._in_rows(done), len(erased.items)),
             *await self._in_derived(erased),
-            await _receipt("names", self._in_names(done)),
+            await _receipt("names", self._in_names(done), len(erased.names)),
             await _receipt("vector_index", self._in_indexes(done)),
             await _receipt("graph", self._in_graph(done)),
         ]
@@ -192,10 +192,9 @@ class Eraser:
             receipts.append(await _receipt("memory", self._in_memory(self._view, done)))
         return Forgotten(kinds[ItemKind.SEGMENT], kinds[ItemKind.FACT], receipts, erased.token)
 
-    async def _in_rows(self, done: Lookups) -> StoreReceipt:
+    async def _in_rows(self, done: Lookups) -> list[Lookup]:
         left = await self._store.count(done.tenant, done.items)
-        lookups = [_by_id(done.items, left), *await done.by_words(self._words)]
-        return StoreReceipt.of("postgres", lookups, len(done.erased.items))
+        return [_by_id(done.items, left), *await done.by_words(self._words)]
 
     async def _in_derived(self, erased: EraseReceipt) -> list[StoreReceipt]:
         try:
@@ -207,49 +206,46 @@ class Eraser:
             for store, left in remaining.items()
         ]
 
-    async def _in_names(self, done: Lookups) -> StoreReceipt:
+    async def _in_names(self, done: Lookups) -> list[Lookup]:
         names = done.erased.names
         known = await self._store.known_names(done.tenant) if names else {}
-        left = sum(name in known for name in names)
-        return StoreReceipt.of("names", [_by_id(names, left)], len(names))
+        return [_by_id(names, sum(name in known for name in names))]
 
-    async def _in_indexes(self, done: Lookups) -> StoreReceipt | None:
+    async def _in_indexes(self, done: Lookups) -> list[Lookup] | None:
         index = self._space.index
         if not await index.caught_up(done.erased.token, done.deadline):
             return None
         left = await index.count(done.tenant, done.items)
-        lookups = [_by_id(done.items, left), *await done.by_vector(self._space)]
-        return StoreReceipt.of("vector_index", lookups)
+        return [_by_id(done.items, left), *await done.by_vector(self._space)]
 
-    async def _in_graph(self, done: Lookups) -> StoreReceipt | None:
+    async def _in_graph(self, done: Lookups) -> list[Lookup] | None:
         if not await self._consistency.graph_has_seen(done.erased.token, done.deadline):
             return None
         left = await self._graph.count(done.tenant, done.items)
-        lookups = [_by_id(done.items, left), *await done.by_names(self._graph)]
-        return StoreReceipt.of("graph", lookups)
+        return [_by_id(done.items, left), *await done.by_names(self._graph)]
 
-    async def _in_memory(self, view: ResidentView, done: Lookups) -> StoreReceipt | None:
+    async def _in_memory(self, view: ResidentView, done: Lookups) -> list[Lookup] | None:
         if not await view.caught_up(done.tenant, done.erased.token, done.deadline):
             return None
-        left = view.count(done.tenant, done.items)
-        return StoreReceipt.of("memory", [_by_id(done.items, left)])
+        return [_by_id(done.items, view.count(done.tenant, done.items))]
 
 
 def _by_id(asked: Sized, left: int) -> Lookup:
     return Lookup(LookupKey.ID, len(asked), left)
 
 
-async def _receipt(store: str, verification: Awaitable[StoreReceipt | None]) -> StoreReceipt:
-    """The receipt of a store; the verification of one that has not caught up is None."""
+async def _receipt(
+    store: str, verification: Awaitable[Sequence[Lookup] | None], removed: int = 0
+) -> StoreReceipt:
+    """The receipt of a store; the lookups of one that has not caught up are None."""
     try:
-        return await verification or StoreReceipt(
-            store, verified=False, reason="the store has not applied the erasure yet"
-        )
+        if (lookups := await verification) is not None:
+            return StoreReceipt.of(store, lookups, removed)
     except (TriviumError, TimeoutError) as error:
         return _unverified(store, error)
+    return StoreReceipt(store, verified=False, reason="the store has not applied the erasure yet")
 
 
 def _unverified(store: str, error: Exception) -> StoreReceipt:
-    return StoreReceipt(
-        store, verified=False, reason=str(error) or "the store did not answer in time"
-    )
+    reason = str(error) or "the store did not answer in time"
+    return StoreReceipt(store, verified=False, reason=reason)

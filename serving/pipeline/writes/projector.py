@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnavailableError
@@ -45,7 +45,7 @@ FIRST_BACK_OFF_S = 0.1
 LAST_BACK_OFF_S = 5.0
 
 
-class ProjectionWork(Protocol):
+class ProjectionWork(ABC):
     """Projects changes of one kind."""
 
     projection: Projection
@@ -53,16 +53,19 @@ class ProjectionWork(Protocol):
     """The number of changes projected together; others wait for them."""
 
     async def model(self) -> EmbeddingModel | None:
-        """Returns the model whose position is read, if the projection has one."""
+        """Returns the model whose position is read; None if the projection has a single one."""
+        return None
 
     async def start(self) -> None:
         """Prepares the projection, once in each leadership."""
+        return
 
+    @abstractmethod
     async def project(self, changes: Sequence[Change]) -> None:
         """Projects the current rows of these changes."""
 
 
-class EmbeddingWork:
+class EmbeddingWork(ProjectionWork):
     """Embeds rows that have no current vector of the model."""
 
     projection: Projection = "embedding"
@@ -74,9 +77,6 @@ class EmbeddingWork:
 
     async def model(self) -> EmbeddingModel:
         return await self._embedder.model()
-
-    async def start(self) -> None:
-        """Does nothing."""
 
     async def project(self, changes: Sequence[Change]) -> None:
         """Embeds what lacks a vector; a text on which the model fails is dead-lettered."""
@@ -107,7 +107,7 @@ class EmbeddingWork:
         await self._log.save_embeddings(model, list(zip(tasks, made, strict=True)))
 
 
-class GraphWork:
+class GraphWork(ProjectionWork):
     """Writes entities, facts and mentions to the graph."""
 
     projection: Projection = "graph"
@@ -116,9 +116,6 @@ class GraphWork:
     def __init__(self, log: ChangeLog, graph: Graph) -> None:
         self._log = log
         self._graph = graph
-
-    async def model(self) -> None:
-        """Returns None: the graph has a single position."""
 
     async def start(self) -> None:
         await self._graph.prepare()

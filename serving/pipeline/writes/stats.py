@@ -127,10 +127,8 @@ class Observer:
             if self._counting.get(tenant) is done:
                 del self._counting[tenant]
 
-        if done.cancelled() or done.exception():
-            forget()
-        else:
-            asyncio.get_running_loop().call_later(KEPT_S, forget)
+        failed = done.cancelled() or done.exception() is not None
+        asyncio.get_running_loop().call_later(0 if failed else KEPT_S, forget)
 
 
 async def _or_else(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
@@ -43,3 +45,15 @@ def run_in_virtual_time(main: Coroutine[Any, Any, Result]) -> Result:
     """Runs a coroutine to its end on a loop of its own."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+def in_virtual_time(
+    main: Callable[Given, Coroutine[Any, Any, Result]],
+) -> Callable[Given, Result]:
+    """Makes a test run on a loop of its own in virtual time."""
+
+    @wraps(main)
+    def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        return run_in_virtual_time(main(*args, **kwargs))
+
+    return run

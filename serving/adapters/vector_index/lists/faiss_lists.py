@@ -95,15 +95,12 @@ class FaissLists:
             _, nearest = self._index.quantizer.search(rows, 1)
             for start in range(0, len(rows), ADDED_AT_ONCE):
                 part = slice(start, start + ADDED_AT_ONCE)
+                added = [
+                    np.ascontiguousarray(each[part]) for each in (rows, numbers, nearest[:, 0])
+                ]
                 with self._lock.alone():
-                    self._add(rows[part], numbers[part], nearest[part, 0])
+                    self._index.add_core(len(added[0]), *map(faiss.swig_ptr, added))
                     self._end = int(numbers[part][-1]) + 1
-
-    def _add(
-        self, rows: NDArray[np.float32], slots: NDArray[np.int64], nearest: NDArray[np.int64]
-    ) -> None:
-        arrays = [np.ascontiguousarray(array) for array in (rows, slots, nearest)]
-        self._index.add_core(len(rows), *map(faiss.swig_ptr, arrays))
 
     def allow(self, mask: NDArray[np.bool_]) -> ListFilter:
         selector: object = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))

@@ -61,7 +61,6 @@ class InvertedLists(Protocol):
     @property
     def n_lists(self) -> int:
         """The number of lists."""
-        ...
 
     def extend(self, vectors: Array, slots: Array) -> None:
         """Adds rows; a row is never removed, but excluded by the mask of a search.
@@ -74,11 +73,9 @@ class InvertedLists(Protocol):
             ValueError: A slot is not new; nothing was added.
             OutOfMemoryError: The rows do not fit.
         """
-        ...
 
     def allow(self, mask: NDArray[np.bool_]) -> ListFilter:
         """Converts a mask, bool (slots,), for `search`; slots beyond its end are excluded."""
-        ...
 
     def search(self, queries: Array, k: int, n_probes: int, allowed: ListFilter | None) -> Array:
         """Finds the `k` nearest rows in the `n_probes` nearest lists of each query.
@@ -92,7 +89,6 @@ class InvertedLists(Protocol):
         Returns:
             int64 (b, k) on the lists' device, in any order: slots, and -1 where nothing was found.
         """
-        ...
 
 
 class ListsLibrary(Protocol):
@@ -112,7 +108,6 @@ class ListsLibrary(Protocol):
             ValueError: The sample is smaller than `n_lists`.
             OutOfMemoryError: The lists do not fit.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

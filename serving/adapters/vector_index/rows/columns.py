@@ -240,7 +240,8 @@ class Columns:
         for name, column in self.times.items():
             result.times[name][:count] = column[kept]
         result.numbers[:count] = self.numbers[kept]
-        for block in _blocks(kept, pause):
+        for start in range(0, count, BLOCK):
+            block = kept[start : start + BLOCK].tolist()
             result.items += [self.items[slot] for slot in block]
             result.evidence += [self.evidence[slot] for slot in block]
             result.sessions += [self.sessions[slot] for slot in block]
@@ -248,6 +249,7 @@ class Columns:
             result.states += [self.states[slot] for slot in block]
             for slot in block:
                 result._append_names(self.names_of(slot), self.speaker(slot), 1)
+            pause()
         renumbered = np.full(end, -1, np.int64)
         renumbered[kept] = np.arange(count)
         result.postings.update(self._postings_of(renumbered, pause))
@@ -283,12 +285,6 @@ def _instants(rows: Sequence[IndexRow], name: str, missing: int) -> list[int]:
     """One time of each row, in microseconds."""
     instants: Iterable[datetime | None] = map(attrgetter(name), rows)
     return [missing if instant is None else microseconds(instant) for instant in instants]
-
-
-def _blocks(slots: Slots, pause: Callable[[], None]) -> Iterator[list[int]]:
-    for start in range(0, len(slots), BLOCK):
-        yield slots[start : start + BLOCK].tolist()
-        pause()
 
 
 def _with_room(values: Column, capacity: int) -> Column:

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from serving.adapters.vector_index.device_vector import DeviceVector
-from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.host_search import (
     ScoredRow,
     Sought,
@@ -22,7 +21,7 @@ from serving.adapters.vector_index.rows.host_search import (
     first_head,
     ranked,
 )
-from serving.adapters.vector_index.rows.view import PartitionView
+from serving.adapters.vector_index.rows.view import AllowedRows, PartitionView
 from serving.adapters.vector_index.rule import candidates_for, n_probes
 from serving.ports.embedding import VectorLike
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from serving.adapters.vector_index.lists import scan
 from serving.adapters.vector_index.lists.inverted_lists import TrainedLists
-from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import Slots
-from serving.adapters.vector_index.rows.view import PartitionView
+from serving.adapters.vector_index.rows.view import AllowedRows, PartitionView
 from serving.adapters.vector_index.rule import candidates_for, n_probes
 from serving.domain.items.records import ItemId
 from serving.ports.embedding import Vector, VectorLike

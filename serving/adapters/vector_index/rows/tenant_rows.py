@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.adapters.vector_index import arrays
-from serving.adapters.vector_index.memory import planned_bytes
 from serving.adapters.vector_index.rows.columns import ItemNumbers
 from serving.adapters.vector_index.rows.host_search import ScoredRow, Sought, nearest_in_lists
 from serving.adapters.vector_index.rows.partition import Partition, RowChanges
@@ -35,6 +34,7 @@ from serving.adapters.vector_index.rows.related import (
     traits_of,
 )
 from serving.adapters.vector_index.rows.tenant_view import TenantView
+from serving.adapters.vector_index.rule import planned_bytes
 from serving.domain.items.records import ItemId, ItemKind, TenantName
 from serving.domain.questions.query import Query, Scope
 from serving.domain.ranking.ranked_list import Candidate
@@ -188,10 +188,6 @@ class TenantRows:
             ]
 
     # ------------------------------------------------------------ reading
-
-    @property
-    def items(self) -> TenantRows:
-        return self
 
     def search(self, vector: VectorLike, wanted: WantedNeighbours) -> Neighbours:
         (found,) = self.search_all([(vector, wanted)])

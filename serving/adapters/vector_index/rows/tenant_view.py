@@ -10,9 +10,8 @@ from functools import cached_property, partial, reduce
 import numpy as np
 
 from serving.adapters.vector_index.arrays import is_on_host
-from serving.adapters.vector_index.rows.allowed_rows import AllowedRows
 from serving.adapters.vector_index.rows.columns import ItemNumbers, Mask, among
-from serving.adapters.vector_index.rows.view import PartitionView
+from serving.adapters.vector_index.rows.view import AllowedRows, PartitionView
 from serving.domain.items.instants import ClockTimes, Span, microseconds
 from serving.domain.items.records import ItemId, ItemKind, fact_id, segment_id
 from serving.domain.questions import filters

@@ -16,7 +16,7 @@ from serving.adapters.resident.tenant import ITEM_BYTES
 from serving.adapters.resident.words import Words, rank_of
 from serving.domain.budget import Deadline
 from serving.domain.items.period import Period, disjoint
-from serving.domain.items.records import ItemId, Segment, TenantName
+from serving.domain.items.records import Item, ItemId, Segment, TenantName
 from serving.domain.items.text import text_of
 from serving.domain.languages import ENGLISH
 from serving.domain.questions.named_entities import content_words, one_letter_apart
@@ -28,11 +28,10 @@ from serving.ports.memory_store import Batch
 from tests.fakes.resident_feed import InMemoryFeed
 from tests.fakes.store import InMemoryStore
 from tests.fakes.times import InMemoryTimeline
-from tests.support.builders import NOON, TENANT, days, fact, ids, query, scope, segment
+from tests.support.builders import NOON, OTHER, TENANT, days, fact, ids, query, scope, segment
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
 
-OTHER = TenantName("other")
 SOON = 60.0
 
 
@@ -44,6 +43,13 @@ async def loaded(
     for tenant in tenants:
         await view.load(tenant, Deadline.after(SOON))
     return view
+
+
+async def holding(*items: Item) -> tuple[InMemoryFeed, TenantsInMemory]:
+    """A feed of these items, and a view that has loaded them."""
+    feed = InMemoryFeed()
+    feed.put(*items)
+    return feed, await loaded(feed, TENANT)
 
 
 def words_of(
@@ -73,9 +79,7 @@ async def test_first_question_loads_its_tenant_unanswered() -> None:
 
 
 async def test_announced_write_is_applied_before_an_answer() -> None:
-    feed = InMemoryFeed()
-    feed.put(segment("a"))
-    view = await loaded(feed, TENANT)
+    feed, view = await holding(segment("a"))
 
     feed.put(segment("b"))
     before = words_of(view)
@@ -96,9 +100,7 @@ async def test_write_of_another_tenant_silences_nobody_else() -> None:
 
 
 async def test_unseen_write_of_the_caller_has_no_answer() -> None:
-    feed = InMemoryFeed()
-    feed.put(segment("a"))
-    view = await loaded(feed, TENANT)
+    feed, view = await holding(segment("a"))
     token = feed.put(segment("b"))
     feed.announced.clear()  # it was lost
 
@@ -124,9 +126,7 @@ async def test_unchecked_log_ends_answers() -> None:
 
 
 async def test_erased_item_is_gone_once_caught_up() -> None:
-    feed = InMemoryFeed()
-    feed.put(segment("a"), fact("f", "Mara", "likes", "Goa"))
-    view = await loaded(feed, TENANT)
+    feed, view = await holding(segment("a"), fact("f", "Mara", "likes", "Goa"))
     erased: list[ItemId] = [segment("a").item, fact("f", "Mara", "likes", "Goa").item]
     token = feed.remove(*erased)
 
@@ -140,17 +140,8 @@ async def test_erased_item_is_gone_once_caught_up() -> None:
     assert view.has_facts(TENANT, None) is False
 
 
-async def test_view_without_tenants_has_seen_every_write() -> None:
-    feed = InMemoryFeed()
-    view = TenantsInMemory(feed, 2**30)
-
-    assert await view.caught_up(TENANT, feed.put(segment("a")), Deadline.after(0))
-
-
 async def test_absent_tenant_lacks_no_write_in_memory() -> None:
-    feed = InMemoryFeed()
-    feed.put(segment("a"))
-    view = await loaded(feed, TENANT)
+    feed, view = await holding(segment("a"))
 
     token = feed.put(segment("a"), tenant=OTHER)
 
@@ -229,30 +220,24 @@ async def test_too_large_tenant_is_not_read_again(monkeypatch: pytest.MonkeyPatc
     assert feed.reads == 1
 
 
-async def emptied(view: TenantsInMemory) -> bool:
-    return view.bytes == 0
-
-
 async def test_lost_log_empties_the_memory() -> None:
-    feed = InMemoryFeed()
-    feed.put(segment("a"))
-    view = TenantsInMemory(feed, 2**30)
+    feed, view = await holding(segment("a"))
+
+    async def is_empty() -> bool:
+        return view.bytes == 0
 
     async with view:
-        await view.load(TENANT, Deadline.after(SOON))
         before = view.count(TENANT, ids("a"))
         feed.is_lost = True
         feed.put(segment("b"))
-        await until_async(lambda: emptied(view))
+        await until_async(is_empty)
 
     assert before == 1
 
 
 async def test_many_changes_have_a_tenant_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residents, "MAX_CHANGES", 1)
-    feed = InMemoryFeed()
-    feed.put(segment("a"))
-    view = await loaded(feed, TENANT)
+    feed, view = await holding(segment("a"))
     feed.put(segment("b"), segment("c"))
     await view.advance()
 
@@ -277,9 +262,7 @@ async def test_tenant_with_hidden_rows_leaves_words_to_postgres() -> None:
 
 
 async def test_custom_searches_are_left_to_the_stores() -> None:
-    feed = InMemoryFeed()
-    feed.put(segment("a", entities=("Mara",)))
-    view = await loaded(feed, TENANT)
+    _, view = await holding(segment("a", entities=("Mara",)))
     asked = query("Mara", scope=scope(TENANT))
 
     assert view.find_by_words(asked, WordsSearch(mode=WordsMode.ANY), 10) is None
@@ -288,9 +271,7 @@ async def test_custom_searches_are_left_to_the_stores() -> None:
 
 
 async def test_bytes_follow_writes_and_erasures() -> None:
-    feed = InMemoryFeed()
-    feed.put(segment("a"), segment("b", "longer " * 100))
-    view = await loaded(feed, TENANT)
+    feed, view = await holding(segment("a"), segment("b", "longer " * 100))
     before = view.bytes
     feed.put(segment("c"))
     await view.advance()

@@ -37,18 +37,18 @@ from serving.ports.index_engine import IndexRow, Neighbours
 from serving.ports.vector_index import IndexTier, WantedNeighbours
 from tests.fakes.lists.eager_lists import LISTS_AT_ONCE, WatchedLibrary, WatchedLists
 from tests.fakes.meaning import FAKE_MODEL, segment_row, unit
-from tests.support.builders import TENANT, scope, segment
+from tests.support.builders import OTHER, TENANT, scope, segment
 from tests.support.stepped_clock import SteppedClock
 
-OTHER = TenantName("other")
 DIMENSION = FAKE_MODEL.dimension
 
 
 class Tiered:
-    """A `TieredIndex` with its parts."""
+    """A `TieredIndex` of `count` rows, with its parts."""
 
     def __init__(
         self,
+        count: int = 0,
         rule: IndexRule = LISTS_AT_ONCE,
         *,
         max_probes: int | None = None,
@@ -60,12 +60,12 @@ class Tiered:
         self.engine = TieredIndex(
             DIMENSION, self.library, rule, clock=self.clock, memory=lambda: self.free_bytes
         )
+        self.put(range(count))
 
     @classmethod
     def filled(cls, count: int, rule: IndexRule = LISTS_AT_ONCE) -> Self:
         """With rows in lists, if they are enough for them."""
-        tiered = cls(rule)
-        tiered.put(range(count))
+        tiered = cls(count, rule)
         tiered.engine.maintain()
         return tiered
 
@@ -115,16 +115,6 @@ def directed(number: int, sign: int, spread: float, kind: str = "turn") -> Index
 # ---------------------------------------------------------------- what a search does
 
 
-def test_many_rows_are_put_into_lists() -> None:
-    tiered = Tiered.filled(4)
-    few = tiered.tier
-    tiered.put([4])
-    tiered.engine.maintain()
-
-    assert (few.approximate, tiered.tier.approximate) == (False, True)
-    assert tiered.names(3, 1) == [name(3)]
-
-
 def test_sixteen_more_candidates_than_wanted_are_scored_again() -> None:
     tiered = Tiered.filled(200)
 
@@ -143,17 +133,6 @@ def test_an_unfiltered_search_uses_no_mask() -> None:
     tiered.find(1)
 
     assert [masked for _, _, masked in tiered.lists.searches] == [False, True]
-
-
-def test_writes_are_visible_before_maintenance() -> None:
-    tiered = Tiered.filled(40)
-
-    tiered.put([77])
-    tiered.remove([5])
-
-    assert tiered.names(77, 1) == [name(77)]
-    assert name(5) not in tiered.names(5, 40)
-    assert tiered.tier.rows == 40
 
 
 def test_a_large_depth_is_scanned() -> None:
@@ -187,7 +166,7 @@ def test_too_few_candidates_lead_to_a_scan() -> None:
 
 
 def test_tail_rows_do_not_replace_rows_in_lists() -> None:
-    tiered = Tiered(replace(LISTS_AT_ONCE, min_tail=1000), max_probes=1)
+    tiered = Tiered(rule=replace(LISTS_AT_ONCE, min_tail=1000), max_probes=1)
     turns = [directed(n, 1, n / 1000) for n in range(400)]
     notes = [directed(n, -1, 5 + n / 100, "note") for n in range(1000, 1050)]
     tiered.engine.apply([*turns, *notes], [])
@@ -200,8 +179,7 @@ def test_tail_rows_do_not_replace_rows_in_lists() -> None:
 
 
 def test_results_outside_the_mask_are_dropped() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.put(range(40, 60), kind="note")
     tiered.engine.maintain()
     tiered.library.ignores_masks = True
@@ -232,8 +210,7 @@ def test_rows_newer_than_the_view_displace_none() -> None:
 
 
 def test_tenants_have_separate_lists() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.put(range(40, 80), tenant=OTHER)
     tiered.engine.maintain()
 
@@ -263,8 +240,7 @@ def test_a_long_tail_extends_the_lists() -> None:
 @pytest.mark.parametrize("during", ["on_train", "on_extend"])
 @pytest.mark.parametrize("end", [110, 190])
 def test_writes_during_a_rebuild_are_kept(during: str, end: int) -> None:
-    tiered = Tiered()
-    tiered.put(range(100))
+    tiered = Tiered(100)
 
     def writes() -> None:
         setattr(tiered.library, during, lambda: None)
@@ -284,8 +260,7 @@ def test_writes_during_a_rebuild_are_kept(during: str, end: int) -> None:
 
 
 def test_swap_raises_the_generation() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     exact = tiered.find(1).generation
     tiered.engine.maintain()
     in_lists = tiered.find(1).generation
@@ -337,8 +312,7 @@ def test_old_lists_are_freed_with_their_last_search() -> None:
 
 
 def test_a_tenant_erased_during_a_rebuild_stays_erased() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.library.on_train = lambda: tiered.remove(range(40))
 
     tiered.engine.maintain()
@@ -350,8 +324,7 @@ def test_a_tenant_erased_during_a_rebuild_stays_erased() -> None:
 
 
 def test_closing_stops_a_rebuild_and_keeps_the_rows() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.library.on_train = tiered.engine.close
 
     tiered.engine.maintain()
@@ -362,8 +335,7 @@ def test_closing_stops_a_rebuild_and_keeps_the_rows() -> None:
 
 
 def test_a_rebuild_reports_its_progress() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     seen: list[str] = []
     tiered.library.on_train = lambda: seen.append(tiered.tier.rebuilding)
     tiered.library.on_extend = lambda: seen.append(tiered.tier.rebuilding)
@@ -424,14 +396,20 @@ def raising(error: Exception) -> Callable[[], None]:
     return fail
 
 
-def test_lack_of_memory_keeps_the_old_lists() -> None:
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (OutOfMemoryError("lists of 60 rows"), "no memory for lists of 60 rows"),
+        (RuntimeError("what nobody thought of"), "RuntimeError"),
+    ],
+)
+def test_failed_rebuild_keeps_the_old_lists_for_minutes(error: Exception, failure: str) -> None:
     tiered = Tiered.filled(40)
-
-    tiered.library.on_train = raising(OutOfMemoryError("lists of 60 rows"))
     tiered.put(range(40, 90))
+    tiered.library.on_train = raising(error)
     tiered.engine.maintain()
 
-    assert tiered.tier.failure == "no memory for lists of 60 rows"
+    assert tiered.tier.failure == failure
     assert (tiered.engine.generation, tiered.tier.rows) == (1, 90)
     assert len(tiered.names(1, 90)) == 90
     tiered.library.on_train = lambda: None
@@ -439,13 +417,11 @@ def test_lack_of_memory_keeps_the_old_lists() -> None:
     assert tiered.engine.generation == 1
     tiered.clock.now += 600
     tiered.engine.maintain()
-    assert tiered.engine.generation == 2
-    assert tiered.tier.failure == ""
+    assert (tiered.engine.generation, tiered.tier.failure) == (2, "")
 
 
 def test_a_rebuild_without_free_memory_is_not_begun() -> None:
-    tiered = Tiered(free=1000)
-    tiered.put(range(40))
+    tiered = Tiered(40, free=1000)
     tiered.engine.maintain()
 
     assert "40 rows in" in tiered.tier.failure
@@ -457,27 +433,13 @@ def test_a_rebuild_without_free_memory_is_not_begun() -> None:
 
 
 def test_a_device_lost_during_a_rebuild_is_raised() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
+    tiered = Tiered(40)
     tiered.library.on_train = raising(torch.AcceleratorError("CUDA error"))
 
     with pytest.raises(torch.AcceleratorError):
         tiered.engine.maintain()
 
     assert tiered.tier.rebuilding == ""
-
-
-def test_a_failed_rebuild_is_not_repeated_at_once() -> None:
-    tiered = Tiered()
-    tiered.put(range(40))
-    tiered.library.on_train = raising(RuntimeError("what nobody thought of"))
-    tiered.engine.maintain()
-    tiered.library.on_train = lambda: None
-    tiered.engine.maintain()
-
-    assert not tiered.tier.approximate
-    assert tiered.tier.failure == "RuntimeError"
-    assert len(tiered.names(1, 40)) == 40
 
 
 def test_full_lists_are_rebuilt() -> None:
@@ -494,10 +456,6 @@ def test_full_lists_are_rebuilt() -> None:
     assert len(tiered.library.made) == 2
     assert len(tiered.library.made[1].slots) == tiered.tier.rows == 160
     assert len(tiered.names(1, 160)) == 160
-
-
-def test_an_empty_index_has_no_tier() -> None:
-    assert Tiered().engine.tiers() == []
 
 
 # ---------------------------------------------------------------- the rule of lists
@@ -546,6 +504,7 @@ def test_the_tail_is_full_at_the_number_of_lists(tail: int, n_lists: int, full: 
         (500, 0, 1200, "shrunk"),
         (1500, 375, 1200, None),
         (1500, 376, 1200, "tombstones"),
+        (1500, 0, 1200, "full"),
         (2400, 0, 1200, None),
         (2401, 0, 1200, "doubled"),
     ],
@@ -553,11 +512,7 @@ def test_the_tail_is_full_at_the_number_of_lists(tail: int, n_lists: int, full: 
 def test_reasons_have_thresholds(
     alive: int, dead: int, trained_rows: int | None, reason: str | None
 ) -> None:
-    assert RULE.rebuild_reason(alive, dead, trained_rows) == reason
-
-
-def test_full_lists_are_a_reason_to_rebuild() -> None:
-    assert RULE.rebuild_reason(1500, 0, 1200, full=True) == "full"
+    assert RULE.rebuild_reason(alive, dead, trained_rows, full=reason == "full") == reason
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from serving.adapters.vector_index import TieredIndex
@@ -48,22 +50,13 @@ class Machine(RuleBasedStateMachine):
     def is_maintained(self) -> None:
         self.engine.maintain()
 
-    @rule(write=WRITES)
-    def is_written_to_while_lists_are_trained(self, write: Write) -> None:
+    @rule(write=WRITES, during=st.sampled_from(["on_train", "on_extend"]))
+    def is_written_to_while_lists_are_made(self, write: Write, during: str) -> None:
         def once() -> None:
-            self.library.on_train = lambda: None
+            setattr(self.library, during, lambda: None)
             self.writes(write)
 
-        self.library.on_train = once
-        self.engine.maintain()
-
-    @rule(write=WRITES)
-    def is_written_to_while_lists_are_extended(self, write: Write) -> None:
-        def once() -> None:
-            self.library.on_extend = lambda: None
-            self.writes(write)
-
-        self.library.on_extend = once
+        setattr(self.library, during, once)
         self.engine.maintain()
 
     @rule(question=QUESTIONS)
@@ -132,35 +125,6 @@ def version_of(answer: Neighbours) -> set[int]:
     }
 
 
-class Repeated(threading.Thread):
-    """Calls a function until it is stopped, and then raises its error, if any.
-
-    Attributes:
-        rounds: Released after each call.
-    """
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__()
-        self._work = work
-        self._ended = threading.Event()
-        self._error: BaseException | None = None
-        self.rounds = threading.Semaphore(0)
-
-    def run(self) -> None:
-        try:
-            while not self._ended.is_set():
-                self._work()
-                self.rounds.release()
-        except BaseException as error:
-            self._error = error
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join()
-        if self._error is not None:
-            raise self._error
-
-
 class Answers:
     def __init__(self, engine: TieredIndex) -> None:
         self._engine = engine
@@ -198,16 +162,27 @@ def test_answers_during_a_swap_are_of_one_moment() -> None:
     ]
     engine.apply([*background, *(row(number, 0) for number in range(TOGETHER))], [])
     callers = [Answers(engine), Answers(engine)]
-    maintenance = Repeated(engine.maintain)
-    threads = [maintenance, *(Repeated(caller.ask) for caller in callers)]
-    for thread in threads:
-        thread.start()
-    for version in range(1, VERSIONS):
-        gone = [(TENANT, segment_id(f"b{version}"))]
-        engine.apply([row(number, version) for number in range(TOGETHER)], gone)
-        maintenance.rounds.acquire(timeout=10)
-    for thread in threads:
-        thread.end()
+    ended, rounds = threading.Event(), threading.Semaphore(0)
+
+    def repeat(work: Callable[[], None]) -> None:
+        while not ended.is_set():
+            work()
+
+    def maintain() -> None:
+        engine.maintain()
+        rounds.release()
+
+    with ThreadPoolExecutor(3) as threads:
+        running = [threads.submit(repeat, each) for each in (maintain, *(c.ask for c in callers))]
+        try:
+            for version in range(1, VERSIONS):
+                gone = [(TENANT, segment_id(f"b{version}"))]
+                engine.apply([row(number, version) for number in range(TOGETHER)], gone)
+                rounds.acquire(timeout=10)
+        finally:
+            ended.set()
+    for each in running:
+        each.result()
 
     assert len(library.made) >= 3
     for caller in callers:

@@ -105,7 +105,3 @@ def test_candidates_beyond_the_first_forty_come_after_them() -> None:
 
     assert [each.item.id for each in ordered[RESCORED - 1 :]] == ["000", "040", "041"]
     assert len({each.score for each in ordered[RESCORED - 1 :]}) == 1
-
-
-def test_empty_list_stays_empty() -> None:
-    assert order([], QUESTION, {}) == []

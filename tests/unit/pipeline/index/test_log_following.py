@@ -251,11 +251,6 @@ async def test_erased_row_is_gone_before_the_log_position(feed: FakeFeed) -> Non
         assert found(await ask(index)) == ids("b")
 
 
-async def test_caught_up_gives_up_at_the_deadline(feed: FakeFeed) -> None:
-    async with following(feed) as index:
-        assert not await index.caught_up(feed.put(row("b")), Deadline.after(0.01))
-
-
 class ManyRows(InMemoryIndex):
     def scan_size(self, *_: object) -> int:
         return log_following.INLINE_ROWS + 1
@@ -281,22 +276,6 @@ async def test_a_start_without_postgresql_heals(feed: FakeFeed) -> None:
     feed.failures += [StoreUnavailableError("not yet"), TimeoutError()]
     async with following(feed) as index:
         assert found(await ask(index)) == ids("a")
-
-
-async def test_a_lost_log_makes_a_new_epoch_from_a_new_snapshot(feed: FakeFeed) -> None:
-    async with following(feed) as index:
-        before = await ask(index)
-        feed.lose("2")
-        feed.remove((TENANT, segment_id("a")))
-        token = feed.put(row("b"))
-        feed.embed()
-        await feed.bootstrapped(2)
-
-        await apply(index, feed, token)
-        answer = await ask(index)
-
-    assert found(answer) == ids("b")
-    assert (before.epoch, answer.epoch) == (1, 2)
 
 
 async def test_index_starts_again_after_an_unexpected_failure(feed: FakeFeed) -> None:
@@ -510,17 +489,6 @@ def engine() -> TogetherIndex:
     return TogetherIndex()
 
 
-async def test_searches_of_one_turn_go_together(engine: TogetherIndex) -> None:
-    queue = SearchQueue()
-
-    found = await asyncio.gather(*(queue.search(engine, unit(1), WANTED) for _ in range(3)))
-    await queue.search(engine, unit(1), WANTED)
-
-    assert engine.counts == [3, 1]
-    for each in found:
-        assert [candidate.item for candidate in each.candidates] == ids("a")
-
-
 async def test_searches_of_two_engines_are_kept_apart(engine: TogetherIndex) -> None:
     queue, other = SearchQueue(), TogetherIndex()
 
@@ -546,11 +514,9 @@ async def test_an_error_reaches_all_callers(engine: TogetherIndex) -> None:
     queue = SearchQueue()
     engine.error = RuntimeError("no device")
 
-    found = await asyncio.gather(
-        *(queue.search(engine, unit(1), WANTED) for _ in range(2)), return_exceptions=True
-    )
+    searches = (queue.search(engine, unit(1), WANTED) for _ in range(2))
 
-    assert found == [engine.error] * 2
+    assert await asyncio.gather(*searches, return_exceptions=True) == [engine.error] * 2
 
 
 @pytest.fixture
@@ -563,15 +529,14 @@ async def index(engine: TogetherIndex) -> AsyncIterator[LogFollowingIndex]:
         yield index
 
 
-async def test_waiting_searches_run_together(
+async def test_searches_of_one_turn_go_together(
     engine: TogetherIndex, index: LogFollowingIndex
 ) -> None:
-    found = await asyncio.gather(
-        *(index.search(unit(1), WANTED, Deadline.after(10)) for _ in range(5))
-    )
+    answers = await asyncio.gather(*(ask(index) for _ in range(5)))
+    await ask(index)
 
-    assert [[each.item for each in answer.candidates] for answer in found] == [ids("a")] * 5
-    assert engine.counts == [5]
+    assert [found(answer) for answer in answers] == [ids("a")] * 5
+    assert engine.counts == [5, 1]
 
 
 @pytest.mark.parametrize(

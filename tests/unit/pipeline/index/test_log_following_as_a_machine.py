@@ -7,16 +7,14 @@ and swaps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from serving.adapters.vector_index import ExactIndex, TieredIndex
+from serving.adapters.vector_index import TieredIndex
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.shards import Shard, all_shards
@@ -49,10 +47,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "MAINTAIN_EVERY_S", 0.002)
 
 
+def tiered() -> IndexEngine:
+    return TieredIndex(FAKE_MODEL.dimension, WatchedLibrary(), LISTS_AT_ONCE)
+
+
 class Machine(RuleBasedStateMachine):
     """Every list is probed, so that all must find the same."""
-
-    make_engine: ClassVar[Callable[[], IndexEngine]]
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Machine(RuleBasedStateMachine):
 
     def replica(self, shard: Shard) -> LogFollowingIndex:
         feed = FeedOfShard(self.feed, shard)
-        return LogFollowingIndex(feed, FAKE_MODEL, type(self).make_engine)
+        return LogFollowingIndex(feed, FAKE_MODEL, tiered)
 
     async def replace(self, number: int) -> None:
         """A new process in the place of one that has ended."""
@@ -173,23 +173,7 @@ class Machine(RuleBasedStateMachine):
         assert not any("failed" in state.reason for state in states)
 
 
-def tiered() -> IndexEngine:
-    return TieredIndex(FAKE_MODEL.dimension, WatchedLibrary(), LISTS_AT_ONCE)
-
-
-class OfTieredIndexes(Machine):
-    make_engine = staticmethod(tiered)
-
-
-class OfExactIndexes(Machine):
-    make_engine = staticmethod(lambda: ExactIndex(FAKE_MODEL.dimension))
-
-
-TestLogFollowingTieredIndexes = OfTieredIndexes.TestCase
-TestLogFollowingTieredIndexes.settings = settings(
-    max_examples=examples(40), stateful_step_count=8, deadline=None
-)
-TestLogFollowingExactIndexes = OfExactIndexes.TestCase
-TestLogFollowingExactIndexes.settings = settings(
-    max_examples=examples(20), stateful_step_count=6, deadline=None
+TestLogFollowing = Machine.TestCase
+TestLogFollowing.settings = settings(
+    max_examples=examples(60), stateful_step_count=8, deadline=None
 )

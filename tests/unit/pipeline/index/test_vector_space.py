@@ -87,8 +87,7 @@ async def test_equal_questions_are_embedded_once() -> None:
 
 
 async def test_response_time_reveals_no_query_of_another_tenant() -> None:
-    embedder = GatedEmbedder()
-    embedder.gate.set()
+    embedder = FakeEmbedder()
     search = searching(embedder)
 
     await search.vector_of(TENANT, GOA, soon())
@@ -98,8 +97,7 @@ async def test_response_time_reveals_no_query_of_another_tenant() -> None:
 
 
 async def test_tenants_asked_together_share_the_embedding() -> None:
-    embedder = GatedEmbedder()
-    embedder.gate.set()
+    embedder = FakeEmbedder()
     space = VectorSpace.of(embedder, FixedIndex())
     first = query(GOA)
 
@@ -163,8 +161,7 @@ async def test_error_reaches_only_the_waiting_callers() -> None:
 
 
 async def test_the_last_questions_are_remembered_and_the_others_forgotten() -> None:
-    embedder = GatedEmbedder()
-    embedder.gate.set()
+    embedder = FakeEmbedder()
     search = EmbeddedSearch(embedder, FixedIndex(), kept=2)
 
     for text in ["a", "b", "a", "c", "a", "b"]:
@@ -256,18 +253,3 @@ async def test_nearest_question_decides_the_cosine_of_hits() -> None:
         "goa": pytest.approx(1.0, abs=1e-4),
         "dog": pytest.approx(1.0, abs=1e-4),
     }
-
-
-async def test_stale_part_makes_the_whole_answer_stale() -> None:
-    class HalfStaleSearch(NotedSearch):
-        async def search(
-            self, text: str, wanted: WantedNeighbours, deadline: Deadline
-        ) -> IndexAnswer:
-            return IndexAnswer([], epoch=len(text), stale=text == GOA)
-
-    space = VectorSpace(DeafEmbedder(), FixedIndex(), HalfStaleSearch())
-
-    answer = await VectorLookup(query(GOA), space, PARTS).nearest(WANTED, soon())
-
-    assert answer.stale
-    assert answer.epoch == min(map(len, PARTS))

@@ -21,7 +21,7 @@ from serving.pipeline.writes.projector import LAST_BACK_OFF_S, Projector
 from serving.ports.change_log import Change
 from serving.ports.memory_store import UnreadTurn
 from serving.ports.text_analysis import Conversation, Proposal, ProposedFact, UnusableAnswerError
-from tests.fakes.simulation.virtual_time import run_in_virtual_time
+from tests.fakes.simulation.virtual_time import in_virtual_time
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import A_DAY_LATER, NOON, TENANT, batch_of, days, fact, segment
 
@@ -150,14 +150,21 @@ async def extracted(answer: Answer, *turns: Segment, **given: Any) -> Extraction
     return extraction
 
 
+OWN = extracted_id(TENANT, proposal("a"))
+
+
 async def test_proposed_fact_is_stored_with_evidence_and_time() -> None:
     extraction = await extracted(giving(proposal("a", single_valued=True)), turn("a"))
 
-    stored = extraction.only_fact
-    assert (stored.subject, stored.relation, stored.object) == ("Ann", "lives in", "Paris")
-    assert stored.evidence == ("a",)
-    assert (stored.valid_from, stored.valid_to, stored.recorded_at) == (NOON, None, A_DAY_LATER)
-    assert stored.single_valued
+    assert extraction.only_fact == fact(
+        OWN,
+        *("Ann", "lives in", "Paris"),
+        sentence="Ann lives in Paris.",
+        valid_from=NOON,
+        recorded_at=A_DAY_LATER,
+        evidence=("a",),
+        single_valued=True,
+    )
     assert extraction.reports == [
         Extracted(turns=1, facts={"accepted": 1}, sent_tokens=30, received_tokens=7)
     ]
@@ -188,10 +195,9 @@ async def test_sensitive_turns_are_not_sent() -> None:
         giving(), turn("a"), secret, earlier=(earlier, secret), known=(known, pin)
     )
 
-    (asked,) = extraction.extractor.asked
-    assert [each.id for each in asked.turns] == ["a"]
-    assert asked.before == (earlier,)
-    assert asked.facts == (known,)
+    assert extraction.extractor.asked == [
+        Conversation(turns=(turn("a"),), before=(earlier,), facts=(known,))
+    ]
 
 
 async def test_a_session_of_sensitive_turns_asks_nothing() -> None:
@@ -233,9 +239,6 @@ async def test_earlier_turns_are_evidence_with_an_unread_turn() -> None:
     )
 
     assert extraction.only_fact.evidence == ("earlier", "a")
-
-
-OWN = extracted_id(TENANT, proposal("a"))
 
 
 @pytest.mark.parametrize(
@@ -351,27 +354,22 @@ async def test_session_is_read_in_parts_by_time() -> None:
     assert sorted(asked) == [["s1", "s2"], ["s3"], ["x", "y"], ["z"]]
 
 
-def test_projector_waits_for_the_retry_delay() -> None:
-    asked_to_wait_s = 60.0
-    assert asked_to_wait_s > LAST_BACK_OFF_S
+@in_virtual_time
+async def test_projector_waits_for_the_retry_delay() -> None:
+    tries: list[float] = []
 
-    async def tries() -> Sequence[float]:
-        at: list[float] = []
+    class OnceBusy:
+        projection = "extraction"
 
-        class OnceBusy:
-            projection = "extraction"
+        async def model(self) -> None:
+            tries.append(asyncio.get_running_loop().time())
+            if len(tries) == 2:
+                raise asyncio.CancelledError
+            raise OverloadedError("the API", 60.0)
 
-            async def model(self) -> None:
-                at.append(asyncio.get_running_loop().time())
-                if len(at) == 2:
-                    raise asyncio.CancelledError
-                raise OverloadedError("the API", asked_to_wait_s)
+    log: Any = None  # it is not read before the model is known
+    with pytest.raises(asyncio.CancelledError):
+        await Projector(log, OnceBusy()).run()  # type: ignore[arg-type]
 
-        log: Any = None  # it is not read before the model is known
-        projector = Projector(log, OnceBusy())  # type: ignore[arg-type]
-        with pytest.raises(asyncio.CancelledError):
-            await projector.run()
-        return at
-
-    first, second = run_in_virtual_time(tries())
-    assert second - first == asked_to_wait_s
+    assert tries == [0.0, 60.0]
+    assert tries[1] > LAST_BACK_OFF_S

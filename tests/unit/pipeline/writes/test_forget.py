@@ -26,7 +26,7 @@ from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, unit
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
 from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
-from tests.support.builders import TENANT, batch_of, segment
+from tests.support.builders import OTHER, TENANT, batch_of, segment
 
 ONE = Selector(items=(segment_id("a"),))
 
@@ -147,8 +147,8 @@ async def test_a_name_that_stays_in_the_cache_remains() -> None:
 async def test_an_index_behind_the_log_is_not_verified(store: InMemoryStore) -> None:
     receipts = await forgotten(store, RemainingIndex(ready=False))
 
-    assert not receipts["vector_index"].verified
-    assert receipts["vector_index"].reason == "the store has not applied the erasure yet"
+    behind = "the store has not applied the erasure yet"
+    assert receipts["vector_index"] == StoreReceipt("vector_index", verified=False, reason=behind)
 
 
 async def test_repeated_erasure_is_verified_by_id_alone(store: InMemoryStore) -> None:
@@ -171,9 +171,6 @@ async def test_store_lost_after_the_erasure_is_unverified() -> None:
     assert not receipts["embeddings"].verified
     assert "it is away" in receipts["embeddings"].reason
     assert receipts["vector_index"].verified
-
-
-OTHER = TenantName("other")
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -16,7 +15,6 @@ from serving.domain.errors import (
     InvalidRequestError,
     ItemNotFoundError,
     OverloadedError,
-    StoreUnavailableError,
     VersionConflictError,
 )
 from serving.domain.items.records import (
@@ -43,7 +41,7 @@ from tests.fakes.meaning import FakeEmbedder
 from tests.fakes.pipeline import FixedConsistency, FixedIndex
 from tests.fakes.store import InMemoryStore
 from tests.fakes.words import InMemoryWords
-from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
+from tests.support.builders import NOON, OTHER, TENANT, batch_of, days, fact, segment
 
 
 @pytest.mark.parametrize(("given", "kept"), [((), ("Mel", "Goa")), (("Tom",), ("Tom",))])
@@ -303,26 +301,6 @@ async def test_patch_without_version_is_applied_to_later_changes() -> None:
     assert item.version == 1 + ATTEMPTS
 
 
-class Slow(InMemoryStore):
-    """Lets other calls read and write between a read and its write."""
-
-    async def load(self, tenant: TenantName, items: Sequence[ItemId], deadline: Deadline) -> Any:
-        found = await super().load(tenant, items, deadline)
-        await asyncio.sleep(0)
-        return found
-
-
-async def test_patches_at_once_are_all_applied() -> None:
-    memory = await remembering(segment("a"), store=Slow())
-    moods = [f"mood-{number}" for number in range(16)]
-
-    await asyncio.gather(*(memory.patch(set_labels={mood: "calm"}) for mood in moods))
-
-    item = (await memory.patch(title="Trip")).item
-    assert isinstance(item, Segment)
-    assert set(item.labels) == set(moods)
-
-
 async def test_patch_that_always_loses_is_a_conflict() -> None:
     memory = await remembering(segment("a"), store=Interfering(ATTEMPTS))
 
@@ -354,7 +332,6 @@ async def test_item_erased_meanwhile_is_not_found() -> None:
 # ---------------------------------------------------------------- expiry
 
 
-OTHER = TenantName("other")
 LIFETIMES = Lifetimes(
     {
         ALL_TENANTS: {"chitchat": days(30), "note": days(90)},
@@ -441,16 +418,6 @@ async def test_sweep_erases_expired_items_of_each_tenant(
     assert await left(store, TENANT, OTHER) == ["d", "e", "d", "e"]
 
 
-async def test_sweep_after_a_restart_erases_once() -> None:
-    store = InMemoryStore()
-    await store.write(batch_of(segment("a", sensitive=True, expires_at=NOON), segment("b")))
-
-    for _ in range(2):
-        await sweeper(store, NOON + days(9)).sweep()
-
-    assert await left(store, TENANT) == ["b"]
-
-
 async def test_item_that_lives_longer_meanwhile_stays() -> None:
     store = RacingStore()
     await store.write(batch_of(segment("a", expires_at=NOON), segment("b", expires_at=NOON)))
@@ -475,11 +442,3 @@ async def test_sweep_that_erases_nothing_ends(monkeypatch: pytest.MonkeyPatch) -
     await sweeper(store, NOON).sweep()
 
     assert await left(store, TENANT) == ["a"]
-
-
-async def test_sweep_without_the_store_raises() -> None:
-    store = InMemoryStore()
-    store.available = False
-
-    with pytest.raises(StoreUnavailableError):
-        await sweeper(store, NOON).sweep()

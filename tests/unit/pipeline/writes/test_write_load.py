@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -111,8 +110,10 @@ class CountedLog:
 
 
 @pytest.fixture(autouse=True)
-def _always(monkeypatch: pytest.MonkeyPatch) -> None:
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backlog is always counted, and no part waited for."""
     monkeypatch.setattr("serving.pipeline.writes.backpressure.READ_EVERY_S", 0.0)
+    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
 
 
 def backpressure(log: CountedLog) -> Backpressure:
@@ -155,10 +156,7 @@ async def test_lost_store_leaves_the_state_as_known(*, full: bool) -> None:
     guard = backpressure(CountedLog(full, StoreUnavailableError("lost")))
 
     for _ in range(2):
-        if full:
-            with pytest.raises(OverloadedError):
-                await guard.admit(patient=False)
-        else:
+        with pytest.raises(OverloadedError) if full else nullcontext():
             await guard.admit(patient=False)
 
 
@@ -318,34 +316,24 @@ def returns(value: object) -> Any:
     return answer
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats, "PATIENCE_S", 0.01)
-
-
 async def overview(observed: Observer) -> Overview:
     async with asyncio.timeout(10):
         return await observed.overview(TENANT)
 
 
-def observer(
-    *,
-    embedder: Any = None,
-    index: Any = None,
-    count_entities: Any = None,
-    breakers: Sequence[Breaker] = (),
-    tenant_counts: Any = None,
-    status: Any = None,
-) -> Observer:
+def observer(**given: Any) -> Observer:
     """Of parts that are well unless others are given."""
-    fakes: Any = SimpleNamespace
+    well = {"tenant_counts": returns(COUNTS), "dead_letters": returns([]), "status": returns([])}
+    parts: Any = SimpleNamespace(**{**well, "count_entities": returns(7), **given})
     return Observer(
-        about=fakes(),
-        catalog=fakes(tenant_counts=tenant_counts or returns(COUNTS), dead_letters=returns([])),
-        log=fakes(status=status or returns([])),
-        space=VectorSpace.of(embedder or FakeEmbedder(), index or FixedIndex()),
-        graph=fakes(count_entities=count_entities or returns(7)),
-        breakers=breakers,
+        about=parts,
+        catalog=parts,
+        log=parts,
+        space=VectorSpace.of(
+            given.get("embedder", FakeEmbedder()), given.get("index", FixedIndex())
+        ),
+        graph=parts,
+        breakers=given.get("breakers", ()),
     )
 
 
