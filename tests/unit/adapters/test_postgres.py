@@ -18,7 +18,7 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 
 from serving.adapters.postgres.connection.dsn import parses, with_defaults
 from serving.adapters.postgres.connection.errors import StatementRejectedError, store_errors
-from serving.adapters.postgres.log.compaction import covers
+from serving.adapters.postgres.log.positions import covers
 from serving.adapters.postgres.tables.content import content_hash, text_hash
 from serving.adapters.postgres.tables.filters import conditions_of, tags_of, terms_of
 from serving.adapters.postgres.tables.rows import array_literal
