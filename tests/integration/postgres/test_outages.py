@@ -143,7 +143,10 @@ async def test_a_crash_loses_nothing_that_was_acknowledged(short_directory: Path
             assert (await adapters.change_log.next_batch("embedding", MODEL, 10)).changes
 
 
-async def test_slow_planned_search_leaves_its_connection_unchanged(postgres_dsn: str) -> None:
+async def test_slow_planned_search_leaves_its_connection_unchanged(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.connection.pool.SEARCH_TIMEOUT_MS", 60_000)
     async with Database(postgres_dsn, search_connections=1) as database:
         with pytest.raises(TimeoutError):
             async with database.planned_search(Deadline.after(0.05)) as connection:

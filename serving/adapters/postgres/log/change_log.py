@@ -67,7 +67,10 @@ class PostgresChangeLog:
     async def leadership(
         self, projection: Projection, model: EmbeddingModel | None
     ) -> AsyncIterator[None]:
-        """Leads to one model: after a change both are maintained, by one process or by two."""
+        """Each model has its own leader.
+
+        After a change of model both are maintained, by one process or by an old and a new one.
+        """
         async with await self._database.connect() as connection:
             with store_errors():
                 number = await find_or_make_model(connection, model)
