@@ -145,26 +145,17 @@ async def test_webhook_of_the_page_gets_each_change(
 ) -> None:
     token = tmp_path / "changes.token"
 
-    async def begun() -> bool:
-        return token.exists()
-
     def posted(*ids: str, change: str = "stored") -> bool:
         return all(Hook.posted[id_, "segment", change] for id_ in ids)
 
-    async def first() -> bool:
-        return posted("a", "b")
-
-    async def rest() -> bool:
-        return posted("c") and posted("a", change="erased")
-
     async with following(address, hook, tmp_path):
-        await until_async(begun)
+        await until_async(token.exists)
         await memory.ingest([Segment(id="a", text="We sailed."), Segment(id="b", text="Hello.")])
-        await until_async(first)
+        await until_async(lambda: posted("a", "b"))
     await memory.ingest([Segment(id="c", text="We are back.")])
     await memory.forget(segment_ids=["a"])
     async with following(address, hook, tmp_path):
-        await until_async(rest)
+        await until_async(lambda: posted("c") and posted("a", change="erased"))
 
     assert Hook.posted["c", "segment", "stored"] == 1
 

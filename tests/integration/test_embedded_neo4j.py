@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import neo4j
@@ -15,6 +12,7 @@ from serving.desk.embedded_neo4j import EmbeddedNeo4j, running_address
 from serving.desk.embedded_neo4j.watch import error_of_transaction
 from serving.domain.errors import DependencyError
 from tests.support.disk import Disk
+from tests.support.processes import python_child
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(240)]
@@ -48,14 +46,8 @@ def listening(process: psutil.Process) -> list[tuple[str, int]]:
 
 def test_nodes_outlive_a_server_with_killed_starter(tmp_path: Path, jar_cache: Path) -> None:
     root = tmp_path / "neo4j"
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(root), str(jar_cache)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as parent:
-        assert parent.stdout is not None
-        pid, first = parent.stdout.readline().split()
+    with python_child(PARENT, root, jar_cache) as (_, printed):
+        pid, first = printed.split()
         process = psutil.Process(int(pid))
         assert write_and_count(first) == 1
         port = int(first.rsplit(":", 1)[1])
@@ -65,28 +57,12 @@ def test_nodes_outlive_a_server_with_killed_starter(tmp_path: Path, jar_cache: P
         ]
         assert running_address(root) == first
         assert error_of_transaction(first) == ""
-        parent.send_signal(signal.SIGKILL)
     gone, _ = psutil.wait_procs([process], timeout=60)
     assert gone == [process]
 
     with EmbeddedNeo4j(root, jar_cache, heap_mb=256) as again:
         assert write_and_count(again) == 2
     assert running_address(root) is None
-
-
-@pytest.mark.release
-def test_killed_neo4j_keeps_its_writes(tmp_path: Path, jar_cache: Path) -> None:
-    server = EmbeddedNeo4j(tmp_path / "neo4j", jar_cache, heap_mb=256)
-    with server as address:
-        assert write_and_count(address) == 1
-        assert server.pid is not None
-        process = psutil.Process(server.pid)
-        process.kill()
-        psutil.wait_procs([process])
-
-        server.restart_if_dead()
-
-        assert write_and_count(address) == 2
 
 
 @pytest.mark.parametrize("unusable", ["root", "cache"])

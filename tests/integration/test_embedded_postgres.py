@@ -10,8 +10,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,10 +20,21 @@ from psycopg.conninfo import conninfo_to_dict
 from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError, find_binaries
 from serving.desk.embedded_postgres.account import ACCOUNT
 from tests.fixtures.postgres import QUICK, pid_of
-from tests.support.processes import is_alive, tree_of
+from tests.support.processes import is_alive, python_child, tree_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.postgres
+
+STARTER = """
+import signal, sys
+from pathlib import Path
+from serving.desk.embedded_postgres import EmbeddedPostgres
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+with EmbeddedPostgres(Path(sys.argv[1])):
+    print("started", flush=True)
+    signal.pause()
+"""
+"""Starts the server and then waits until it is ended."""
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root")
 
@@ -133,7 +142,7 @@ def test_pid_of_another_process_is_not_the_server(
 
 
 def test_server_of_a_killed_process_stays_for_others(root: Path) -> None:
-    with start_in_process(root) as starter:
+    with python_child(STARTER, root) as (starter, _):
         pid = pid_of(root)
         with EmbeddedPostgres(root) as dsn:
             starter.kill()
@@ -145,7 +154,7 @@ def test_server_of_a_killed_process_stays_for_others(root: Path) -> None:
 
 
 def test_server_is_started_after_a_killed_process(root: Path) -> None:
-    with start_in_process(root) as starter:
+    with python_child(STARTER, root) as (starter, _):
         starter.kill()
         starter.wait()
 
@@ -154,7 +163,7 @@ def test_server_is_started_after_a_killed_process(root: Path) -> None:
 
 
 def test_a_starter_that_still_lives_keeps_its_server(root: Path) -> None:
-    with start_in_process(root) as starter:
+    with python_child(STARTER, root) as (starter, _):
         with EmbeddedPostgres(root) as dsn:
             assert answers(dsn)
 
@@ -283,26 +292,6 @@ def serve_as(root: Path, user: int, group: int) -> None:
     with EmbeddedPostgres(root, settings=QUICK) as dsn:
         assert answers(dsn)
         assert Path(f"/proc/{pid_of(root)}").stat().st_uid == user
-
-
-@contextlib.contextmanager
-def start_in_process(root: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that starts the server and then waits until it is ended."""
-    code = f"""
-        import signal, sys
-        from pathlib import Path
-        from serving.desk.embedded_postgres import EmbeddedPostgres
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-        with EmbeddedPostgres(Path({str(root)!r})):
-            print("started", flush=True)
-            signal.pause()
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "started\n"
-        yield process
-        process.kill()
 
 
 def test_a_root_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -108,22 +108,6 @@ async def test_history_is_listed_with_closing_facts(memory: AsyncClient) -> None
     assert then == ["leeds"]
 
 
-async def test_segments_recorded_later_are_hidden_on_every_leg(memory: AsyncClient) -> None:
-    written = await memory.ingest([replace(SAID, entities=("Nora", "York"))])
-
-    before = await memory.retrieve(
-        "Nora moved to York", consistency_token=written.consistency_token, known_at=day(200)
-    )
-    after = await memory.retrieve(
-        "Nora moved to York",
-        consistency_token=written.consistency_token,
-        known_at=datetime.now(UTC) + timedelta(hours=1),
-    )
-
-    assert before.hits == ()
-    assert [hit.id for hit in after.hits] == ["t1"]
-
-
 def documented_example() -> tuple[str, list[list[str]]]:
     """The lines to ingest, and rows of as_of, known_at and what is shown."""
     _, example = (ROOT / "docs/time.md").read_text().split("## An example")

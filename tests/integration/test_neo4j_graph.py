@@ -42,48 +42,50 @@ pytestmark = pytest.mark.neo4j
 TOO_LONG = "x" * 40_000
 
 
-async def test_searches_are_planned_after_indexes_exist(
+@pytest.fixture
+async def searching(
     neo4j_uri: str, neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
+) -> AsyncIterator[Neo4jGraph]:
+    """The graph of another process; at the end the schema is whole again."""
+    await put(neo4j_graph, segment("a", entities=("Mara",)))
+    graph = Neo4jGraph(Neo4jSettings(uri=neo4j_uri))
+    yield graph
+    cypher.execute_query("MATCH (entity:Entity {tenant: 'x'}) DELETE entity")
+    await neo4j_graph.prepare()
+    await graph.close()
+
+
+async def test_searches_are_planned_after_indexes_exist(
+    neo4j_graph: Neo4jGraph, searching: Neo4jGraph, cypher: neo4j.Driver
 ) -> None:
     """Another process may be creating them; searches planned meanwhile would never use them."""
-    await put(neo4j_graph, segment("a", entities=("Mara",)))
     cypher.execute_query("DROP INDEX words_of_entities")
-    searching = Neo4jGraph(Neo4jSettings(uri=neo4j_uri))
-    try:
-        with pytest.raises(NotReadyError, match="the indexes of the graph are being created"):
-            await ask(searching, "Mara")
-        await neo4j_graph.prepare()
 
-        assert named(await ask(searching, "Mara")) == ["a"]
-    finally:
-        await neo4j_graph.prepare()
-        await searching.close()
+    with pytest.raises(NotReadyError, match="the indexes of the graph are being created"):
+        await ask(searching, "Mara")
 
-
-# ---------------------------------------------------------------- names
+    await neo4j_graph.prepare()
+    assert named(await ask(searching, "Mara")) == ["a"]
 
 
 async def test_failed_indexes_are_created_again(
-    neo4j_uri: str, neo4j_graph: Neo4jGraph, cypher: neo4j.Driver
+    neo4j_graph: Neo4jGraph, searching: Neo4jGraph, cypher: neo4j.Driver
 ) -> None:
     """As after a full disk; here a value is too long for an index."""
-    await put(neo4j_graph, segment("a", entities=("Mara",)))
     cypher.execute_query("DROP INDEX entity_words")
     cypher.execute_query("CREATE (:Entity {tenant: 'x', key: 'x', words: $words})", words=TOO_LONG)
-    searching = Neo4jGraph(Neo4jSettings(uri=neo4j_uri))
-    try:
-        with pytest.raises(DependencyError, match=r"Neo\."):
-            await neo4j_graph.prepare()
-        with pytest.raises(DependencyError, match="could not create an index"):
-            await ask(searching, "Mara")
-        cypher.execute_query("MATCH (entity:Entity {tenant: 'x'}) DELETE entity")
-        await neo4j_graph.prepare()
 
-        assert named(await ask(searching, "Mara")) == ["a"]
-    finally:
-        cypher.execute_query("MATCH (entity:Entity {tenant: 'x'}) DELETE entity")
+    with pytest.raises(DependencyError, match=r"Neo\."):
         await neo4j_graph.prepare()
-        await searching.close()
+    with pytest.raises(DependencyError, match="could not create an index"):
+        await ask(searching, "Mara")
+
+    cypher.execute_query("MATCH (entity:Entity {tenant: 'x'}) DELETE entity")
+    await neo4j_graph.prepare()
+    assert named(await ask(searching, "Mara")) == ["a"]
+
+
+# ---------------------------------------------------------------- names
 
 
 async def test_names_with_the_same_words_are_separate_entities(neo4j_graph: Neo4jGraph) -> None:

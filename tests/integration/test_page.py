@@ -36,6 +36,12 @@ async def page(address: str, view: str) -> str:
     return written.decode()
 
 
+def assert_inert(shown: str) -> None:
+    assert "&lt;img src=x onerror=" in shown
+    assert "<img" not in shown
+    assert "<title>Trivium</title>" in shown
+
+
 async def test_hostile_texts_are_inert_and_sensitive_unsent() -> None:
     segments = [
         segment_pb2.Segment(id="s1", text=HOSTILE, speaker=HOSTILE, session=HOSTILE),
@@ -46,9 +52,7 @@ async def test_hostile_texts_are_inert_and_sensitive_unsent() -> None:
     async with served(stored, ui=True) as address:
         shown = await page(address, "memory")
 
-    assert "&lt;img src=x onerror=" in shown
-    assert "<img" not in shown
-    assert "<title>Trivium</title>" in shown
+    assert_inert(shown)
     assert "show sensitive text" in shown
     assert SECRET not in shown
 
@@ -75,9 +79,7 @@ async def test_hostile_names_of_tenants_and_keys_are_inert(view: str) -> None:
     async with served(FakeRpcs(ADMINISTERED[view]), ui=True) as address:
         shown = await page(address, view)
 
-    assert "&lt;img src=x onerror=" in shown
-    assert "<img" not in shown
-    assert "<title>Trivium</title>" in shown
+    assert_inert(shown)
 
 
 async def test_page_reports_service_that_is_down() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,19 @@ def inherited_environment() -> dict[str, str]:
     inherited = dict(os.environ)  # noqa: TID251 - a child process inherits it
     inherited.pop("GRPC_ENABLE_FORK_SUPPORT", None)
     return inherited
+
+
+@contextlib.contextmanager
+def python_child(code: str, *arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A program that prints a line and goes on, and that line; it is killed at the end."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline()
+        finally:
+            process.kill()
 
 
 def tree_of(pid: int) -> list[psutil.Process]:

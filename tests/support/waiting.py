@@ -24,10 +24,13 @@ def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         time.sleep(POLL_S)
 
 
-async def until_async(condition: Callable[[], Awaitable[bool]]) -> None:
+async def until_async(condition: Callable[[], Awaitable[bool] | bool]) -> None:
     """Asks until a condition holds, and leaves the processor to others in between."""
     async with asyncio.timeout(PATIENCE_S):
-        while not await condition():  # noqa: ASYNC110 - there is no event to wait for
+        while True:
+            holds = condition()
+            if holds if isinstance(holds, bool) else await holds:
+                return
             await asyncio.sleep(POLL_S)
 
 

@@ -44,9 +44,9 @@ class Neo4jContents:
     async def items(self, tenant: TenantName) -> AsyncIterator[list[ItemId]]:
         for kind in ItemKind:
             last = ""
-            while ids := await self._ids(kind, tenant, last):
-                yield [ItemId(kind, id_) for id_ in ids]
-                last = ids[-1]
+            while rows := await self._all(_IDS[kind], tenant=tenant, last=last, limit=BATCH_ITEMS):
+                yield [ItemId(kind, row["id"]) for row in rows]
+                last = rows[-1]["id"]
 
     async def differing(
         self, tenant: TenantName, rows: GraphChanges
@@ -74,10 +74,6 @@ class Neo4jContents:
 
     async def remove_entities(self, tenant: TenantName, keys: Sequence[str]) -> None:
         await self._all(_REMOVE_ENTITIES, tenant=tenant, keys=keys)
-
-    async def _ids(self, kind: ItemKind, tenant: TenantName, last: str) -> list[str]:
-        rows = await self._all(_IDS[kind], tenant=tenant, last=last, limit=BATCH_ITEMS)
-        return [row["id"] for row in rows]
 
     async def _digests(self, tenant: TenantName, items: Sequence[ItemId]) -> dict[ItemId, bytes]:
         """The hashes of those items that are there."""

@@ -192,11 +192,10 @@ class Neo4jGraph:
     async def _search_by_names(
         self, query: Query, search: Search, deadline: Deadline
     ) -> list[Candidate]:
-        spans = question_spans(query.text)
-        found = await self._find(search, spans, deadline)
+        found = await self._find(search, question_spans(query.text), deadline)
         if found is None:
-            spans = await self._near_spans(query, deadline)
-            found = await self._find(search, spans, deadline)
+            near = await self._near_spans(query, deadline)
+            found = await self._find(search, near, deadline)
         return found or []
 
     async def _find(

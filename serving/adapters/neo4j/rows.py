@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import LiteralString, cast
+from typing import cast
 
 import neo4j
 
@@ -33,11 +33,6 @@ def _optional_microseconds(instant: datetime | None) -> int | None:
 def item_row(tenant: TenantName, item: ItemId) -> Row:
     """The properties that identify an item's node."""
     return {"tenant": tenant, "id": item.id}
-
-
-def removed_rows(removed: Iterable[tuple[TenantName, ItemId]], kind: ItemKind) -> list[Row]:
-    """The removed items of one kind."""
-    return [item_row(tenant, item) for tenant, item in removed if item.kind is kind]
 
 
 def segment_row(tenant: TenantName, segment: Segment) -> Row:
@@ -116,10 +111,14 @@ async def write_changes(transaction: neo4j.AsyncTransaction, changes: GraphChang
     """
     segments = [segment_row(*change) for change in changes.segments]
     facts = [fact_row(*change) for change in changes.facts]
-    removed_segments = removed_rows(changes.removed, ItemKind.SEGMENT)
-    removed_facts = removed_rows(changes.removed, ItemKind.FACT)
-
-    changed = {"segments": [*segments, *removed_segments], "facts": [*facts, *removed_facts]}
+    removed = {
+        kind: [item_row(tenant, item) for tenant, item in changes.removed if item.kind is kind]
+        for kind in ItemKind
+    }
+    changed = {
+        "segments": [*segments, *removed[ItemKind.SEGMENT]],
+        "facts": [*facts, *removed[ItemKind.FACT]],
+    }
     names = {
         kind: [{"tenant": row["tenant"], "id": row["id"]} for row in rows]
         for kind, rows in changed.items()
@@ -128,19 +127,14 @@ async def write_changes(transaction: neo4j.AsyncTransaction, changes: GraphChang
     record = await result.single(strict=True)
     referenced = cast(list[str], record[0])
 
-    await _run_in_chunks(transaction, statements.REMOVE_FACTS, removed_facts)
-    await _run_in_chunks(transaction, statements.REMOVE_SEGMENTS, removed_segments)
-    await _run_in_chunks(transaction, statements.WRITE_SEGMENTS, segments)
-    await _run_in_chunks(transaction, statements.WRITE_FACTS, facts)
+    for statement, rows in (
+        (statements.REMOVE_FACTS, removed[ItemKind.FACT]),
+        (statements.REMOVE_SEGMENTS, removed[ItemKind.SEGMENT]),
+        (statements.WRITE_SEGMENTS, segments),
+        (statements.WRITE_FACTS, facts),
+    ):
+        for start in range(0, len(rows), ROWS_PER_STATEMENT):
+            part = rows[start : start + ROWS_PER_STATEMENT]
+            await (await transaction.run(statement, given={"rows": part})).consume()
     result = await transaction.run(statements.DELETE_UNREFERENCED, given={"referenced": referenced})
     await result.consume()
-
-
-async def _run_in_chunks(
-    transaction: neo4j.AsyncTransaction, statement: LiteralString, rows: Sequence[Row]
-) -> None:
-    for start in range(0, len(rows), ROWS_PER_STATEMENT):
-        result = await transaction.run(
-            statement, given={"rows": rows[start : start + ROWS_PER_STATEMENT]}
-        )
-        await result.consume()

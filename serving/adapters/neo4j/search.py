@@ -202,12 +202,12 @@ def candidates(
 
 
 def _candidate(
-    kind: ItemKind, order: WalkOrder, id_: object, billionths: object, written: object
+    kind: ItemKind, order: WalkOrder, id_: Any, billionths: Any, written: Any
 ) -> Candidate:
-    item = ItemId(kind, str(id_))
-    trails = [_trail(values) for values in cast(list[list[Any]], written)]
+    item = ItemId(kind, id_)
+    trails = [_trail(values) for values in written]
     if order is WalkOrder.ACTIVATION:
-        found = reached(item, cast(int, billionths) / 1e9, trails)
+        found = reached(item, billionths / 1e9, trails)
     else:
         # Trails come in the order of seeds; of equally near ones the first seed's stays first.
         trails.sort(key=lambda trail: -trail.gain)

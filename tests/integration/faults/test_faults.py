@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -24,12 +25,9 @@ from serving.desk.embedded_neo4j import EmbeddedNeo4j
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.domain.breaker import FAILURES
 from serving.domain.budget import Deadline
-from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
-from serving.domain.items.records import ItemId, TenantName
 from serving.pipeline.index.log_following import LogFollowingIndex
-from serving.ports.embedding import Embedding, EmbeddingModel, Vector, VectorLike, Vectors
-from serving.ports.vector_index import IndexAnswer, IndexStatus, WantedNeighbours
+from serving.ports.embedding import Embedding, EmbeddingModel, Vector, Vectors
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder
 from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.neo4j import leaves_sockets
@@ -63,6 +61,18 @@ def with_meaning(state: LegState) -> dict[str, LegState]:
     return OTHER_LEGS | dict.fromkeys(("dense", "context", "facts"), state)
 
 
+async def ingested(memory: AsyncClient, *items: Segment | Fact) -> str:
+    """The token of a write that the graph has seen."""
+    token = (await memory.ingest(items)).consistency_token
+    await until_async(lambda: _graph_is_ok(memory, token))
+    return token
+
+
+async def _graph_is_ok(memory: AsyncClient, token: str) -> bool:
+    alone = await memory.retrieve("Tom", consistency_token=token, leg_overrides=only("graph"))
+    return states(alone)["graph"] is LegState.OK
+
+
 class GatedEmbedder(FakeEmbedder):
     """Holds back documents, and only them, until the gate opens."""
 
@@ -80,8 +90,7 @@ async def test_a_delayed_embedder_makes_dense_stale_and_nothing_else(
 ) -> None:
     embedder = GatedEmbedder()
     async with local_service(postgres_dsn, neo4j_uri, embedder=embedder) as memory:
-        token = (await memory.ingest([SAID, KNOWN])).consistency_token
-        await until_async(lambda: _graph_is_ok(memory, token))
+        token = await ingested(memory, SAID, KNOWN)
 
         early = await memory.retrieve("Who hired Tom?", consistency_token=token, timeout=8)
         embedder.gate.set()
@@ -187,8 +196,7 @@ async def test_neo4j_lost_while_serving_loses_nothing(
     postgres_dsn: str, failing_neo4j: FailingNeo4j
 ) -> None:
     async with local_service(postgres_dsn, failing_neo4j.uri) as memory:
-        token = (await memory.ingest([SAID, EARLIER])).consistency_token
-        await until_async(lambda: _graph_is_ok(memory, token))
+        await ingested(memory, SAID, EARLIER)
 
         await failing_neo4j.fail()
         during = await memory.retrieve("Who hired Tom?")
@@ -201,11 +209,6 @@ async def test_neo4j_lost_while_serving_loses_nothing(
     assert during.hits[0].id == "t1"
     assert after.hits[0].ledger is not None
     assert "f1" in after.hits[0].ledger.leg_terms[0].fact_ids
-
-
-async def _graph_is_ok(memory: AsyncClient, token: str) -> bool:
-    alone = await memory.retrieve("Tom", consistency_token=token, leg_overrides=only("graph"))
-    return states(alone)["graph"] is LegState.OK
 
 
 @asynccontextmanager
@@ -226,8 +229,7 @@ async def test_index_unfilled_at_start_is_reported_and_heals(
         idle_index(postgres_dsn) as index,
         local_service(postgres_dsn, neo4j_uri, index=index) as memory,
     ):
-        token = (await memory.ingest([SAID, KNOWN])).consistency_token
-        await until_async(lambda: _graph_is_ok(memory, token))
+        token = await ingested(memory, SAID, KNOWN)
         without = await memory.retrieve("Who hired Tom?", timeout=30)
         stats, health = await memory.stats(), await memory.check()
         await index.start()
@@ -242,32 +244,20 @@ async def test_index_unfilled_at_start_is_reported_and_heals(
     assert (healed.service.degraded, healed.index.ready) == ((), True)
 
 
+@dataclass
 class UnreachableIndex:
     """The index of a replica that is not there until it has `arrived`."""
 
-    def __init__(self, index: LogFollowingIndex) -> None:
-        self._index = index
-        self.arrived = False
+    index: LogFollowingIndex
+    arrived: bool = False
 
-    @property
-    def _reached(self) -> LogFollowingIndex:
-        if not self.arrived:
-            raise DependencyError("index", "the replica cannot be reached")
-        return self._index
+    def __getattr__(self, method: str) -> Any:
+        async def called(*arguments: object) -> object:
+            if not self.arrived:
+                raise DependencyError("index", "the replica cannot be reached")
+            return await getattr(self.index, method)(*arguments)
 
-    async def search(
-        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
-    ) -> IndexAnswer:
-        return await self._reached.search(vector, wanted, deadline)
-
-    async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
-        return await self._reached.count(tenant, items)
-
-    async def caught_up(self, token: ConsistencyToken, deadline: Deadline) -> bool:
-        return await self._reached.caught_up(token, deadline)
-
-    async def status(self, tenant: TenantName | None = None) -> IndexStatus:
-        return await self._reached.status()
+        return called
 
 
 async def test_index_unreachable_at_start_is_reported_and_heals(
@@ -277,8 +267,7 @@ async def test_index_unreachable_at_start_is_reported_and_heals(
         await filled.start()
         index = UnreachableIndex(filled)
         async with local_service(postgres_dsn, neo4j_uri, index=index) as memory:
-            token = (await memory.ingest([SAID, KNOWN])).consistency_token
-            await until_async(lambda: _graph_is_ok(memory, token))
+            token = await ingested(memory, SAID, KNOWN)
             without = await memory.retrieve("Who hired Tom?", timeout=30)
             degraded = (await memory.stats()).service.degraded
             index.arrived = True
@@ -421,8 +410,7 @@ def legs_in_memory(answer: Retrieval) -> set[str]:
 @leaves_sockets
 async def test_unreachable_neo4j_fails_no_leg_in_memory(postgres_dsn: str) -> None:
     async with local_service(postgres_dsn, NO_NEO4J, view_bytes=ENOUGH) as memory:
-        token = (await memory.ingest([SAID, KNOWN])).consistency_token
-        await until_async(lambda: _graph_is_ok(memory, token))
+        await ingested(memory, SAID, KNOWN)
         of_memory = await memory.retrieve(QUESTION, timeout=5)
         of_stores = await memory.retrieve(QUESTION, profile_overrides={"in_memory": False})
 
@@ -439,8 +427,7 @@ async def test_lost_postgres_ends_answers_from_memory(postgres_dsn: str) -> None
     await relay.open()
     dsn = make_conninfo(postgres_dsn, host="127.0.0.1", port=relay.listen.port)
     async with local_service(dsn, NO_NEO4J, view_bytes=ENOUGH) as memory:
-        token = (await memory.ingest([SAID, KNOWN])).consistency_token
-        await until_async(lambda: _graph_is_ok(memory, token))
+        token = await ingested(memory, SAID, KNOWN)
 
         await relay.close()
         await until_async(lambda: is_unavailable(memory))

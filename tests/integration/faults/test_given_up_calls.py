@@ -13,6 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -73,7 +74,8 @@ async def test_random_cancellations_leave_the_pools_whole(
         # A connection that was lost is missing when all are needed.
         most = load_settings({}).postgres.search_connections
         await until_async(lambda: all_whole(memory, most))
-        await until_async(lambda: few_tasks(before))
+        # No more tasks run than before, but for those that come and go.
+        await until_async(lambda: len(asyncio.all_tasks()) <= before + 4)
 
 
 async def cancel_at_random(memory: AsyncClient, count: int) -> int:
@@ -106,11 +108,6 @@ async def is_whole(memory: AsyncClient, token: str = "") -> bool:
 
 async def all_whole(memory: AsyncClient, count: int) -> bool:
     return all(await asyncio.gather(*(is_whole(memory) for _ in range(count))))
-
-
-async def few_tasks(before: int) -> bool:
-    """Whether no more tasks run than before, but for those that come and go."""
-    return len(asyncio.all_tasks()) <= before + 4
 
 
 async def nothing_runs(dsn: str, neo4j_uri: str) -> bool:
@@ -215,10 +212,6 @@ def _in_use() -> tuple[int, int]:
     return sys.getallocatedblocks(), psutil.Process().memory_info().rss
 
 
-async def _none_pending() -> bool:
-    return PENDING_CALLS.count() == 0
-
-
 async def test_open_streams_are_not_pending(postgres_dsn: str, neo4j_uri: str) -> None:
     said_more = asyncio.Event()
 
@@ -237,7 +230,7 @@ async def test_open_streams_are_not_pending(postgres_dsn: str, neo4j_uri: str) -
         await watch.read()
         await anext(answers)
 
-        await until_async(_none_pending)
+        await until_async(lambda: PENDING_CALLS.count() == 0)
 
         said_more.set()
         assert [answer.final async for answer in answers][-1]
@@ -287,31 +280,25 @@ class WatchedEmbedder(BatchedEmbedder):
             self.queued.discard(text)
 
 
+@dataclass(frozen=True, slots=True)
 class Searches:
     """What runs in the stores and in the encoder's queue."""
 
-    def __init__(
-        self,
-        connection: psycopg.AsyncConnection,
-        driver: neo4j.AsyncDriver,
-        embedder: WatchedEmbedder,
-    ) -> None:
-        self._connection = connection
-        self._driver = driver
-        self._embedder = embedder
+    connection: psycopg.AsyncConnection
+    driver: neo4j.AsyncDriver
+    embedder: WatchedEmbedder
 
     async def statements(self) -> frozenset[object]:
-        cursor = await self._connection.execute(STATEMENTS)
+        cursor = await self.connection.execute(STATEMENTS)
         return frozenset(await cursor.fetchall())
 
     async def transactions(self) -> frozenset[object]:
-        async with self._driver.session() as session:
-            found = await session.run(TRANSACTIONS, walk=FIND_SEGMENTS)
-            return frozenset([record["transactionId"] async for record in found])
+        found = await self.driver.execute_query(TRANSACTIONS, walk=FIND_SEGMENTS)
+        return frozenset(record["transactionId"] for record in found.records)
 
     async def has(self, text: str) -> bool:
         """Whether the search for a text is in each of the three, as the only one."""
-        queued = text in self._embedder.queued
+        queued = text in self.embedder.queued
         return queued and len(await self.statements()) == len(await self.transactions()) == 1
 
     async def replace(self, older: str, send: Callable[[], None]) -> None:
@@ -322,7 +309,7 @@ class Searches:
 
         async def gone() -> bool:
             return (
-                older not in self._embedder.queued
+                older not in self.embedder.queued
                 and statements.isdisjoint(await self.statements())
                 and transactions.isdisjoint(await self.transactions())
             )

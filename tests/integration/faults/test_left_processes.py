@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from serving.desk import leftovers
 from serving.desk.leftovers import clear_dead_desks, end_all, left_by_ray, new_temp_dir
 from serving.desk.ray_environment import RAY_FOLDER, TEMP_DIR_PREFIX
-from tests.support.processes import is_alive
+from tests.support.processes import is_alive, python_child
 from tests.support.waiting import until
 
 
@@ -99,14 +98,9 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = tmp_path / f"{TEMP_DIR_PREFIX}desk"
     folder.mkdir()
-    command = [sys.executable, "-c", HELD, str(folder)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with python_child(HELD, folder) as (process, printed):
+        assert printed == "held\n"
         yield process
-        process.kill()
 
 
 def test_folder_of_a_killed_desk_is_cleared(desk: subprocess.Popen[str], tmp_path: Path) -> None:

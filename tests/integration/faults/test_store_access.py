@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from bench.speed.faults.relay import Endpoint, Relay, Streams
 from serving.adapters.neo4j import Neo4jGraph
 from serving.adapters.neo4j.graph import Neo4jSettings
 from serving.adapters.postgres.connection.migrations import migrate
@@ -31,47 +31,39 @@ from trivium.errors import UnavailableError
 SSL_REQUEST_BYTES = 8
 """What a client of PostgreSQL sends first if it wants TLS."""
 
-Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Connect: TypeAlias = Callable[[], Awaitable[Streams]]
+
+class TlsRelay(Relay):
+    """Does TLS before a store, which the embedded ones do not.
+
+    `first` are the bytes of a request for TLS, which is granted; the certificate's file has the
+    key too.
+    """
+
+    def __init__(self, store: Endpoint, certificate: Path, first: int) -> None:
+        super().__init__(store, Endpoint())
+        self._first = first
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate)
+
+    async def _forward(self, client: Streams) -> None:
+        reader, writer = client
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            if self._first:
+                await reader.readexactly(self._first)
+                writer.write(b"S")
+            await writer.start_tls(self._context)
+            await super()._forward(client)
 
 
 @contextlib.asynccontextmanager
-async def encrypted(connect: Connect, certificate: Path, first: int) -> AsyncIterator[int]:
-    """Does TLS before a store, which the embedded ones do not; yields the port.
-
-    Args:
-        connect: Connects to the store.
-        certificate: A file that has the key too.
-        first: The bytes of a request for TLS, which is granted.
-    """
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            if first:
-                await reader.readexactly(first)
-                writer.write(b"S")
-            await writer.start_tls(context)
-            to_store = await connect()
-            try:
-                await asyncio.gather(copy(reader, to_store[1]), copy(to_store[0], writer))
-            finally:
-                to_store[1].close()
-        writer.close()
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while chunk := await reader.read(1 << 16):
-            writer.write(chunk)
-            await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(forward, "127.0.0.1")
+async def encrypted(store: Endpoint, certificate: Path, first: int) -> AsyncIterator[int]:
+    """The port at which a store does TLS."""
+    relay = TlsRelay(store, certificate, first)
+    await relay.open()
     try:
-        yield server.sockets[0].getsockname()[1]
+        yield relay.listen.port
     finally:
-        server.close()
+        await relay.close()
 
 
 @pytest.mark.postgres
@@ -79,12 +71,8 @@ async def test_a_connection_string_demands_the_certificate_of_postgresql(
     postgres_dsn: str, encryption: Encryption
 ) -> None:
     usual = conninfo_to_dict(postgres_dsn)
-    socket = f"{usual['host']}/.s.PGSQL.{usual.get('port', 5432)}"
-
-    async def connect() -> Streams:
-        return await asyncio.open_unix_connection(socket)
-
-    async with encrypted(connect, encryption.pem_file, SSL_REQUEST_BYTES) as port:
+    socket = Path(f"{usual['host']}/.s.PGSQL.{usual.get('port', 5432)}")
+    async with encrypted(Endpoint(path=socket), encryption.pem_file, SSL_REQUEST_BYTES) as port:
 
         def dsn(host: str, authority: Path) -> str:
             verified = {"sslmode": "verify-full", "sslrootcert": str(authority)}
@@ -103,12 +91,8 @@ async def test_a_connection_string_demands_the_certificate_of_postgresql(
 async def test_a_uri_demands_the_certificate_of_neo4j(
     neo4j_uri: str, encryption: Encryption, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = urlsplit(neo4j_uri)
-
-    async def connect() -> Streams:
-        return await asyncio.open_connection(address.hostname, address.port)
-
-    async with encrypted(connect, encryption.pem_file, 0) as port:
+    store = Endpoint(port=urlsplit(neo4j_uri).port or 0)
+    async with encrypted(store, encryption.pem_file, 0) as port:
         for host, authority, accepted in (
             ("localhost", encryption.ca_file, True),
             ("localhost", encryption.ca_of_nodes, False),

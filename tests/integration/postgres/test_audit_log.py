@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import psycopg
 import pytest
 
 from serving.adapters.postgres.assembly import Postgres
@@ -14,6 +13,7 @@ from serving.domain.items.records import TenantName, segment_id
 from serving.pipeline.writes.expiry import SWEEPER
 from serving.ports.audit_log import Actor, AuditEntry, acting
 from serving.ports.memory_store import Batch, Selector
+from tests.integration.postgres.log.following import run
 from tests.support.builders import NOON, TENANT, batch_of, fact, segment
 
 pytestmark = pytest.mark.postgres
@@ -57,8 +57,7 @@ async def test_entry_outlasts_the_erased_tenant_without_contents(postgres: Postg
 
     assert [each.erased for each in found] == [0, 1, 1]
     assert {(each.caller, each.rpc) for each in found} == {FORGET}
-    async with postgres.database.work() as connection:
-        rows = await connection.fetch_all("SELECT audit_entry::text FROM audit_entry")
+    rows = await run(postgres, "SELECT audit_entry::text FROM audit_entry")
     assert len(rows) == 3
     assert "id-of-a" not in str(rows)
     assert SECRET not in str(rows)
@@ -74,11 +73,10 @@ async def test_sweep_that_erases_nothing_is_not_logged(postgres: Postgres) -> No
     assert [(*each[2:4], each.erased) for each in await entries(postgres)] == [(*SWEEPER, 1)]
 
 
-async def test_change_without_its_entry_is_not_made(postgres: Postgres, postgres_dsn: str) -> None:
+async def test_change_without_its_entry_is_not_made(postgres: Postgres) -> None:
     await postgres.store.write(batch_of(segment("a")))
     _, key = ApiKey.new(frozenset({Role.READER}), TENANT, NOON)
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(FAILING)
+    await run(postgres, FAILING)
 
     with acting(INGEST):
         with pytest.raises(StatementRejectedError):
@@ -129,11 +127,11 @@ async def test_only_old_entries_are_deleted(postgres: Postgres) -> None:
     with acting(INGEST):
         await postgres.store.write(batch_of(segment("a")))
         await postgres.store.write(batch_of(segment("b")))
-    async with postgres.database.work() as connection:
-        await connection.execute(
-            "UPDATE audit_entry SET at = at - interval '91 days'"
-            " WHERE number = (SELECT min(number) FROM audit_entry)"
-        )
+    await run(
+        postgres,
+        "UPDATE audit_entry SET at = at - interval '91 days'"
+        " WHERE number = (SELECT min(number) FROM audit_entry)",
+    )
 
     await postgres.audit_log.delete_older(timedelta(days=90))
 

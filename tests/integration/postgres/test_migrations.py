@@ -51,12 +51,10 @@ def run_as_owner(dsn: str, *statements: str) -> None:
             connection.execute(statement.encode())
 
 
-async def test_older_schema_is_not_ready_unlike_newer(
-    postgres: Postgres, postgres_dsn: str
-) -> None:
-    run_as_owner(postgres_dsn, "UPDATE meta SET schema_version = schema_version - 1")
+async def test_older_schema_is_not_ready_unlike_newer(postgres: Postgres) -> None:
+    await run(postgres, "UPDATE meta SET schema_version = schema_version - 1")
     assert not await postgres.store.ready()
-    run_as_owner(postgres_dsn, "UPDATE meta SET schema_version = schema_version + 2")
+    await run(postgres, "UPDATE meta SET schema_version = schema_version + 2")
     assert await postgres.store.ready()
 
 

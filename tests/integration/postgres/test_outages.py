@@ -30,14 +30,7 @@ from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
 from serving.ports.index_engine import FeedLostError
 from tests.fixtures.postgres import QUICK, pid_of
-from tests.integration.postgres.log.following import (
-    MODEL,
-    bootstrap,
-    embed,
-    run,
-    scalar,
-    write,
-)
+from tests.integration.postgres.log.following import MODEL, bootstrap, embed, run, scalar, write
 from tests.integration.postgres.words.searching import search
 from tests.support.builders import TENANT, ids, segment
 from tests.support.disk import Disk
@@ -150,15 +143,10 @@ async def test_a_crash_loses_nothing_that_was_acknowledged(short_directory: Path
             assert (await adapters.change_log.next_batch("embedding", MODEL, 10)).changes
 
 
-async def test_a_statement_that_takes_too_long_is_a_timeout(postgres: Postgres) -> None:
-    with pytest.raises(TimeoutError):
-        async with postgres.database.search(Deadline.after(0.05)) as connection:
-            await connection.execute("SELECT pg_sleep(10)")
-
-    assert await postgres.store.ready()
-
-
-async def test_slow_planned_search_leaves_its_connection_unchanged(postgres_dsn: str) -> None:
+async def test_slow_planned_search_leaves_its_connection_unchanged(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.adapters.postgres.connection.pool.SEARCH_TIMEOUT_MS", 60_000)
     async with Database(postgres_dsn, search_connections=1) as database:
         with pytest.raises(TimeoutError):
             async with database.planned_search(Deadline.after(0.05)) as connection:
@@ -213,9 +201,7 @@ SELECT count(*) FROM pg_stat_activity
 
 async def running(database: Database) -> int:
     async with database.work() as connection:
-        row = await (await connection.execute(RUNNING)).fetchone()
-    assert row is not None
-    return int(row[0])
+        return int(await scalar(connection, RUNNING))
 
 
 async def test_cancelled_search_ends_and_returns_its_connection(

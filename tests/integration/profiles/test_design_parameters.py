@@ -21,29 +21,10 @@ from tests.fixtures.shared_service import (
     without,
 )
 from tests.support.answers import by_id, counts, ids, ledger, ranks
-from trivium import (
-    AsyncClient,
-    DiversityTerm,
-    Fact,
-    FusionMethod,
-    Item,
-    LegOverride,
-    Retrieval,
-    Segment,
-    Stage,
-)
+from trivium import AsyncClient, Fact, FusionMethod, Item, LegOverride, Retrieval, Segment, Stage
 
 pytestmark = [pytest.mark.postgres, pytest.mark.neo4j, pytest.mark.timeout(240)]
 
-DESIGNS = [
-    "annie",
-    "recollection",
-    "hybrid_recall",
-    "hybrid_recall_reachable",
-    "two_stage",
-    "two_stage_baseline",
-    "object_graph",
-]
 FULL = 120
 QUESTION = "Zelda's harbour report"
 
@@ -177,27 +158,32 @@ def words_besides(number: int) -> list[str]:
     return [f"{pair}oo" for pair in pairs[:number]]
 
 
-async def test_hybrid_recall_drops_words_below_a_hundredth(remembering: Remember) -> None:
-    # A row with one of n words has a rank of 0.608 / n, since a word of the text weighs 1.
-    said = [
-        note("one word", "the barometer fell"),
-        note("two words", "the barometer and the sextant"),
-    ]
+# A row with k of n words has a rank of k * 0.608 / n, since a word of the text weighs 1, and one of
+# the keywords four tenths.
+IN_TEXT = [note("one word", "the barometer fell"), note("two words", "the barometer, the sextant")]
+IN_KEYWORDS = [note("keywords", "we sailed at dawn", keywords=("barometer", "sextant"))]
+
+
+@pytest.mark.parametrize(
+    ("said", "most", "found", "found_with_one_more"),
+    [
+        (IN_TEXT, 60, {"one word", "two words"}, {"two words"}),
+        (IN_KEYWORDS, 48, {"keywords"}, set()),
+    ],
+    ids=["text", "keywords"],
+)
+async def test_hybrid_recall_drops_words_below_a_hundredth(
+    remembering: Remember,
+    said: list[Item],
+    most: int,
+    found: set[str],
+    found_with_one_more: set[str],
+) -> None:
     memory = await remembering(said, {})
 
-    sixty = " ".join(["barometer", "sextant", *words_besides(58)])
-    assert await found_by_words(memory, sixty) == {"one word", "two words"}
-    assert await found_by_words(memory, f"{sixty} mast") == {"two words"}
-
-
-async def test_hybrid_recall_weighs_keywords_four_tenths(remembering: Remember) -> None:
-    # So two of n words have a rank of 2 * 0.4 * 0.608 / n, which is 0.01 between 48 and 49.
-    said = [note("keywords", "we sailed at dawn", keywords=("barometer", "sextant"))]
-    memory = await remembering(said, {})
-
-    forty_eight = " ".join(["barometer", "sextant", *words_besides(46)])
-    assert await found_by_words(memory, forty_eight) == {"keywords"}
-    assert await found_by_words(memory, f"{forty_eight} mast") == set()
+    question = " ".join(["barometer", "sextant", *words_besides(most - 2)])
+    assert await found_by_words(memory, question) == found
+    assert await found_by_words(memory, f"{question} mast") == found_with_one_more
 
 
 # ------------------------------------------------------------------ how scores are put together
@@ -254,29 +240,17 @@ ALIKE: list[Item] = [
     for place in range(1, 26)
 ]
 ALIKE_COSINES = {NOVEL.get(place, f"n{place}x"): 0.9 - place / 100 for place in range(1, 26)}
-AS_FAR_AS_NEEDED = {"dense": LegOverride(depth=25), **without("lexical")}
 
 
-@pytest.fixture(scope="module")
-async def alike(shared_service: SharedService) -> AsyncClient:
-    return await shared_service.remember("alike", ALIKE, ALIKE_COSINES, {})
+async def test_annie_diversifies_the_first_twenty(remembering: Remember) -> None:
+    memory = await remembering(ALIKE, ALIKE_COSINES)
+    as_far_as_needed = {"dense": LegOverride(depth=25), **without("lexical")}
 
-
-async def of_alike(memory: AsyncClient, limit: int = 0) -> Retrieval:
-    return await explained(memory, "annie", "anything", leg_overrides=AS_FAR_AS_NEEDED, limit=limit)
-
-
-def diversity(answer: Retrieval, id_: str) -> DiversityTerm:
-    term = ledger(by_id(answer)[id_]).diversity
-    assert term is not None
-    return term
-
-
-async def test_annie_diversifies_the_first_twenty(alike: AsyncClient) -> None:
-    answer = await of_alike(alike)
+    answer = await explained(memory, "annie", "anything", leg_overrides=as_far_as_needed)
 
     assert ids(answer)[:2] == ["place 1", "place 20"]
     assert "place 21" not in ids(answer)
-    last = diversity(answer, "place 20")
+    last = ledger(by_id(answer)["place 20"]).diversity
+    assert last is not None
     assert (last.trade_off, last.max_similarity, last.closest) == (0.7, 0.0, None)
     assert last.relevance == by_id(answer)["place 20"].score

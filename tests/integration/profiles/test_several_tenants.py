@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from serving.domain.budget import Deadline
-from serving.ports.embedding import Vector
 from tests.fakes.meaning import FakeEmbedder
 from tests.fixtures.local_service import answered, local_service
 from tests.fixtures.postgres import fresh_database
@@ -21,26 +19,14 @@ QUESTION = "Where is the key of the boat?"
 TENANTS = {"mine": 1.0, "family": 1.5, "empty": 1.0}
 
 
-class CountingEmbedder(FakeEmbedder):
-    """Notes which questions it embeds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.questions: list[str] = []
-
-    async def embed_query(self, text: str, deadline: Deadline) -> Vector:
-        self.questions.append(text)
-        return await super().embed_query(text, deadline)
-
-
 @pytest.fixture(scope="module")
-def embedder() -> CountingEmbedder:
-    return CountingEmbedder()
+def embedder() -> FakeEmbedder:
+    return FakeEmbedder()
 
 
 @pytest.fixture(scope="module")
 async def memory(
-    postgres_server: str, neo4j_uri: str, embedder: CountingEmbedder
+    postgres_server: str, neo4j_uri: str, embedder: FakeEmbedder
 ) -> AsyncIterator[AsyncClient]:
     """A client whose own tenant has nothing, next to `mine` and `family`, which every leg has."""
     with fresh_database(postgres_server) as dsn:
@@ -61,7 +47,7 @@ async def memory(
 
 
 async def test_hits_of_several_tenants_are_one_list(
-    memory: AsyncClient, embedder: CountingEmbedder
+    memory: AsyncClient, embedder: FakeEmbedder
 ) -> None:
     asked = "Where could the key of the boat be?"
 
@@ -75,7 +61,7 @@ async def test_hits_of_several_tenants_are_one_list(
         assert hit.ledger is not None
         assert hit.ledger.tenant_weight == TENANTS[hit.tenant]
         assert math.isclose(hit.ledger.recompute(), hit.score)
-    assert embedder.questions.count(asked) == 1
+    assert embedder.queries.count(asked) == 1
 
 
 async def test_reports_name_the_tenant_of_each_leg(memory: AsyncClient) -> None:

@@ -70,7 +70,9 @@ async def prepare_row_security(connection: Connection) -> None:
             await connection.execute(_CREATE_ROLE)
             await connection.execute(_JOIN_ROLE)
             for function in SEARCH_OPERATORS:
-                await _declare_leakproof(connection, function)
+                cursor = await connection.execute(_IS_LEAKING, [function])
+                if cursor.rowcount:
+                    await connection.execute(f"ALTER FUNCTION {function} LEAKPROOF".encode())
             for statement in _GRANTS:
                 role = Identifier(CALLER_ROLE)
                 await connection.execute(SQL(statement).format(role=role))
@@ -81,13 +83,7 @@ async def prepare_row_security(connection: Connection) -> None:
         )
 
 
-async def _declare_leakproof(connection: Connection, function: str) -> None:
-    cursor = await connection.execute(
-        "SELECT FROM pg_proc WHERE oid = %s::regprocedure AND NOT proleakproof", [function]
-    )
-    if cursor.rowcount:
-        await connection.execute(f"ALTER FUNCTION {function} LEAKPROOF".encode())
-
+_IS_LEAKING = "SELECT FROM pg_proc WHERE oid = %s::regprocedure AND NOT proleakproof"
 
 # Roles belong to the server: another database of it may create the same at this moment.
 _CREATE_ROLE = f"""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from serving.adapters.postgres.connection.notifications import Channel, Notifications
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import LOG_EPOCH
-from serving.adapters.postgres.log.compaction import covers
 from serving.adapters.postgres.log.entries import first_beyond
-from serving.adapters.postgres.log.resident_feed import read_position
+from serving.adapters.postgres.log.positions import covers, read_position
 from serving.adapters.postgres.tables.filters import TENANT_ID
 from serving.domain.changes import ChangesPosition, LogRow, positions_after
 from serving.domain.consistency import ConsistencyToken, Snapshot

@@ -1,10 +1,17 @@
-"""The log of changes as the projector reads it, and the position of each projection."""
+"""The log of changes as the projector reads it, the position of each projection, and its leader.
+
+A leader holds an advisory lock for as long as its session, on which its statements run. One that
+has lost the lock therefore cannot write, even before it notices the loss.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
+from serving.adapters.postgres.connection.errors import store_errors
 from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
 from serving.adapters.postgres.connection.pool import Database
 from serving.adapters.postgres.connection.statements import Connection
@@ -12,7 +19,7 @@ from serving.adapters.postgres.log.compaction import compact_log
 from serving.adapters.postgres.log.current_items import read_graph_changes
 from serving.adapters.postgres.log.embeddings import insert_embeddings, missing_embeddings
 from serving.adapters.postgres.log.entries import POSITIONS, first_beyond
-from serving.adapters.postgres.log.leadership import Leadership
+from serving.adapters.postgres.log.positions import read_progress
 from serving.adapters.postgres.tables.models import NO_MODEL, find_model, find_or_make_model
 from serving.domain.consistency import NOTHING_SEEN, Snapshot, position_after
 from serving.domain.errors import DependencyError
@@ -27,6 +34,8 @@ from serving.ports.change_log import (
 from serving.ports.embedding import Embedding, EmbeddingModel
 from serving.ports.graph import GraphChanges
 
+logger = logging.getLogger(__name__)
+
 IDLE_TRANSACTIONS = 256
 """A position this many transactions behind is stored anew even if nothing was logged since.
 
@@ -35,6 +44,15 @@ Until then each look at the log passes over their notes about new vectors."""
 MAX_COUNTED = 100_000
 """The most pending rows that are counted."""
 
+RETRY_S = 0.5
+"""The interval at which a standby tries to take the lead."""
+
+_LOCK_CLASS = 0x54524C44
+"""The first key of these advisory locks: "TRLD", distinct from that of tenants. The second key is
+the model's number, or `NO_MODEL` for the graph, or that of the extraction."""
+
+_EXTRACTION = -1
+
 
 class PostgresChangeLog:
     """`ChangeLog` in PostgreSQL."""
@@ -42,13 +60,43 @@ class PostgresChangeLog:
     def __init__(self, database: Database, notifications: Notifications) -> None:
         self._database = database
         self._notifications = notifications
-        self._leadership = Leadership(database)
+        self._leads: dict[tuple[Projection, EmbeddingModel | None], Connection] = {}
         self._changes = Waiter(notifications, Channel.CHANGES)
 
-    def leadership(
+    @asynccontextmanager
+    async def leadership(
         self, projection: Projection, model: EmbeddingModel | None
-    ) -> AbstractAsyncContextManager[None]:
-        return self._leadership.lead(projection, model)
+    ) -> AsyncIterator[None]:
+        """Each model has its own leader.
+
+        After a change of model both are maintained, by one process or by an old and a new one.
+        """
+        async with await self._database.connect() as connection:
+            with store_errors():
+                number = await find_or_make_model(connection, model)
+                await _take_lead(connection, _EXTRACTION if projection == "extraction" else number)
+            self._leads[projection, model] = connection
+            logger.info("leadership acquired", extra={"projection": projection})
+            try:
+                yield
+            finally:
+                del self._leads[projection, model]
+
+    @asynccontextmanager
+    async def _connection(
+        self, projection: Projection, model: EmbeddingModel | None
+    ) -> AsyncIterator[Connection]:
+        """The session that holds the lead, or a pooled connection if this process does not lead.
+
+        Raises StoreUnavailableError if the lead is lost.
+        """
+        leading = self._leads.get((projection, model))
+        if leading is None:
+            async with self._database.work() as connection:
+                yield connection
+            return
+        with store_errors():
+            yield leading
 
     async def next_batch(
         self,
@@ -64,11 +112,11 @@ class PostgresChangeLog:
         Without changes the position advances only to close gaps, or after `IDLE_TRANSACTIONS`, so
         following an idle log writes nothing.
         """
-        async with self._leadership.connection(projection, model) as connection:
-            model_id = await _model_id(connection, model)
+        async with self._connection(projection, model) as connection:
+            model_id = await find_or_make_model(connection, model)
             position = after
             if position is None:
-                position, _ = await _read_position(connection, projection, model_id)
+                position, _ = await read_progress(connection, projection, model_id)
             rows = await connection.fetch_all(
                 _NEXT_CHANGES, {"position": str(position), "limit": limit}
             )
@@ -99,7 +147,7 @@ class PostgresChangeLog:
         if any(each.vectors.shape[1:] != (model.dimension,) for _, each in made):
             raise ValueError(f"vectors must have dimension {model.dimension}")
         async with (
-            self._leadership.connection("embedding", model) as connection,
+            self._connection("embedding", model) as connection,
             connection.transaction(),
         ):
             model_id = await find_or_make_model(connection, model)
@@ -121,7 +169,7 @@ class PostgresChangeLog:
             DependencyError: The row no longer exists, so it is its removal from the graph that
                 failed; that must be retried until it succeeds.
         """
-        async with self._leadership.connection(projection, model) as connection:
+        async with self._connection(projection, model) as connection:
             # The lock prevents a concurrent erasure, which would leave the entry behind.
             cursor = await connection.execute(
                 f"""
@@ -153,10 +201,10 @@ class PostgresChangeLog:
         *,
         complete: bool = False,
     ) -> None:
-        async with self._leadership.connection(projection, model) as connection:
-            model_id = await _model_id(connection, model)
+        async with self._connection(projection, model) as connection:
+            model_id = await find_or_make_model(connection, model)
             # Read first: even an upsert that changes nothing consumes a transaction id.
-            stored, was_complete = await _read_position(connection, projection, model_id)
+            stored, was_complete = await read_progress(connection, projection, model_id)
             if stored == position and (was_complete or not complete):
                 return
             await connection.execute(
@@ -197,29 +245,22 @@ class PostgresChangeLog:
             return await compact_log(connection)
 
 
-async def _model_id(connection: Connection, model: EmbeddingModel | None) -> int:
-    return NO_MODEL if model is None else await find_or_make_model(connection, model)
-
-
-async def _read_position(
-    connection: Connection, projection: Projection, model_id: int
-) -> tuple[Snapshot, bool]:
-    """The projection's position, and whether its model was the last to be complete."""
-    position, complete = await connection.fetch_row(
-        """
-        SELECT position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2
-          FROM meta LEFT JOIN projection_state
-            ON projection = %(projection)s::text AND model_id = %(model_id)s::int2
-        """,
-        {"projection": projection, "model_id": model_id},
-    )
-    return (Snapshot.parse(position) if position else NOTHING_SEEN), complete
+async def _take_lead(connection: Connection, lock: int) -> None:
+    # Polls instead of blocking on the lock: a waiting statement would hold a snapshot and keep
+    # VACUUM from removing dead rows.
+    while True:
+        (taken,) = await connection.fetch_row(
+            "SELECT pg_try_advisory_lock(%s::int4, %s::int4)", [_LOCK_CLASS, lock]
+        )
+        if taken:
+            return
+        await asyncio.sleep(RETRY_S)
 
 
 async def _status(
     connection: Connection, projection: Projection, model_id: int
 ) -> ProjectionStatus:
-    position, _ = await _read_position(connection, projection, model_id)
+    position, _ = await read_progress(connection, projection, model_id)
     dead_letters, pending, lag_s = await connection.fetch_row(
         _STATUS, {"projection": projection, "position": str(position)}
     )

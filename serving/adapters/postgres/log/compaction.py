@@ -12,17 +12,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from serving.adapters.postgres.connection.statements import Connection
+from serving.adapters.postgres.log.positions import covers, read_position
 from serving.domain.consistency import Snapshot
 
 RETENTION = timedelta(hours=1)
 """The longest absence of an index replica, whose position is stored nowhere."""
-
-
-def covers(position: Snapshot, other: Snapshot) -> bool:
-    """Whether `position` includes every transaction that `other` does."""
-    return position.xmax >= other.xmax and not any(
-        other.includes(xid) for xid in position.in_progress
-    )
 
 
 async def compact_log(connection: Connection) -> int:
@@ -32,7 +26,7 @@ async def compact_log(connection: Connection) -> int:
         "ON CONFLICT DO NOTHING"
     )
     horizon = await _horizon(connection)
-    compacted = await read_compacted(connection)
+    _, compacted = await read_position(connection)
     if horizon is None or horizon == compacted:
         return 0
     cursor = await connection.execute(
@@ -40,12 +34,6 @@ async def compact_log(connection: Connection) -> int:
     )
     await connection.execute("UPDATE meta SET compacted = %s", [str(horizon)])
     return cursor.rowcount
-
-
-async def read_compacted(connection: Connection) -> Snapshot:
-    """The snapshot up to which the log is compacted."""
-    (compacted,) = await connection.fetch_row("SELECT compacted FROM meta")
-    return Snapshot.parse(compacted)
 
 
 async def _horizon(connection: Connection) -> Snapshot | None:

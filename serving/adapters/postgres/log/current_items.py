@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
@@ -18,7 +19,7 @@ FROM_NAMES = """
   FROM unnest(%(tenants)s::text[], %(ids)s::text[]) AS wanted (tenant, id)
   JOIN tenant ON tenant.name = wanted.tenant
 """
-"""The given names, joined with their tenants."""
+"""The names of `read_named`, joined with their tenants."""
 
 JOIN_ITEM = {
     kind: f"""
@@ -29,32 +30,32 @@ JOIN_ITEM = {
 }
 
 
-def name_values(names: Iterable[Name], kind: ItemKind) -> dict[str, list[str]]:
-    """The values of `FROM_NAMES` for the names of one kind."""
-    of_kind = [(tenant, item.id) for tenant, item in names if item.kind is kind]
-    return {"tenants": [tenant for tenant, _ in of_kind], "ids": [id_ for _, id_ in of_kind]}
-
-
-async def read_current(connection: Connection, names: Sequence[Name]) -> dict[Name, Item]:
-    """Reads the items that exist and are not hidden."""
-    current: dict[Name, Item] = {}
-    for kind in ItemKind:
-        values = name_values(names, kind)
-        if values["ids"]:
-            for tenant, *row in await connection.fetch_all(_CURRENT[kind], values):
-                item = TO_ITEM[kind](row)
-                current[TenantName(tenant), item.item] = item
-    return current
+async def read_named(
+    connection: Connection,
+    statements: Mapping[ItemKind, str],
+    names: Sequence[Name],
+    values: Mapping[str, object] = MappingProxyType({}),
+) -> list[tuple[ItemKind, Sequence[Any]]]:
+    """The rows of named items, each with its kind; a statement per kind reads `FROM_NAMES`."""
+    rows: list[tuple[ItemKind, Sequence[Any]]] = []
+    for kind, statement in statements.items():
+        of_kind = [(tenant, item.id) for tenant, item in names if item.kind is kind]
+        if of_kind:
+            tenants, ids = map(list, zip(*of_kind, strict=True))
+            given = {**values, "tenants": tenants, "ids": ids}
+            rows += [(kind, row) for row in await connection.fetch_all(statement, given)]
+    return rows
 
 
 async def read_graph_changes(connection: Connection, names: Sequence[Name]) -> GraphChanges:
     """The state that the items should have in the graph now."""
-    current = await read_current(connection, names)
+    current: dict[Name, Item] = {}
+    for kind, (tenant, *row) in await read_named(connection, _CURRENT, names):
+        item = TO_ITEM[kind](row)
+        current[TenantName(tenant), item.item] = item
     return GraphChanges(
-        segments=[
-            (tenant, item) for (tenant, _), item in current.items() if isinstance(item, Segment)
-        ],
-        facts=[(tenant, item) for (tenant, _), item in current.items() if isinstance(item, Fact)],
+        segments=[(of, item) for (of, _), item in current.items() if isinstance(item, Segment)],
+        facts=[(of, item) for (of, _), item in current.items() if isinstance(item, Fact)],
         removed=[name for name in names if name not in current],
     )
 

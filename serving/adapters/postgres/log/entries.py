@@ -83,12 +83,6 @@ async def note_erasure(connection: Connection) -> int:
     return int(xid)
 
 
-async def last_erasure(connection: Connection) -> int:
-    """The id of the last transaction that erased items; 0 before the first."""
-    (xid,) = await connection.fetch_row("SELECT erased_xid::text::int8 FROM meta")
-    return int(xid)
-
-
 async def log_erased(
     connection: Connection, tenant: Tenant, keys: Sequence[int], items: Sequence[ItemId]
 ) -> None:

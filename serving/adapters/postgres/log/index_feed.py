@@ -17,24 +17,22 @@ from psycopg.sql import SQL
 from serving.adapters.postgres.connection.errors import store_errors
 from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.connection.statements import LOG_EPOCH, Connection
-from serving.adapters.postgres.log.compaction import covers, read_compacted
-from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, name_values
+from serving.adapters.postgres.connection.statements import Connection
+from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, read_named
 from serving.adapters.postgres.log.embeddings import CONTEXT_WINDOW, HAS_EMBEDDING, STORED_TYPE
-from serving.adapters.postgres.log.entries import all_beyond, first_beyond
+from serving.adapters.postgres.log.entries import first_beyond
+from serving.adapters.postgres.log.positions import changes_beyond, read_position, read_progress
 from serving.adapters.postgres.tables.filters import EXPIRES_AT, IS_HIDDEN, terms_of
 from serving.adapters.postgres.tables.models import find_model
 from serving.adapters.postgres.tables.rows import CLOSING_COLUMNS, to_closings, typed_columns
-from serving.domain.consistency import NOTHING_SEEN, Snapshot
 from serving.domain.items.records import ItemId, ItemKind, TenantName, segment_id
 from serving.domain.items.text import QUESTION_MARKS
 from serving.domain.shards import WHOLE, Shard
 from serving.ports.embedding import EmbeddingModel
-from serving.ports.index_engine import FeedDelta, FeedLostError, FeedPosition, IndexRow
+from serving.ports.index_engine import FeedDelta, FeedPosition, IndexRow
+from serving.ports.resident_feed import LogPosition
 
 BATCH_ROWS = 1000
-MAX_CHANGES = 100_000
-"""A reader further behind bootstraps again, which streams, instead of one huge delta."""
 
 
 class PostgresIndexFeed:
@@ -57,7 +55,8 @@ class PostgresIndexFeed:
     ) -> AsyncIterator[tuple[FeedPosition, AsyncIterator[list[IndexRow]]]]:
         async with self._database.snapshot() as connection:
             model_id = await find_model(connection, model)
-            position = await _read_position(connection, model_id)
+            reached, _ = await read_position(connection)
+            position = await _with_progress(connection, reached, model_id)
             # Another connection reads the same snapshot by this name.
             (snapshot,) = await connection.fetch_row("SELECT pg_export_snapshot()")
             rows = _all_rows(self._database.dsn, snapshot, self._row_values(model_id))
@@ -77,15 +76,12 @@ class PostgresIndexFeed:
         """
         async with self._database.snapshot() as connection:
             model_id = await find_model(connection, model)
-            reached = await _read_position(connection, model_id)
-            if position.epoch != reached.epoch:
-                raise FeedLostError("the log has another epoch")
-            if not covers(position.log, await read_compacted(connection)):
-                raise FeedLostError("the log is compacted beyond the position")
-            names = await changed_names(connection, position.log)
+            log, names = await changes_beyond(connection, position)
+            reached = await _with_progress(connection, log, model_id)
             if self._shard != WHOLE:
                 names = await _with_evidence(connection, names)
-            rows = await _current_rows(connection, names, self._row_values(model_id))
+            found = await read_named(connection, _CURRENT, names, self._row_values(model_id))
+        rows = [_index_row(kind, row) for kind, row in found]
         present = {(row.tenant, row.item) for row in rows}
         return FeedDelta(rows, [name for name in names if name not in present], reached)
 
@@ -119,65 +115,19 @@ class PostgresIndexFeed:
         await self._changes.wait(timeout_s)
 
 
-async def _read_position(connection: Connection, model_id: int) -> FeedPosition:
-    """The position of this snapshot, and of the embedding projection as this snapshot sees it.
-
-    It ends with the newest transaction of the log, which survives a crash (`Snapshot.up_to`).
-    """
-    epoch, log, newest, compacted, embedded, complete = await connection.fetch_row(
-        f"""
-        SELECT {LOG_EPOCH}, pg_current_snapshot()::text,
-               (SELECT coalesce(max(xid), '0') FROM change_log)::text::int8, compacted,
-               position, complete_model IS NOT DISTINCT FROM %(model_id)s::int2
-          FROM meta LEFT JOIN projection_state
-            ON projection = 'embedding' AND model_id = %(model_id)s::int2
-        """,
-        {"model_id": model_id},
-    )
-    return FeedPosition(
-        epoch,
-        log=Snapshot.parse(log).up_to(max(newest, Snapshot.parse(compacted).xmax - 1)),
-        embedded=Snapshot.parse(embedded) if embedded else NOTHING_SEEN,
-        complete=complete,
-    )
-
-
-async def changed_names(
-    connection: Connection, position: Snapshot, where: str = "true"
-) -> list[Name]:
-    """The items of the rows of the log beyond a position that meet a condition.
-
-    Raises `FeedLostError` if they are more than `MAX_CHANGES`.
-    """
-    values = {"position": str(position), "most": MAX_CHANGES + 1}
-    rows = await connection.fetch_all(_changed(where), values)
-    if len(rows) > MAX_CHANGES:
-        raise FeedLostError(f"more than {MAX_CHANGES} changes are pending")
-    return [(TenantName(tenant), ItemId(ItemKind(kind), id_)) for tenant, kind, id_ in rows]
+async def _with_progress(
+    connection: Connection, reached: LogPosition, model_id: int
+) -> FeedPosition:
+    """A position with that of the embeddings, as the same snapshot sees it."""
+    embedded, complete = await read_progress(connection, "embedding", model_id)
+    return FeedPosition(reached.epoch, reached.log, embedded, complete)
 
 
 async def _with_evidence(connection: Connection, names: Sequence[Name]) -> list[Name]:
     """The names, and those of the evidence segments of the facts among them."""
-    rows = await connection.fetch_all(
-        "SELECT DISTINCT tenant.name, unnest(fact.evidence) "
-        f"{FROM_NAMES} {JOIN_ITEM[ItemKind.FACT]}",
-        name_values(names, ItemKind.FACT),
-    )
-    evidence = [(TenantName(tenant), segment_id(id_)) for tenant, id_ in rows]
+    rows = await read_named(connection, _EVIDENCE, names)
+    evidence = [(TenantName(tenant), segment_id(id_)) for _, (tenant, id_) in rows]
     return list(dict.fromkeys([*names, *evidence]))
-
-
-async def _current_rows(
-    connection: Connection, names: Sequence[Name], row_values: Mapping[str, int]
-) -> list[IndexRow]:
-    rows: list[IndexRow] = []
-    for kind in ItemKind:
-        values = name_values(names, kind)
-        if values["ids"]:
-            statement = _rows_from(kind, f"{FROM_NAMES} {JOIN_ITEM[kind]}")
-            found = await connection.fetch_all(statement, {**row_values, **values})
-            rows += [_index_row(kind, row) for row in found]
-    return rows
 
 
 async def _all_rows(
@@ -341,22 +291,17 @@ def _rows_from(kind: ItemKind, source: str) -> str:
     """
 
 
-_POSITION = "%(position)s::pg_snapshot"
+_CURRENT = {kind: _rows_from(kind, f"{FROM_NAMES} {JOIN_ITEM[kind]}") for kind in ItemKind}
+
+_EVIDENCE = {
+    ItemKind.FACT: f"""
+    SELECT DISTINCT tenant.name, unnest(fact.evidence) {FROM_NAMES} {JOIN_ITEM[ItemKind.FACT]}
+    """
+}
+
+_FIRST = first_beyond("%(position)s::pg_snapshot", "logged_at", "1 ROW ONLY", where="true")
 
 _LAG = f"""
 SELECT greatest(0, coalesce(extract(epoch FROM now() - min(logged_at)), 0))::float8
-  FROM ({first_beyond(_POSITION, "logged_at", "1 ROW ONLY", where="true")}) AS beyond
+  FROM ({_FIRST}) AS beyond
 """
-
-
-def _changed(where: str) -> str:
-    return f"""
-    SELECT DISTINCT coalesce(log.erased_tenant, tenant.name), log.kind,
-           coalesce(log.erased_id, segment.id, fact.id)
-      FROM ({all_beyond(_POSITION, "*", where=where)}) AS log
-      LEFT JOIN tenant ON tenant.id = log.tenant_id
-      LEFT JOIN segment ON segment.key = log.key
-      LEFT JOIN fact ON fact.key = log.key
-     WHERE coalesce(log.erased_id, segment.id, fact.id) IS NOT NULL
-     LIMIT %(most)s::int8
-    """

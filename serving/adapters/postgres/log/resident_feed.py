@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from serving.adapters.postgres.connection.notifications import Channel, Notifications, Waiter
 from serving.adapters.postgres.connection.pool import Database
-from serving.adapters.postgres.connection.statements import LOG_EPOCH, Connection
-from serving.adapters.postgres.log.compaction import covers
-from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, name_values
+from serving.adapters.postgres.connection.statements import Connection
+from serving.adapters.postgres.log.current_items import FROM_NAMES, JOIN_ITEM, Name, read_named
 from serving.adapters.postgres.log.entries import WRITTEN
-from serving.adapters.postgres.log.index_feed import changed_names
+from serving.adapters.postgres.log.positions import changes_beyond, read_position
 from serving.adapters.postgres.tables.filters import IS_HIDDEN
 from serving.adapters.postgres.tables.rows import COLUMNS, TO_ITEM
-from serving.domain.consistency import Snapshot
 from serving.domain.items.records import ItemKind, TenantName
-from serving.ports.index_engine import FeedLostError
 from serving.ports.resident_feed import (
     LogPosition,
     ResidentDelta,
@@ -53,27 +50,20 @@ class PostgresResidentFeed:
             config, has_hidden, segments = found[0]
             if segments > most:
                 raise TenantTooLargeError
-            rows = [
-                row
+            found = [
+                (kind, row)
                 for kind in ItemKind
-                for _, row in await _read(connection, _ALL[kind], {"tenant": tenant}, kind)
+                for row in await connection.fetch_all(_ALL[kind], {"tenant": tenant})
             ]
+        rows = [row for _, row in _rows(found)]
         return TenantContent(rows, config, has_hidden)
 
     async def changes_since(
         self, position: LogPosition, tenants: Collection[TenantName]
     ) -> ResidentDelta:
         async with self._database.snapshot() as connection:
-            reached, compacted = await read_position(connection)
-            if position.epoch != reached.epoch:
-                raise FeedLostError("the log has another epoch")
-            if not covers(position.log, compacted):
-                raise FeedLostError("the log is compacted beyond the position")
-            names = [
-                name
-                for name in await changed_names(connection, position.log, WRITTEN)
-                if name[0] in tenants
-            ]
+            reached, changed = await changes_beyond(connection, position, WRITTEN)
+            names = [name for name in changed if name[0] in tenants]
             return ResidentDelta(reached, await _changes_of(connection, names))
 
     async def wait(self, timeout_s: float) -> None:
@@ -86,11 +76,8 @@ async def _changes_of(
     if not names:
         return {}
     rows: defaultdict[TenantName, list[ResidentRow]] = defaultdict(list)
-    for kind in ItemKind:
-        values = name_values(names, kind)
-        if values["ids"]:
-            for tenant, row in await _read(connection, _CURRENT[kind], values, kind):
-                rows[tenant].append(row)
+    for tenant, row in _rows(await read_named(connection, _CURRENT, names)):
+        rows[tenant].append(row)
     present = {(tenant, row.item.item) for tenant, of in rows.items() for row in of}
     tenants = {tenant for tenant, _ in names}
     found = await connection.fetch_all(_TENANTS, {"tenants": list(tenants)})
@@ -105,37 +92,19 @@ async def _changes_of(
     }
 
 
-async def _read(
-    connection: Connection, statement: str, values: dict[str, Any], kind: ItemKind
-) -> list[tuple[TenantName, ResidentRow]]:
+def _rows(
+    found: Iterable[tuple[ItemKind, Sequence[Any]]],
+) -> Iterator[tuple[TenantName, ResidentRow]]:
+    """The rows; they share speakers, names and times, so equal ones are one object."""
     known: dict[Any, Any] = {}
 
     def shared(value: Any) -> Any:
-        """An equal text or time that was read before: rows share speakers, names and times."""
         if isinstance(value, list):
             return [shared(each) for each in value]
         return known.setdefault(value, value) if isinstance(value, str | datetime) else value
 
-    return [
-        (TenantName(tenant), ResidentRow(TO_ITEM[kind](shared(columns)), tsvector, length))
-        for tenant, tsvector, length, *columns in await connection.fetch_all(statement, values)
-    ]
-
-
-async def read_position(connection: Connection) -> tuple[LogPosition, Snapshot]:
-    """The position of this snapshot, and that up to which the log is compacted.
-
-    It ends with the newest transaction of the log, which survives a crash (`Snapshot.up_to`).
-    """
-    epoch, log, newest, compacted = await connection.fetch_row(
-        f"""
-        SELECT {LOG_EPOCH}, pg_current_snapshot()::text,
-               (SELECT coalesce(max(xid), '0') FROM change_log)::text::int8, compacted
-          FROM meta
-        """
-    )
-    settled = Snapshot.parse(compacted)
-    return LogPosition(epoch, Snapshot.parse(log).up_to(max(newest, settled.xmax - 1))), settled
+    for kind, (tenant, tsvector, length, *columns) in found:
+        yield TenantName(tenant), ResidentRow(TO_ITEM[kind](shared(columns)), tsvector, length)
 
 
 _SHOWN = {

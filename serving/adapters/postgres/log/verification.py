@@ -33,22 +33,18 @@ class PostgresTruth:
 
     async def items(self, tenant: TenantName) -> AsyncIterator[list[ItemId]]:
         for kind in ItemKind:
+            part = f"""
+            SELECT id FROM {kind}
+             WHERE tenant_id = {TENANT_ID} -- tenant filter
+               AND id > %(last)s::text
+             ORDER BY id LIMIT %(limit)s::int4
+            """
             last = ""
-            while True:
-                rows = await self._all(
-                    f"""
-                    SELECT id FROM {kind}
-                     WHERE tenant_id = {TENANT_ID} -- tenant filter
-                       AND id > %(last)s::text
-                     ORDER BY id LIMIT %(limit)s::int4
-                    """,
-                    {"tenant": tenant, "last": last, "limit": BATCH_ITEMS},
-                )
-                ids = [id_ for (id_,) in rows]
-                if not ids:
-                    break
-                yield [ItemId(kind, id_) for id_ in ids]
-                last = ids[-1]
+            while rows := await self._all(
+                part, {"tenant": tenant, "last": last, "limit": BATCH_ITEMS}
+            ):
+                yield [ItemId(kind, id_) for (id_,) in rows]
+                [last] = rows[-1]
 
     async def rows(self, tenant: TenantName, items: Sequence[ItemId]) -> GraphChanges:
         async with self._database.snapshot() as connection:
@@ -72,7 +68,7 @@ class PostgresTruth:
 
     async def projected(self, timeout_s: float) -> bool:
         deadline = Deadline.after(timeout_s)
-        while await self._pending():
+        while (await self._all(_PENDING, {"nothing": str(NOTHING_SEEN)})) == [(True,)]:
             if deadline.passed:
                 return False
             await asyncio.sleep(min(POLL_S, deadline.remaining()))
@@ -109,11 +105,6 @@ class PostgresTruth:
         """Gives the log another epoch: each index then fills itself anew from the tables."""
         async with self._database.transaction() as connection:
             await connection.execute("UPDATE meta SET log_epoch = gen_random_uuid()")
-
-    async def _pending(self) -> bool:
-        async with self._database.work() as connection:
-            (pending,) = await connection.fetch_row(_PENDING, {"nothing": str(NOTHING_SEEN)})
-        return bool(pending)
 
     async def _all(
         self, statement: LiteralString, values: Mapping[str, object] | None = None

@@ -16,7 +16,7 @@ from serving.adapters.postgres.tables.filters import (
     Conditions,
     conditions_of,
 )
-from serving.adapters.postgres.tables.models import NO_MODEL, find_model
+from serving.adapters.postgres.tables.models import find_model
 from serving.adapters.postgres.tables.rows import COLUMNS, to_fact, to_segment
 from serving.domain.consistency import NOTHING_SEEN
 from serving.domain.items.records import Fact, ItemId, ItemKind, Segment, TenantName
@@ -78,7 +78,7 @@ class PostgresCatalog:
 
     async def tenant_counts(self, tenant: TenantName, model: EmbeddingModel | None) -> TenantCounts:
         async with self._database.snapshot() as connection:
-            model_id = NO_MODEL if model is None else await find_model(connection, model)
+            model_id = await find_model(connection, model)
             values = {"tenant": tenant, "model_id": model_id, "nothing": str(NOTHING_SEEN)}
             found = await connection.fetch_all(_COUNTS, values)
         if not found:

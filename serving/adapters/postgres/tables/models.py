@@ -9,11 +9,13 @@ NO_MODEL = 0
 """The model number of a projection without a model."""
 
 
-async def find_model(connection: Connection, model: EmbeddingModel) -> int:
-    """The model's number; `NO_MODEL` if nothing is stored for it yet.
+async def find_model(connection: Connection, model: EmbeddingModel | None) -> int:
+    """The model's number; `NO_MODEL` for none, and if nothing is stored for it yet.
 
     Raises ValueError if the stored model of this fingerprint has another dimension.
     """
+    if model is None:
+        return NO_MODEL
     found = await connection.fetch_all(
         "SELECT id, dimension FROM embedding_model WHERE fingerprint = %s::text",
         [model.fingerprint],
@@ -27,12 +29,14 @@ async def find_model(connection: Connection, model: EmbeddingModel) -> int:
     return int(id_)
 
 
-async def find_or_make_model(connection: Connection, model: EmbeddingModel) -> int:
-    """The model's number, assigned now if it has none; raises as `find_model` does."""
-    if not await find_model(connection, model):
-        await connection.execute(
-            "INSERT INTO embedding_model (fingerprint, dimension) VALUES (%s, %s) "
-            "ON CONFLICT DO NOTHING",
-            [model.fingerprint, model.dimension],
-        )
+async def find_or_make_model(connection: Connection, model: EmbeddingModel | None) -> int:
+    """The model's number, assigned now if it has none; else as `find_model`."""
+    number = await find_model(connection, model)
+    if number or model is None:
+        return number
+    await connection.execute(
+        "INSERT INTO embedding_model (fingerprint, dimension) VALUES (%s, %s) "
+        "ON CONFLICT DO NOTHING",
+        [model.fingerprint, model.dimension],
+    )
     return await find_model(connection, model)

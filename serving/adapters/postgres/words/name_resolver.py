@@ -97,15 +97,10 @@ def _readings(words: Sequence[str], known: TenantNames) -> dict[str, Sequence[_R
         if name:
             found[word] = [_Reading(name)]
             continue
-        if others := _others(word, language.name):
+        alike = ((each,) for each in homophones_of(word, language.name))
+        if others := [*filter(None, [*alike, parts_of(word, language.name)])]:
             found[word] = [_Reading(" ".join(each), _next_to(each, language)) for each in others]
     return found
-
-
-def _others(word: str, name: str) -> list[tuple[str, ...]]:
-    """The words that sound like a word, and its two parts."""
-    alike = [(each,) for each in homophones_of(word, name)]
-    return [*alike, *filter(None, [parts_of(word, name)])]
 
 
 def _first_of(readings: Sequence[_Reading], stored: Collection[str]) -> list[str]:

@@ -74,7 +74,7 @@ class WordStatisticsCache:
             entry = await self._read_first(connection, tenant_id)
             self._store(tenant_id, entry)
         self._entries.move_to_end(tenant_id)
-        if entry.fresh_until <= self._clock() and entry.announced != self._announced():
+        if entry.fresh_until <= self._clock() and entry.announced != self._notifications.heard():
             self._refresh(tenant_id)
         return entry.statistics
 
@@ -82,9 +82,6 @@ class WordStatisticsCache:
         """The statistics of a tenant, however old; None if they were not read yet."""
         entry = self._entries.get(tenant_id)
         return None if entry is None else entry.statistics
-
-    def _announced(self) -> int:
-        return self._notifications.heard()
 
     def _store(self, tenant_id: int, entry: _Entry) -> None:
         self._entries[tenant_id] = entry
@@ -116,7 +113,7 @@ class WordStatisticsCache:
                 self._store(tenant_id, _Entry(estimated, self._clock() + LIFE_OF_ESTIMATE_S))
 
     async def _counted(self, connection: Connection, tenant_id: int, segments: int) -> _Entry:
-        announced = self._announced()
+        announced = self._notifications.heard()
         statistics = await count_words(connection, tenant_id, segments)
         life_s = max(SHORTEST_LIFE_S, LIFE_PER_SEGMENT_S * segments)
         return _Entry(statistics, self._clock() + life_s, announced)

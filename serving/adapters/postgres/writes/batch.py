@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -71,27 +71,13 @@ class _Stored:
         return isinstance(self.item, Fact) and self.item.may_close
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    item: ItemId
+class _Written(NamedTuple):
     key: int
     created: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _SideEffects:
-    """The side effects of a write outside its batch.
-
-    `resensitized` are the segments whose sensitivity changes, on which facts may rest, and
-    `rescheduled` those that expire at another time.
-    `superseded` are the facts that the batch closes, or no longer closes. `dropped` are the keys of
-    names that may be left without a row.
-    """
-
-    resensitized: Sequence[str]
-    rescheduled: Sequence[str]
-    superseded: Sequence[Fact]
-    dropped: set[str]
+Changed: TypeAlias = Sequence[tuple[Item, _Stored | None]]
+"""Items that differ from what is stored, with that; None for a new one."""
 
 
 async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) -> WriteReceipt:
@@ -123,7 +109,9 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     hashes |= {of: b"%d" % version for of, version in batch.versions.items()}
     stored = await _read_stored(connection, tenant, hashes)
     if batch.at is not None:
-        _require_lasting(stored, batch.at)
+        expired = [of for of, row in stored.items() if is_expired(row.item, batch.at)]
+        if expired:
+            raise ExpiredItemsError(expired)
     for of, version in batch.versions.items():
         _require_version(of, stored.get(of), version)
     new_or_stored = [(item, stored.get(item.item)) for item in batch.items]
@@ -136,33 +124,8 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
             and not repeats(item, former.item, undated=item.item in batch.undated)
         )
     ]
-    rescheduled = sorted(
-        item.id
-        for item, former in changed
-        if isinstance(item, Segment)
-        and item.expires_at != (None if former is None else former.item.expires_at)
-    )
-    resensitized = sorted(
-        item.id
-        for item, former in changed
-        if isinstance(item, Segment)
-        and item.sensitive != (former is not None and former.item.sensitive)
-    )
-    closing = [
-        item
-        for item, former in changed
-        if isinstance(item, Fact) and (item.may_close or (former is not None and former.may_close))
-    ]
-    dropped: set[str] = set()
-    for item, former in changed:
-        if former is not None:
-            dropped |= names.names_dropped(former.name_keys, item)
-    if (resensitized or closing or dropped) and not exclusive:
-        raise ExclusiveLockRequiredError
-    superseded = await find_superseded(connection, tenant, closing)
-    effects = _SideEffects(resensitized, rescheduled, superseded, dropped)
     written, xid = await _write_changed(
-        connection, tenant, [item for item, _ in changed], hashes, effects, batch.given
+        connection, tenant, changed, hashes, batch.given, exclusive=exclusive
     )
     unchanged = hashes.keys() - written.keys()
     if unchanged - stored.keys():  # a concurrent write stored the same content
@@ -170,12 +133,6 @@ async def write_batch(connection: Connection, batch: Batch, *, exclusive: bool) 
     xids = {stored[item].xid for item in unchanged} | ({xid} if xid else set())
     outcomes = [_outcome(written.get(item.item)) for item in batch.items]
     return WriteReceipt(outcomes, ConsistencyToken.of(epoch, xids))
-
-
-def _require_lasting(stored: Mapping[ItemId, _Stored], at: datetime) -> None:
-    expired = [of for of, row in stored.items() if is_expired(row.item, at)]
-    if expired:
-        raise ExpiredItemsError(expired)
 
 
 def _require_version(item: ItemId, stored: _Stored | None, version: int) -> None:
@@ -214,38 +171,64 @@ async def _read_stored(
 async def _write_changed(
     connection: Connection,
     tenant: Tenant,
-    changed: Sequence[Item],
+    changed: Changed,
     hashes: Mapping[ItemId, bytes],
-    effects: _SideEffects,
     given: GivenVectors | None,
+    *,
+    exclusive: bool,
 ) -> tuple[dict[ItemId, _Written], int | None]:
     """Stores the items; returns what was written, and the id of the transaction if it wrote."""
     if not changed:
         return {}, None
-    segments = [item for item in changed if isinstance(item, Segment)]
-    facts = [item for item in changed if isinstance(item, Fact)]
+    items = [item for item, _ in changed]
+    segments = [item for item in items if isinstance(item, Segment)]
+    facts = [item for item in items if isinstance(item, Fact)]
+    # Facts may rest on the segments that are sensitive from now on or no longer, and on those that
+    # expire at another time.
+    resensitized = sorted(
+        item.id
+        for item, former in changed
+        if isinstance(item, Segment)
+        and item.sensitive != (former is not None and former.item.sensitive)
+    )
+    rescheduled = sorted(
+        item.id
+        for item, former in changed
+        if isinstance(item, Segment)
+        and item.expires_at != (None if former is None else former.item.expires_at)
+    )
+    closing = [
+        item
+        for item, former in changed
+        if isinstance(item, Fact) and (item.may_close or (former is not None and former.may_close))
+    ]
+    dropped: set[str] = set()
+    for item, former in changed:
+        if former is not None:
+            dropped |= names.names_dropped(former.name_keys, item)
+    if (resensitized or closing or dropped) and not exclusive:
+        raise ExclusiveLockRequiredError
+    superseded = await find_superseded(connection, tenant, closing)
     written = await _upsert(connection, tenant, ItemKind.SEGMENT, segments, hashes)
-    resting = await _lock_facts(connection, tenant, facts, effects)
+    resting = await _lock_facts(connection, tenant, facts, superseded, resensitized)
     written |= await _upsert(connection, tenant, ItemKind.FACT, facts, hashes)
-    new = {
-        row.item.id for row in written.values() if row.created and row.item.kind is ItemKind.FACT
-    }
-    refreshed = await refresh_closings(connection, tenant, [*facts, *effects.superseded], new)
+    new = {fact.id for fact in facts if (row := written.get(fact.item)) and row.created}
+    refreshed = await refresh_closings(connection, tenant, [*facts, *superseded], new)
     affected = resting.keys() | refreshed
     outdated = [*({row.key for row in written.values() if not row.created} | affected)]
     if outdated:
         await connection.execute(_DELETE_OUTDATED_EMBEDDINGS, {"keys": outdated})
         await connection.execute("DELETE FROM dead_letter WHERE key = ANY (%s::int8[])", [outdated])
-    expiring = await _find_resting(connection, tenant, effects.rescheduled)
+    expiring = await _find_resting(connection, tenant, rescheduled)
     kinds = dict.fromkeys(affected | expiring, ItemKind.FACT)
-    kinds |= {row.key: row.item.kind for row in written.values()}
+    kinds |= {row.key: item.kind for item, row in written.items()}
     xid = await log_written(connection, tenant, kinds)
-    rows = {item: row.key for item, row in written.items()}
-    await names.store_names(connection, tenant, changed, rows)
+    keys = {item: row.key for item, row in written.items()}
+    await names.store_names(connection, tenant, items, keys)
     await names.store_names_of_facts(connection, tenant, resting.keys())
-    await names.delete_unused_names(connection, tenant, effects.dropped.union(*resting.values()))
+    await names.delete_unused_names(connection, tenant, dropped.union(*resting.values()))
     if given and xid:
-        await _insert_given(connection, tenant, segments, rows, given, xid)
+        await _insert_given(connection, tenant, segments, keys, given, xid)
     return written, xid
 
 
@@ -290,8 +273,7 @@ async def _upsert(
     rows = [_column_values(item, hashes[item.item], tenant) for item in items]
     values = {name: [row[name] for row in rows] for name in _COLUMN_TYPES[kind]}
     stored = await connection.fetch_all(_UPSERT[kind], {"tenant_id": tenant.id, **values})
-    written = (_Written(ItemId(kind, id_), key, created) for id_, key, created in stored)
-    return {row.item: row for row in written}
+    return {ItemId(kind, id_): _Written(*row) for id_, *row in stored}
 
 
 def _column_values(item: Item, content_hash: bytes, tenant: Tenant) -> dict[str, object]:
@@ -319,14 +301,18 @@ def _column_values(item: Item, content_hash: bytes, tenant: Tenant) -> dict[str,
 
 
 async def _lock_facts(
-    connection: Connection, tenant: Tenant, facts: Sequence[Fact], effects: _SideEffects
+    connection: Connection,
+    tenant: Tenant,
+    facts: Sequence[Fact],
+    superseded: Sequence[Fact],
+    resensitized: Sequence[str],
 ) -> dict[int, list[str]]:
     """Locks the facts outside the batch that the write may change.
 
     Returns the keys of those with evidence in `resensitized`, with the keys of their names. They
     are locked together with the facts to be written, since all writers lock in the same order.
     """
-    if not (effects.resensitized or effects.superseded):
+    if not (resensitized or superseded):
         return {}
     rows = await connection.fetch_all(
         """
@@ -337,8 +323,8 @@ async def _lock_facts(
         """,
         {
             "tenant_id": tenant.id,
-            "ids": [fact.id for fact in (*facts, *effects.superseded)],
-            "resensitized": effects.resensitized,
+            "ids": [fact.id for fact in (*facts, *superseded)],
+            "resensitized": resensitized,
         },
     )
     return {key: name_keys for key, affected, name_keys in rows if affected}

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 
 from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.tables.rows import COLUMNS, to_fact
@@ -73,20 +74,11 @@ async def refresh_closings(
     """
     if not facts:
         return set()
-    closers = await _read_closers(connection, tenant, facts)
-    closings = closings_of(facts, closers)
-    updates = {id_: ended for id_, ended in closings.items() if ended or id_ not in new}
-    return await _store(connection, tenant, updates) if updates else set()
-
-
-async def _read_closers(
-    connection: Connection, tenant: Tenant, facts: Sequence[Fact]
-) -> list[Fact]:
     first: dict[Topic, datetime] = {}
     for fact in facts:
         topic = topic_of(fact)
         first[topic] = min(fact.begins, first.get(topic, fact.begins))
-    rows = await connection.fetch_all(
+    closers = await connection.fetch_all(
         _CLOSERS,
         {
             "tenant_id": tenant.id,
@@ -95,26 +87,22 @@ async def _read_closers(
             "begin": [*first.values()],
         },
     )
-    return [to_fact(row) for row in rows]
+    closings = closings_of(facts, [to_fact(row) for row in closers])
+    updates = {id_: ended for id_, ended in closings.items() if ended or id_ not in new}
+    return await _store(connection, tenant, updates) if updates else set()
 
 
 async def _store(
     connection: Connection, tenant: Tenant, closings: Mapping[str, Sequence[Closing]]
 ) -> set[int]:
-    each = [(id_, closing) for id_, of_fact in closings.items() for closing in of_fact]
-    rows = await connection.fetch_all(
-        _STORE,
-        {
-            "tenant_id": tenant.id,
-            "ids": [*closings],
-            "closed": [id_ for id_, _ in each],
-            "by": [closing.by for _, closing in each],
-            "at": [closing.at for _, closing in each],
-            "recorded_at": [closing.recorded_at for _, closing in each],
-            "retracted_at": [closing.retracted_at for _, closing in each],
-        },
-    )
-    return {row[0] for row in rows}
+    closed = [id_ for id_, of_fact in closings.items() for _ in of_fact]
+    each = list(chain.from_iterable(closings.values()))
+    ends = {
+        name: [getattr(closing, name) for closing in each]
+        for name in ("by", "at", "recorded_at", "retracted_at")
+    }
+    given = {"tenant_id": tenant.id, "ids": [*closings], "closed": closed, **ends}
+    return {key for (key,) in await connection.fetch_all(_STORE, given)}
 
 
 # A UNION ALL of three conditions, each with its own index; one condition with ORs would use none.

@@ -7,21 +7,16 @@ Only a row in the change log remains, with the item's name, until every projecti
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from serving.adapters.postgres.connection.statements import Connection
 from serving.adapters.postgres.log.embeddings import STORED_TYPE
-from serving.adapters.postgres.log.entries import (
-    last_erasure,
-    log_erased,
-    log_written,
-    note_erasure,
-)
+from serving.adapters.postgres.log.entries import log_erased, log_written, note_erasure
 from serving.adapters.postgres.tables.filters import (
     EXPIRES_AT,
     IS_HIDDEN,
@@ -33,7 +28,7 @@ from serving.adapters.postgres.tables.tenants import Tenant, find_tenant, lock_t
 from serving.adapters.postgres.writes import names
 from serving.adapters.postgres.writes.closings import find_closed_by, refresh_closings
 from serving.domain.consistency import ConsistencyToken
-from serving.domain.items.records import Item, ItemId, ItemKind, TenantName
+from serving.domain.items.records import Item, ItemId, ItemKind, TenantName, fact_id, segment_id
 from serving.domain.items.text import name_key
 from serving.domain.soundness import sound_rows
 from serving.ports.embedding import Vector
@@ -57,8 +52,7 @@ _FACT_GOES = """
 """Whether a fact is named, or all of its evidence goes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """A row to erase."""
 
     item: ItemId
@@ -167,7 +161,7 @@ async def count_selected(connection: Connection, name: TenantName, selector: Sel
 
 async def _nothing_erased(connection: Connection, epoch: str) -> EraseReceipt:
     """The token is that of the last erasure, since the caller may repeat one that was cut off."""
-    xid = await last_erasure(connection)
+    (xid,) = await connection.fetch_row("SELECT erased_xid::text::int8 FROM meta")
     return EraseReceipt([], ConsistencyToken.of(epoch, [xid] if xid else []))
 
 
@@ -208,7 +202,7 @@ async def _lock_segments(connection: Connection, tenant: Tenant, selector: Selec
         """,
         {"tenant_id": tenant.id, **conditions.values},
     )
-    return _rows(ItemKind.SEGMENT, rows)
+    return [_Row(segment_id(id_), *row) for id_, *row in rows]
 
 
 def _segment_conditions(selector: Selector) -> Conditions:
@@ -254,7 +248,7 @@ async def _lock_facts(
         """,
         {"tenant_id": tenant.id, "named": named, "gone": gone},
     )
-    return _rows(ItemKind.FACT, [row for *row, goes in rows if goes])
+    return [_Row(fact_id(id_), *row) for id_, *row, goes in rows if goes]
 
 
 async def _sample(connection: Connection, rows: Sequence[_Row]) -> list[ErasedItem]:
@@ -306,11 +300,7 @@ async def _withdraw_evidence(
         """,
         {"tenant_id": tenant.id, "gone": gone, "no_hash": NO_HASH},
     )
-    return {row[0] for row in rows}
-
-
-def _rows(kind: ItemKind, rows: Iterable[Sequence[Any]]) -> list[_Row]:
-    return [_Row(ItemId(kind, id_), key, name_keys) for id_, key, name_keys in rows]
+    return {key for (key,) in rows}
 
 
 _EXPIRED_OF_KINDS = " UNION ALL ".join(

@@ -53,9 +53,8 @@ class PostgresExtractions:
             "limit": limit,
         }
         async with self._database.work() as connection:
-            return tuple(to_segment(row) for row in await connection.fetch_all(_BEFORE, values))[
-                ::-1
-            ]
+            latest_first = await connection.fetch_all(_BEFORE, values)
+        return tuple(to_segment(row) for row in reversed(latest_first))
 
     async def facts_about(
         self, tenant: TenantName, names: Sequence[str], limit: int
@@ -140,7 +139,7 @@ async def _outdated(
     connection: Connection, tenant: TenantName, turns: Sequence[UnreadTurn], facts: Sequence[Fact]
 ) -> list[Fact]:
     """The facts of former texts of these turns that are not given now, as retracted."""
-    cursor = await connection.execute(
+    rows = await connection.fetch_all(
         f"""
         SELECT {COLUMNS[ItemKind.FACT]} FROM fact
          WHERE tenant_id = {TENANT_ID} -- tenant filter
@@ -156,10 +155,9 @@ async def _outdated(
             "extracted": EXTRACTED,
             "ids": [fact.id for fact in facts],
         },
-        binary=True,
     )
     now = datetime.now(UTC)
-    return [replace(to_fact(row), retracted_at=now) for row in await cursor.fetchall()]
+    return [replace(to_fact(row), retracted_at=now) for row in rows]
 
 
 _IS_TURN = f"segment.kind = '{DEFAULT_KIND}' AND NOT {IS_HIDDEN[ItemKind.SEGMENT]}"

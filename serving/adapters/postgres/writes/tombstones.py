@@ -59,9 +59,8 @@ async def erase_again(database: Database, tombstones: Tombstones) -> int:
 
 
 async def _find(connection: Connection, tombstones: Tombstones) -> dict[TenantName, list[ItemId]]:
-    cursor = await connection.execute(_FIND, _values(tombstones))
     found: defaultdict[TenantName, list[ItemId]] = defaultdict(list)
-    for tenant, kind, id_ in await cursor.fetchall():
+    for tenant, kind, id_ in await connection.fetch_all(_FIND, _values(tombstones)):
         found[TenantName(tenant)].append(ItemId(ItemKind(kind), id_))
     return found
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import psutil
@@ -356,17 +357,6 @@ async def test_different_projections_are_led_at_once(postgres: Postgres) -> None
         assert await embed(postgres) == ids("a")
 
 
-async def test_a_write_wakes_who_waits_in_another_process(
-    postgres: Postgres, postgres_dsn: str
-) -> None:
-    async with Postgres(postgres_dsn) as other, asyncio.timeout(120):
-        await other.change_log.wait(10)  # until it listens
-        waiting = asyncio.create_task(other.change_log.wait(150))
-        await write(postgres, segment("a"))
-
-        await waiting
-
-
 async def test_a_read_waits_until_the_graph_has_the_write(postgres: Postgres) -> None:
     receipt = await write(postgres, segment("a"))
 
@@ -404,20 +394,6 @@ async def test_compaction_keeps_changes_for_a_new_projection(postgres: Postgres)
     assert await log_size(postgres) == 2
     assert await embed(postgres, OTHER_MODEL) == ids("a", "later")
     assert await postgres.change_log.compact() == 0
-
-
-async def test_log_of_rewritten_items_does_not_grow(postgres: Postgres) -> None:
-    sizes = []
-    for number in range(5):
-        written = [segment("a", f"text {number}"), segment("b", f"text {number}")]
-        await write(postgres, *written, segment("gone"))
-        await embed(postgres)
-        await postgres.store.erase(TENANT, Selector(items=(segment_id("gone"),)))
-        await project_graph(postgres)
-        await postgres.change_log.compact()
-        sizes.append(await log_size(postgres))
-
-    assert sizes[-1] == sizes[1]
 
 
 async def test_a_projection_that_stood_still_during_compactions_misses_nothing(
@@ -542,73 +518,72 @@ async def lengthen(postgres: Postgres, first: int, last: int) -> None:
         await connection.execute("VACUUM ANALYZE")
 
 
-def counted(postgres: Postgres) -> tuple[CountedDatabase, Database]:
-    database = CountedDatabase(postgres.database)
-    return database, cast(Database, database)
+Read: TypeAlias = Callable[[Database, int], Awaitable[None]]
+"""Reads, when the last of a number of segments was written."""
+
+
+async def pages_of(postgres: Postgres, read: Read, *numbers: int) -> tuple[int, int]:
+    """The pages read when there are segments from the first number to each of the others."""
+    pages = []
+    for first, last in pairwise(numbers):
+        await lengthen(postgres, first, last)
+        database = CountedDatabase(postgres.database)
+        await read(cast(Database, database), last)
+        pages.append(database.pages)
+    short, long = pages
+    return short, long
 
 
 async def test_a_poll_reads_no_more_of_a_longer_backlog(postgres: Postgres) -> None:
-    pages = []
-    for first, last in ((0, SHORT), (SHORT, LONG)):
-        await lengthen(postgres, first, last)
-        database, as_database = counted(postgres)
-        log = PostgresChangeLog(as_database, postgres.notifications)
+    async def poll(database: Database, _: int) -> None:
+        log = PostgresChangeLog(database, postgres.notifications)
         await log.next_batch("graph", None, 50)
         await log.next_batch("embedding", MODEL, 50)
-        feed = PostgresIndexFeed(as_database, postgres.notifications)
+        feed = PostgresIndexFeed(database, postgres.notifications)
         await feed.lag_s(FeedPosition("", NOTHING_SEEN, NOTHING_SEEN, complete=True))
-        pages.append(database.pages)
 
-    short, long = pages
+    short, long = await pages_of(postgres, poll, 0, SHORT, LONG)
+
     assert long <= 1.5 * short, "indexes may be a level deeper"
 
 
 async def test_draining_costs_as_much_as_the_backlog_is_long(postgres: Postgres) -> None:
-    pages = []
-    await lengthen(postgres, 0, LONG)  # or the indexes would become deeper from one to the other
-    await project_graph(postgres, limit=LONG)
-    for first, last in ((LONG, LONG + SHORT), (LONG + SHORT, 2 * LONG + SHORT)):
-        await lengthen(postgres, first, last)
-        database, as_database = counted(postgres)
-        log = PostgresChangeLog(as_database, postgres.notifications)
+    async def drain(database: Database, _: int) -> None:
+        log = PostgresChangeLog(database, postgres.notifications)
         projector = Projector(log, GraphWork(log, InMemoryGraph()))
         while await projector.step(None):
             pass
-        pages.append(database.pages / (last - first))
 
-    short, long = pages
-    assert long <= 1.2 * short
+    await lengthen(postgres, 0, LONG)  # or the indexes would become deeper from one to the other
+    await project_graph(postgres, limit=LONG)
+    short, long = await pages_of(postgres, drain, LONG, LONG + SHORT, 2 * LONG + SHORT)
+
+    assert long / LONG <= 1.2 * short / SHORT
 
 
 async def test_an_old_transaction_makes_no_poll_longer(postgres: Postgres) -> None:
-    pages = []
+    async def poll(database: Database, _: int) -> None:
+        await project_graph(postgres, limit=LONG)
+        log = PostgresChangeLog(database, postgres.notifications)
+        assert not (await log.next_batch("graph", None, 50)).changes
+
     async with postgres.database.transaction() as old:
         await old.execute("SELECT pg_current_xact_id()")
-        for first, last in ((0, SHORT), (SHORT, LONG)):
-            await lengthen(postgres, first, last)
-            await project_graph(postgres, limit=LONG)
-            database, as_database = counted(postgres)
-            log = PostgresChangeLog(as_database, postgres.notifications)
-            assert not (await log.next_batch("graph", None, 50)).changes
-            pages.append(database.pages)
+        short, long = await pages_of(postgres, poll, 0, SHORT, LONG)
 
-    short, long = pages
     assert long <= 1.5 * short
 
 
 async def test_counts_look_up_only_rows_without_vectors(postgres: Postgres) -> None:
-    pages = []
-    for first, last in ((0, SHORT), (SHORT, LONG)):
-        await lengthen(postgres, first, last)
+    async def count(database: Database, last: int) -> None:
         while await embed(postgres):
             pass
         await write(postgres, segment("waits", f"a text of {last}"))
-        database, as_database = counted(postgres)
-        counts = await PostgresCatalog(as_database).tenant_counts(TENANT, MODEL)
+        counts = await PostgresCatalog(database).tenant_counts(TENANT, MODEL)
         assert (counts.embedded, counts.embeddable) == (last, last + 1)
-        pages.append(database.pages)
 
-    short, long = pages
+    short, long = await pages_of(postgres, count, 0, SHORT, LONG)
+
     assert (long - short) / (LONG - SHORT) < 0.5, "fewer than a page a segment"
 
 

@@ -121,28 +121,19 @@ async def vectors(postgres: Postgres) -> dict[str, NDArray[np.float16]]:
     return {item.id: row.vectors for (_, item), row in rows.items()}
 
 
-async def test_given_vector_is_stored_and_not_computed(postgres: Postgres) -> None:
-    segments = [segment("a", "first"), segment("b", "second")]
+@pytest.mark.parametrize("before", [[], [segment("a", "first")]], ids=["new", "embedded before"])
+async def test_given_vector_is_stored_and_not_computed(
+    postgres: Postgres, before: list[Segment]
+) -> None:
+    await write(postgres, *before)
+    await projected(postgres, NotingEmbedder())
+    segments = [segment("a", "first", importance=1.0), segment("b", "second")]
     await postgres.store.write(Batch(TENANT, segments, given=given(7, names="a")))
     embedder = NotingEmbedder()
 
     await projected(postgres, embedder)
 
     assert embedder.calls == [["second"]]
-    assert (await vectors(postgres))["a"] == pytest.approx(unit(7)[np.newaxis], abs=1e-3)
-
-
-async def test_a_given_vector_replaces_the_one_before_it(postgres: Postgres) -> None:
-    await write(postgres, segment("a", "first"))
-    await projected(postgres, NotingEmbedder())
-    embedder = NotingEmbedder()
-
-    await postgres.store.write(
-        Batch(TENANT, [segment("a", "first", importance=1.0)], given=given(7, names="a"))
-    )
-    await projected(postgres, embedder)
-
-    assert embedder.calls == []
     assert (await vectors(postgres))["a"] == pytest.approx(unit(7)[np.newaxis], abs=1e-3)
 
 

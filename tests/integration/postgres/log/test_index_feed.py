@@ -313,16 +313,10 @@ async def test_delta_brings_the_evidence_of_its_facts(postgres: Postgres) -> Non
     assert set(erased.removed) == {(TENANT, said.item), (TENANT, fact_.item)}
 
 
-def exact() -> IndexEngine:
-    return ExactIndex(MODEL.dimension)
-
-
-def in_lists() -> IndexEngine:
-    return TieredIndex(MODEL.dimension, CpuLibrary(), LISTS_AT_ONCE)
-
-
-def index_over(postgres: Postgres, make: Callable[[], IndexEngine]) -> LogFollowingIndex:
-    return LogFollowingIndex(postgres.feed, MODEL, make)
+ENGINES: dict[str, Callable[[], IndexEngine]] = {
+    "exact": lambda: ExactIndex(MODEL.dimension),
+    "in lists": lambda: TieredIndex(MODEL.dimension, CpuLibrary(), LISTS_AT_ONCE),
+}
 
 
 async def names(index: LogFollowingIndex) -> list[str]:
@@ -332,26 +326,24 @@ async def names(index: LogFollowingIndex) -> list[str]:
     return sorted(candidate.item.id for candidate in answer.candidates)
 
 
-@pytest.mark.parametrize("make", [exact, in_lists])
+@pytest.mark.parametrize("kind", ENGINES)
 async def test_a_restarted_index_follows_changes_made_meanwhile(
-    postgres: Postgres, make: Callable[[], IndexEngine], monkeypatch: pytest.MonkeyPatch
+    postgres: Postgres, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "MAINTAIN_EVERY_S", 0.01)
     await postgres.store.write(batch_of(*(segment(f"{n:02}") for n in range(40))))
     await embed(postgres)
-    async with index_over(postgres, make) as index:
+    async with LogFollowingIndex(postgres.feed, MODEL, ENGINES[kind]) as index:
         assert await index.ready(Deadline.after(30))
 
     await postgres.store.erase(TENANT, Selector(items=tuple(ids("00", "01"))))
     await postgres.store.write(batch_of(segment("new")))
     await embed(postgres)
 
-    async with index_over(postgres, make) as index:
+    async with LogFollowingIndex(postgres.feed, MODEL, ENGINES[kind]) as index:
         assert await index.ready(Deadline.after(30))
         assert await names(index) == [*(f"{n:02}" for n in range(2, 40)), "new"]
         assert await index.count(TENANT, [segment_id("00")]) == 0
 
-        async def is_in_lists() -> bool:
-            return make is exact or any(tier.approximate for tier in index.tiers())
-
-        await until_async(is_in_lists)
+        if kind == "in lists":
+            await until_async(lambda: any(tier.approximate for tier in index.tiers()))

@@ -398,7 +398,7 @@ async def listening_process(postgres: Postgres, dsn: str) -> AsyncIterator[Notif
     async with Postgres(dsn) as other:
         heard = other.notifications.heard
 
-        async def is_listening() -> bool:
+        def is_listening() -> bool:
             postgres.notifications.announce(Channel.CHANGES, TENANT)
             return heard(TENANT) > heard(TenantName("unwritten"))
 
@@ -414,10 +414,7 @@ async def test_change_is_announced_for_its_tenant_alone(
         before = notifications.heard(unwritten)
         await write(postgres, segment("a"), tenant=written)
 
-        async def is_announced() -> bool:
-            return notifications.heard(written) > before
-
-        await until_async(is_announced)
+        await until_async(lambda: notifications.heard(written) > before)
         assert notifications.heard(unwritten) == before
 
 
@@ -427,10 +424,7 @@ async def test_many_announced_tenants_stand_for_all(postgres: Postgres, postgres
         for number in range(MAX_NAMED + 1):
             postgres.notifications.announce(Channel.CHANGES, TenantName(f"t{number}"))
 
-        async def all_have_changed() -> bool:
-            return notifications.heard(TenantName("unwritten")) > before
-
-        await until_async(all_have_changed)
+        await until_async(lambda: notifications.heard(TenantName("unwritten")) > before)
 
 
 async def test_names_are_reread_without_announcements(postgres: Postgres) -> None:

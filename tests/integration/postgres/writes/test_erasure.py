@@ -64,9 +64,14 @@ async def fill(postgres: Postgres, tenant: TenantName) -> None:
     """Stores a segment and a fact with rows in all tables."""
     await write(postgres, *marked_items(), tenant=tenant)
     await embed(postgres)
+    await leave_traces(postgres, tenant)
+
+
+async def leave_traces(postgres: Postgres, tenant: TenantName) -> None:
+    """Stores accesses of the marked items, and dead letters of all."""
     postgres.access.record(tenant, [segment_id("a"), fact_id("f")])
     await postgres.access.flush()
-    batch = await postgres.change_log.next_batch("graph", None, 10)
+    batch = await postgres.change_log.next_batch("embedding", None, 10)
     for change in batch.changes:
         await postgres.change_log.dead_letter("graph", None, change, MARK)
 

@@ -12,7 +12,7 @@ import pytest
 from examples.english_facts import EnglishFacts
 from serving.adapters.postgres.assembly import Postgres
 from serving.domain.items.records import Fact, Segment, TenantName, segment_id
-from serving.pipeline.writes.extraction import Extracted, ExtractionLimits, ExtractionWork
+from serving.pipeline.writes.extraction import ExtractionLimits, ExtractionWork
 from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.projector import Projector
 from serving.ports.memory_store import Batch, ExtractionProgress, Selector
@@ -51,37 +51,27 @@ class WatchedRules(EnglishFacts):
         return proposal
 
 
-class Extraction:
-    """A projector that extracts, step by step."""
-
-    def __init__(self, postgres: Postgres, extractor: WatchedRules) -> None:
-        self.reports: list[Extracted] = []
-        self._postgres = postgres
-        self._work = ExtractionWork(
-            postgres.change_log,
-            postgres.store,
-            postgres.extractions,
-            extractor,
-            now=lambda: A_DAY_LATER,
-            limits=ExtractionLimits(turns=2, before=2),
-            report=self.reports.append,
-        )
-
-    async def follow(self) -> None:
-        projector = Projector(self._postgres.change_log, self._work)
-        async with self._postgres.change_log.leadership("extraction", None):
-            while await projector.step(None):
-                pass
+async def extract(postgres: Postgres, rules: WatchedRules) -> None:
+    """Extracts step by step until nothing is left."""
+    log = postgres.change_log
+    work = ExtractionWork(
+        log,
+        postgres.store,
+        postgres.extractions,
+        rules,
+        now=lambda: A_DAY_LATER,
+        limits=ExtractionLimits(turns=2, before=2),
+        report=lambda _: None,
+    )
+    async with log.leadership("extraction", None):
+        projector = Projector(log, work)
+        while await projector.step(None):
+            pass
 
 
 @pytest.fixture
 def rules() -> WatchedRules:
     return WatchedRules()
-
-
-@pytest.fixture
-def extraction(postgres: Postgres, rules: WatchedRules) -> Extraction:
-    return Extraction(postgres, rules)
 
 
 def turn(id_: str, text: str, **fields: object) -> Segment:
@@ -101,15 +91,15 @@ async def known(postgres: Postgres) -> list[str]:
 
 
 async def test_turns_become_facts_and_are_read_once(
-    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+    postgres: Postgres, rules: WatchedRules
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."), turn("b", "I have a dog."))
-    await extraction.follow()
+    await extract(postgres, rules)
     first = await facts(postgres)
 
     await ingest(postgres, turn("c", "I moved to Paris.", event_time=NOON + days(1)))
     await ingest(postgres, turn("a", "I live in Rome."))
-    await extraction.follow()
+    await extract(postgres, rules)
 
     assert rules.read == ["a", "b", "c"]
     assert [each.id for each in rules.shown[-1].before] == ["a", "b"]
@@ -119,20 +109,18 @@ async def test_turns_become_facts_and_are_read_once(
     assert [closing.by for closing in home["Rome"].closings] == [home["Paris"].id]
 
 
-async def test_log_read_again_calls_no_extractor(
-    postgres: Postgres, rules: WatchedRules, extraction: Extraction
-) -> None:
+async def test_log_read_again_calls_no_extractor(postgres: Postgres, rules: WatchedRules) -> None:
     await ingest(postgres, turn("a", "I live in Rome."))
-    await extraction.follow()
+    await extract(postgres, rules)
     await run(postgres, "DELETE FROM projection_state")
 
-    await extraction.follow()
+    await extract(postgres, rules)
 
     assert rules.read == ["a"]
 
 
 async def test_a_stop_between_two_requests_loses_and_repeats_nothing(
-    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+    postgres: Postgres, rules: WatchedRules
 ) -> None:
     await ingest(postgres, *(turn(f"t{n}", f"I have {n} dogs.") for n in range(4)))
 
@@ -142,16 +130,16 @@ async def test_a_stop_between_two_requests_loses_and_repeats_nothing(
 
     rules.meanwhile = stop
     with pytest.raises(asyncio.CancelledError):
-        await extraction.follow()
+        await extract(postgres, rules)
     rules.meanwhile = None
-    await extraction.follow()
+    await extract(postgres, rules)
 
     assert rules.read == ["t0", "t1", "t2", "t3", "t2", "t3"]
     assert len(await known(postgres)) == 4
 
 
 async def test_sensitive_turns_are_not_read_and_not_shown(
-    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+    postgres: Postgres, rules: WatchedRules
 ) -> None:
     await ingest(
         postgres,
@@ -159,7 +147,7 @@ async def test_sensitive_turns_are_not_read_and_not_shown(
         turn("a", "I live in Rome.", event_time=NOON + days(1)),
     )
 
-    await extraction.follow()
+    await extract(postgres, rules)
 
     assert rules.read == ["a"]
     assert rules.shown[0].before == ()
@@ -168,14 +156,14 @@ async def test_sensitive_turns_are_not_read_and_not_shown(
 
 
 async def test_facts_on_sensitive_evidence_are_not_shown(
-    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+    postgres: Postgres, rules: WatchedRules
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."), turn("b", "I have a dog."))
-    await extraction.follow()
+    await extract(postgres, rules)
     await ingest(postgres, turn("a", "I live in Rome.", sensitive=True))
     await ingest(postgres, turn("c", "I own a boat.", event_time=NOON + days(1)))
 
-    await extraction.follow()
+    await extract(postgres, rules)
 
     assert [each.statement for each in rules.shown[-1].facts] == ["Ann has a dog."]
 
@@ -195,7 +183,6 @@ SAID = turn("a", "I live in Rome.")
 async def test_turn_changed_during_extraction_stores_no_fact(
     postgres: Postgres,
     rules: WatchedRules,
-    extraction: Extraction,
     now: Segment | None,
     known_now: list[str],
 ) -> None:
@@ -209,28 +196,28 @@ async def test_turn_changed_during_extraction_stores_no_fact(
             await ingest(postgres, now)
 
     rules.meanwhile = meanwhile
-    await extraction.follow()
+    await extract(postgres, rules)
 
     assert await known(postgres) == ["Ann has a dog.", *known_now]
     assert all(each.retracted_at is None for each in await facts(postgres))
 
 
 async def test_fact_missing_from_changed_turn_is_retracted(
-    postgres: Postgres, extraction: Extraction
+    postgres: Postgres, rules: WatchedRules
 ) -> None:
     await ingest(postgres, turn("a", "I have a dog. I own a boat."), turn("b", "I have a cat."))
-    await extraction.follow()
+    await extract(postgres, rules)
 
     await ingest(postgres, turn("a", "I have a dog. I own a bike."))
-    await extraction.follow()
+    await extract(postgres, rules)
 
     assert await known(postgres) == ["Ann has a cat.", "Ann has a dog.", "Ann owns a bike."]
     assert len(await facts(postgres)) == 4
 
 
-async def test_erased_turn_takes_its_facts(postgres: Postgres, extraction: Extraction) -> None:
+async def test_erased_turn_takes_its_facts(postgres: Postgres, rules: WatchedRules) -> None:
     await ingest(postgres, turn("a", "I live in Rome."))
-    await extraction.follow()
+    await extract(postgres, rules)
 
     await postgres.store.erase(TENANT, Selector(items=(segment_id("a"),)))
 
@@ -239,16 +226,16 @@ async def test_erased_turn_takes_its_facts(postgres: Postgres, extraction: Extra
 
 
 async def test_tenants_do_not_see_or_change_each_other(
-    postgres: Postgres, rules: WatchedRules, extraction: Extraction
+    postgres: Postgres, rules: WatchedRules
 ) -> None:
     await ingest(postgres, turn("a", "I live in Oslo."), turn("b", "Hi!"), tenant=OTHER)
-    await extraction.follow()
+    await extract(postgres, rules)
     await ingest(postgres, turn("a", "I live in Rome."), turn("b", "I own a boat."))
-    await extraction.follow()
+    await extract(postgres, rules)
     assert rules.shown[-1].facts == ()
 
     await ingest(postgres, turn("a", "I have a cat."), turn("c", "Hi!", event_time=NOON + days(1)))
-    await extraction.follow()
+    await extract(postgres, rules)
     assert [each.text for each in rules.shown[-1].before] == []
     later = turn("c", "And?", event_time=NOON + days(1))
     before = await postgres.extractions.before(TENANT, later, 10)
@@ -262,7 +249,7 @@ async def test_tenants_do_not_see_or_change_each_other(
         await postgres.store.erase(TENANT, Selector(items=(segment_id("d"),)))
 
     rules.meanwhile = meanwhile
-    await extraction.follow()
+    await extract(postgres, rules)
 
     assert await known(postgres) == ["Ann has a cat.", "Ann owns a boat."]
     assert len(await facts(postgres)) == 3
@@ -271,10 +258,11 @@ async def test_tenants_do_not_see_or_change_each_other(
     assert all(each.retracted_at is None for each in of_other)
 
 
-async def test_turn_without_usable_answer_can_be_retried(postgres: Postgres) -> None:
-    failing = Extraction(postgres, WatchedRules(unusable="bad"))
+async def test_turn_without_usable_answer_can_be_retried(
+    postgres: Postgres, rules: WatchedRules
+) -> None:
     await ingest(postgres, turn("a", "I have a bad dog."), turn("b", "I own a boat.", session="t"))
-    await failing.follow()
+    await extract(postgres, WatchedRules(unusable="bad"))
 
     (letter,) = await postgres.catalog.dead_letters(TENANT, 10)
     assert (letter.projection, letter.item.id) == ("extraction", "a")
@@ -284,8 +272,7 @@ async def test_turn_without_usable_answer_can_be_retried(postgres: Postgres) -> 
     assert await postgres.extractions.progress() == ExtractionProgress(turns=2, read=1, failed=1)
 
     assert await postgres.extractions.read_failed_again() == 1
-    rules = WatchedRules()
-    await Extraction(postgres, rules).follow()
+    await extract(postgres, rules)
 
     assert rules.read == ["a"]
     assert await postgres.catalog.dead_letters(TENANT, 10) == []
@@ -293,12 +280,12 @@ async def test_turn_without_usable_answer_can_be_retried(postgres: Postgres) -> 
 
 
 async def test_extraction_is_reported_only_once_it_ran(
-    postgres: Postgres, extraction: Extraction
+    postgres: Postgres, rules: WatchedRules
 ) -> None:
     await ingest(postgres, turn("a", "I live in Rome."))
     assert [each.projection for each in await postgres.change_log.status(None)] == ["graph"]
 
-    await extraction.follow()
+    await extract(postgres, rules)
     await ingest(postgres, turn("b", "I live in Oslo."))
 
     statuses = {each.projection: each.pending for each in await postgres.change_log.status(None)}

@@ -27,15 +27,15 @@ from serving.pipeline.index.log_following import LogFollowingIndex
 from serving.pipeline.index.vector_space import VectorSpace
 from serving.pipeline.writes.forget import Eraser, Forgotten, LookupKey
 from serving.pipeline.writes.projector import EmbeddingWork, GraphWork, Projector
-from serving.ports.embedding import Embedding, VectorLike, Vectors
+from serving.ports.embedding import Embedding, Vectors
 from serving.ports.graph import GraphChanges
 from serving.ports.memory_store import EraseReceipt, Selector
-from serving.ports.vector_index import IndexAnswer, WantedNeighbours
-from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder, FakeEncoder
-from tests.fakes.pipeline import FixedConsistency, FixedIndex
+from tests.fakes.meaning import FAKE_MODEL, EngineIndex, FakeEmbedder, FakeEncoder
+from tests.fakes.pipeline import FixedConsistency
 from tests.integration.postgres.log.following import bootstrap, project_graph, write
 from tests.integration.postgres.writes.test_erasure import (
     MARK,
+    leave_traces,
     marked_items,
     rows_of_key,
     tables_with,
@@ -77,10 +77,6 @@ ERASED_FROM = {
 }
 
 
-class KilledError(OSError):
-    """The process is no more."""
-
-
 class Kill:
     """Lets a process stop at one step for ever; all other steps pass."""
 
@@ -88,46 +84,32 @@ class Kill:
         self.reached = asyncio.Event()
         self.armed = False
         self._step = step
-        self._loop = asyncio.get_running_loop()
-
-    def is_at(self, step: str) -> bool:
-        at = self.armed and step == self._step
-        if at:
-            self._loop.call_soon_threadsafe(self.reached.set)
-        return at
 
     async def stop_at(self, step: str) -> None:
-        if self.is_at(step):
+        if self.armed and step == self._step:
+            self.reached.set()
             await asyncio.Event().wait()
 
-    def raise_at(self, step: str) -> None:
-        if self.is_at(step):
-            raise KilledError(step)
-
     def watching(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
+        async def watched(*args: Any, **kwargs: Any) -> Any:
             await self.stop_at(f"before {name}")
             answer = await function(*args, **kwargs)
             await self.stop_at(f"after {name}")
             return answer
 
-        def called(*args: Any, **kwargs: Any) -> Any:
-            self.raise_at(f"before {name}")
-            answer = function(*args, **kwargs)
-            self.raise_at(f"after {name}")
-            return answer
-
-        return awaited if inspect.iscoroutinefunction(function) else called
+        return watched if inspect.iscoroutinefunction(function) else function
 
 
+@dataclass(frozen=True, slots=True)
 class Watched:
     """A port whose calls are steps."""
 
-    def __init__(self, name: str, port: object, kill: Kill) -> None:
-        self._name, self._port, self._kill = name, port, kill
+    name: str
+    port: object
+    kill: Kill
 
     def __getattr__(self, method: str) -> Any:
-        return self._kill.watching(f"{self._name}.{method}", getattr(self._port, method))
+        return self.kill.watching(f"{self.name}.{method}", getattr(self.port, method))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +167,7 @@ async def stores(postgres_dsn: str, neo4j_uri: str, neo4j_graph: Neo4jGraph) -> 
         token = (await write(postgres, *marked_items())).token
         assert await process.index.caught_up(token, Deadline.after(60))
         assert await postgres.consistency.graph_has_seen(token, Deadline.after(60))
-        postgres.access.record(TENANT, [segment_id("a"), fact_id("f")])
-        await postgres.access.flush()
-        batch = await postgres.change_log.next_batch("embedding", None, 10)
-        for change in batch.changes:
-            await postgres.change_log.dead_letter("graph", None, change, MARK)
+        await leave_traces(postgres, TENANT)
     return stores
 
 
@@ -264,41 +242,24 @@ Then = Callable[[EraseReceipt], Awaitable[None]]
 Found = dict[tuple[str, LookupKey], tuple[int, int]]
 
 
+@dataclass(frozen=True, slots=True)
 class NoIdLeadsThere:
-    """A port that finds no item by its id.
+    """A port that finds no item by its id; `then` happens after an erasure."""
 
-    Args:
-        port: The port.
-        then: What happens after an erasure.
-    """
-
-    def __init__(self, port: object, then: Then | None = None) -> None:
-        self._port, self._then = port, then
+    port: object
+    then: Then | None = None
 
     def __getattr__(self, method: str) -> Any:
-        return getattr(self._port, method)
+        return getattr(self.port, method)
 
     async def count(self, tenant: TenantName, items: Sequence[ItemId]) -> int:
         return 0
 
     async def erase(self, tenant: TenantName, selector: Selector) -> EraseReceipt:
-        receipt: EraseReceipt = await cast(Any, self._port).erase(tenant, selector)
-        if self._then is not None:
-            await self._then(receipt)
+        receipt: EraseReceipt = await cast(Any, self.port).erase(tenant, selector)
+        if self.then is not None:
+            await self.then(receipt)
         return receipt
-
-
-class IndexOver(FixedIndex):
-    """The index of an engine, without a log."""
-
-    def __init__(self, engine: ExactIndex) -> None:
-        super().__init__()
-        self._engine = engine
-
-    async def search(
-        self, vector: VectorLike, wanted: WantedNeighbours, deadline: Deadline
-    ) -> IndexAnswer:
-        return IndexAnswer(self._engine.search(vector, wanted).candidates, epoch=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +275,7 @@ class HeldStores:
         eraser = Eraser(
             cast(Any, NoIdLeadsThere(self.postgres.store, then)),
             self.postgres.lexical,
-            VectorSpace.of(FakeEmbedder(), IndexOver(self.engine)),
+            VectorSpace.of(FakeEmbedder(), cast(Any, NoIdLeadsThere(EngineIndex(self.engine)))),
             cast(Any, NoIdLeadsThere(self.graph)),
             FixedConsistency(),
         )

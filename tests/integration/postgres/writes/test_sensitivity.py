@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 import pytest
 
+from bench.speed.faults.relay import CHUNK_BYTES, Endpoint, Relay
 from serving.adapters.postgres.assembly import Postgres
 from serving.adapters.postgres.connection.errors import StatementRejectedError
 from serving.adapters.postgres.writes.batch import write_batch
@@ -233,14 +233,14 @@ async def test_no_statistics_of_the_planner_quote_a_text(postgres: Postgres) -> 
     known = [fact(f"{place}", "subject", f"relation {place}", "object") for place in range(10)]
     await write(postgres, *said, *known)
 
-    async with postgres.database.work() as connection:
-        await connection.execute("ANALYZE segment, fact")
-        cursor = await connection.execute(
-            "SELECT DISTINCT attname::text FROM pg_stats WHERE tablename IN ('segment', 'fact') "
-            "AND attname = ANY (%s)",
-            [["id", "tags", *CONTENT]],
-        )
-        assert {row[0] for row in await cursor.fetchall()} == {"id", "tags"}
+    await run(postgres, "ANALYZE segment, fact")
+    kept = await run(
+        postgres,
+        "SELECT DISTINCT attname::text FROM pg_stats WHERE tablename IN ('segment', 'fact') "
+        "AND attname = ANY (%s)",
+        ["id", "tags", *CONTENT],
+    )
+    assert {name for (name,) in kept} == {"id", "tags"}
 
 
 CONTENT = [
@@ -308,42 +308,21 @@ class TappedReranker:
         return [0.0] * len(texts)
 
 
-@asynccontextmanager
-async def tapped(uri: str, tap: Tap) -> AsyncIterator[str]:
-    """The address of a relay to Neo4j; Bolt sends texts as they are."""
-    target = urlsplit(uri)
-    relaying: set[asyncio.Task[None]] = set()
+class TappedRelay(Relay):
+    """A relay to Neo4j; Bolt sends texts as they are."""
 
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        relaying.add(task)
-        there, back = await asyncio.open_connection(target.hostname, target.port)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(copy(reader, back, tap))
-                tasks.create_task(copy(there, writer, None))
-        finally:
-            writer.close()
-            back.close()
+    def __init__(self, uri: str, tap: Tap) -> None:
+        super().__init__(Endpoint(port=urlsplit(uri).port or 0), Endpoint())
+        self._tap = tap
 
-    server = await asyncio.start_server(relay, "127.0.0.1", 0)
-    try:
-        yield f"bolt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for task in relaying:
-            task.cancel()
-        await asyncio.gather(*relaying, return_exceptions=True)
-
-
-async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tap: Tap | None) -> None:
-    while data := await reader.read(1 << 16):
-        if tap is not None:
-            tap.sent.append(data)
-        writer.write(data)
-        await writer.drain()
-    writer.close()
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, late: bool
+    ) -> None:
+        while data := await reader.read(CHUNK_BYTES):
+            if not late:  # a request
+                self._tap.sent.append(data)
+            writer.write(data)
+            await writer.drain()
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,13 +351,16 @@ async def memory(
 ) -> AsyncIterator[Memory]:
     caplog.set_level("DEBUG", "serving")
     tap = Tap()
-    async with (
-        tapped(neo4j_uri, tap) as relayed,
-        local_service(
-            postgres_dsn, relayed, embedder=TappedEmbedder(tap), reranker=TappedReranker(tap)
-        ) as client,
-    ):
+    relay = TappedRelay(neo4j_uri, tap)
+    await relay.open()
+    async with local_service(
+        postgres_dsn,
+        f"bolt://127.0.0.1:{relay.listen.port}",
+        embedder=TappedEmbedder(tap),
+        reranker=TappedReranker(tap),
+    ) as client:
         yield Memory(client, tap, caplog)
+    await relay.close()
 
 
 @pytest.mark.neo4j
