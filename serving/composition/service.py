@@ -55,7 +55,8 @@ from serving.ports.reranking import Reranker
 from serving.ports.resident_view import ResidentView
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.pending import PENDING_CALLS
-from serving.rpc.service import TriviumService, UseCases, now_utc
+from serving.rpc.service import TriviumService
+from serving.rpc.use_cases import UseCases, now_utc
 from serving.telemetry import NoRecorder, Recorder, Tracer, breaker_changes
 
 logger = logging.getLogger(__name__)

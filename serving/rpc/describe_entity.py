@@ -12,7 +12,7 @@ from serving.pipeline.retrieval.describe import Description
 from serving.rpc.check import Checker
 from serving.rpc.items import duration, from_fact, from_segment
 from serving.rpc.retrieve import to_max_chars, to_time_budget, to_token
-from trivium.v1 import retrieval_service_pb2 as retrieval_pb
+from trivium.v1 import retrieval_service_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class DescribeCall:
     limits: BriefingLimits
 
 
-def to_describe_call(request: retrieval_pb.DescribeEntityRequest, now: datetime) -> DescribeCall:
+def to_describe_call(request: pb.DescribeEntityRequest, now: datetime) -> DescribeCall:
     """Reads a DescribeEntityRequest."""
     with Checker() as check:
         who = request.WhichOneof("who")
@@ -54,11 +54,11 @@ def to_describe_call(request: retrieval_pb.DescribeEntityRequest, now: datetime)
 
 def from_description(
     call: DescribeCall, description: Description, elapsed_s: float
-) -> retrieval_pb.DescribeEntityResponse:
+) -> pb.DescribeEntityResponse:
     """Writes what the block has room for."""
     block, count = fitted(description.items, description.query, call.limits)
     shown = description.items[:count]
-    return retrieval_pb.DescribeEntityResponse(
+    return pb.DescribeEntityResponse(
         facts=[from_fact(item) for item in shown if isinstance(item, Fact)],
         statements=[from_segment(item) for item in shown if isinstance(item, Segment)],
         briefing=block,

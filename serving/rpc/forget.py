@@ -13,19 +13,19 @@ from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.filters import filters_within, to_filter
 from serving.rpc.items import MAX_ITEMS
 from trivium.v1 import filter_pb2
-from trivium.v1 import ingest_service_pb2 as ingest_pb
+from trivium.v1 import ingest_service_pb2 as pb
 
 MAX_SPEAKERS_LISTED = 100
-_LOOKUP_KEYS = {key: getattr(ingest_pb, f"LOOKUP_KEY_{key.name}") for key in LookupKey}
+_LOOKUP_KEYS = {key: getattr(pb, f"LOOKUP_KEY_{key.name}") for key in LookupKey}
 
 
-def to_selector(request: ingest_pb.ForgetRequest) -> tuple[TenantName, Selector]:
+def to_selector(request: pb.ForgetRequest) -> tuple[TenantName, Selector]:
     """Reads a ForgetRequest."""
     with Checker() as check:
         return check.tenant(request.tenant), _selector(check, request)
 
 
-def _selector(check: Checker, request: ingest_pb.ForgetRequest) -> Selector:
+def _selector(check: Checker, request: pb.ForgetRequest) -> Selector:
     match request.WhichOneof("selector"):
         case "ids":
             return Selector(items=_item_ids(check, request.ids))
@@ -72,7 +72,7 @@ def _require_bounds(check: Checker, path: str, message: filter_pb2.TimeRange) ->
             check.reject(f"{path}.{name}", "is an empty Timestamp, which is the start of 1970")
 
 
-def _item_ids(check: Checker, message: ingest_pb.ItemIds) -> tuple[ItemId, ...]:
+def _item_ids(check: Checker, message: pb.ItemIds) -> tuple[ItemId, ...]:
     segments = check.texts("ids.segment_ids", message.segment_ids, MAX_ITEMS, MAX_ID_BYTES)
     facts = check.texts("ids.fact_ids", message.fact_ids, MAX_ITEMS, MAX_ID_BYTES)
     if not segments and not facts:
@@ -80,20 +80,20 @@ def _item_ids(check: Checker, message: ingest_pb.ItemIds) -> tuple[ItemId, ...]:
     return (*map(segment_id, segments), *map(fact_id, facts))
 
 
-def from_forgotten(forgotten: Forgotten) -> ingest_pb.ForgetResponse:
+def from_forgotten(forgotten: Forgotten) -> pb.ForgetResponse:
     """Writes the result of an erasure."""
-    return ingest_pb.ForgetResponse(
+    return pb.ForgetResponse(
         segment_count=forgotten.segments,
         fact_count=forgotten.facts,
         receipts=[
-            ingest_pb.StoreReceipt(
+            pb.StoreReceipt(
                 store=receipt.store,
                 verified=receipt.verified,
                 remaining_count=receipt.remaining,
                 reason=receipt.reason,
                 removed_count=receipt.removed,
                 lookups=[
-                    ingest_pb.Lookup(
+                    pb.Lookup(
                         key=_LOOKUP_KEYS[lookup.key],
                         asked_count=lookup.asked,
                         found_count=lookup.found,
@@ -107,14 +107,14 @@ def from_forgotten(forgotten: Forgotten) -> ingest_pb.ForgetResponse:
     )
 
 
-def from_selected(selected: Selected) -> ingest_pb.ForgetResponse:
+def from_selected(selected: Selected) -> pb.ForgetResponse:
     """Writes what an erasure would erase."""
     speakers = Counter(selected.segments_by_speaker)
-    return ingest_pb.ForgetResponse(
+    return pb.ForgetResponse(
         segment_count=speakers.total(),
         fact_count=selected.facts,
         speakers=[
-            ingest_pb.SpeakerCount(speaker=speaker, segment_count=count)
+            pb.SpeakerCount(speaker=speaker, segment_count=count)
             for speaker, count in speakers.most_common(MAX_SPEAKERS_LISTED)
         ],
     )

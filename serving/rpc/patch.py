@@ -25,7 +25,7 @@ from serving.rpc.items import (
     to_labels,
     to_reference,
 )
-from trivium.v1 import ingest_service_pb2 as ingest_pb
+from trivium.v1 import ingest_service_pb2 as pb
 
 CHANGES = (
     *("text", "title", "importance", "set_labels", "remove_labels", "expires_at"),
@@ -45,7 +45,7 @@ class PatchCall:
     time_zone: tzinfo | None
 
 
-def to_patch_call(request: ingest_pb.PatchRequest, now: datetime) -> PatchCall:
+def to_patch_call(request: pb.PatchRequest, now: datetime) -> PatchCall:
     """Reads a PatchRequest."""
     given = {field.name for field, _ in request.ListFields()}
     with Checker() as check:
@@ -89,9 +89,9 @@ def to_patch_call(request: ingest_pb.PatchRequest, now: datetime) -> PatchCall:
         )
 
 
-def from_patched(patched: Patched) -> ingest_pb.PatchResponse:
+def from_patched(patched: Patched) -> pb.PatchResponse:
     """Writes the item, and the token of the write."""
     token = str(patched.token)
     if isinstance(patched.item, Fact):
-        return ingest_pb.PatchResponse(fact=from_fact(patched.item), consistency_token=token)
-    return ingest_pb.PatchResponse(segment=from_segment(patched.item), consistency_token=token)
+        return pb.PatchResponse(fact=from_fact(patched.item), consistency_token=token)
+    return pb.PatchResponse(segment=from_segment(patched.item), consistency_token=token)

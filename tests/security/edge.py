@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import grpc
-from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
@@ -21,34 +20,24 @@ from serving.domain.questions.named_entities import question_spans
 from serving.domain.questions.query import Query
 from serving.ports.embedding import EmbeddingModel
 from serving.rpc import (
-    admin,
-    catalog,
-    compare,
+    admin_service,
+    catalog_service,
     describe_entity,
-    explain_absence,
     forget,
-    get_stats,
-    ingest,
+    ingest_service,
     pages,
     patch,
+    retrieval_service,
     retrieve,
-    retrieve_batch,
-    retrieve_stream,
-    warm,
-    watch_changes,
 )
+from serving.rpc.registration import METHODS
 from serving.rpc.service import TriviumService
 from serving.rpc.status import to_status
 from tests.security.hostile import TEXTS, Hostility
 from tests.support.answers import MAX_HEADER_BYTES, header_bytes
 from tests.unit.rpc.calling import Call
 from tests.unit.rpc.identity.callers import door
-from trivium.v1 import (
-    admin_service_pb2,
-    catalog_service_pb2,
-    ingest_service_pb2,
-    retrieval_service_pb2,
-)
+from trivium.v1.retrieval_service_pb2 import ListProfilesRequest
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 MODEL = EmbeddingModel("model", 2)
@@ -62,42 +51,29 @@ PLAUSIBLE: Mapping[str, object] = {
 
 READ: Mapping[str, Callable[[Any, ProfileBook], object]] = {
     "Retrieve": lambda r, p: retrieve.to_retrieve_call(r, p, NOW),
-    "RetrieveBatch": lambda r, _: retrieve_batch.to_requests(r),
-    "RetrieveStream": lambda r, p: retrieve_stream.to_streamed_call(r, 1, p, NOW),
+    "RetrieveBatch": lambda r, _: retrieval_service.to_requests(r),
+    "RetrieveStream": lambda r, p: retrieval_service.to_streamed_call(r, 1, p, NOW),
     "DescribeEntity": lambda r, _: describe_entity.to_describe_call(r, NOW),
-    "Warm": lambda r, p: warm.to_warm_call(r, p, NOW),
-    "Compare": lambda r, p: compare.to_compare_call(r, p, NOW),
-    "ExplainAbsence": lambda r, p: explain_absence.to_explain_absence_call(r, p, NOW),
+    "Warm": lambda r, p: retrieval_service.to_warm_call(r, p, NOW),
+    "Compare": lambda r, p: retrieval_service.to_compare_call(r, p, NOW),
+    "ExplainAbsence": lambda r, p: retrieval_service.to_explain_absence_call(r, p, NOW),
     "ListProfiles": lambda r, _: pages.read_page(r),
-    "Ingest": lambda r, _: ingest.to_ingest_call(r, NOW, MODEL),
-    "IngestStream": lambda r, _: ingest.to_ingest_call(r, NOW, MODEL),
+    "Ingest": lambda r, _: ingest_service.to_ingest_call(r, NOW, MODEL),
+    "IngestStream": lambda r, _: ingest_service.to_ingest_call(r, NOW, MODEL),
     "Patch": lambda r, _: patch.to_patch_call(r, NOW),
     "Forget": lambda r, _: forget.to_selector(r),
-    "GetSegments": lambda r, _: catalog.to_ids(r),
-    "GetFacts": lambda r, _: catalog.to_ids(r),
-    "ListSegments": lambda r, _: catalog.to_list_segments_call(r),
-    "ListFacts": lambda r, _: catalog.to_list_facts_call(r),
-    "WatchChanges": lambda r, _: watch_changes.to_watch_call(r),
-    "GetStats": lambda r, _: get_stats.to_stats_tenant(r),
+    "GetSegments": lambda r, _: catalog_service.to_ids(r),
+    "GetFacts": lambda r, _: catalog_service.to_ids(r),
+    "ListSegments": lambda r, _: catalog_service.to_list_segments_call(r),
+    "ListFacts": lambda r, _: catalog_service.to_list_facts_call(r),
+    "WatchChanges": lambda r, _: catalog_service.to_watch_call(r),
+    "GetStats": lambda r, _: catalog_service.to_stats_tenant(r),
     "ListTenants": lambda r, _: pages.read_page(r),
     "ListKeys": lambda r, _: pages.read_page(r),
-    "ListAuditEntries": lambda r, _: admin.to_audit_page(r),
-    "CreateKey": lambda r, _: admin.to_new_key(r, NOW),
-    "RevokeKey": lambda r, _: admin.to_key_id(r),
+    "ListAuditEntries": lambda r, _: admin_service.to_audit_page(r),
+    "CreateKey": lambda r, _: admin_service.to_new_key(r, NOW),
+    "RevokeKey": lambda r, _: admin_service.to_key_id(r),
 }
-
-METHODS: Mapping[str, MethodDescriptor] = {
-    method.name: method
-    for file in (
-        admin_service_pb2,
-        catalog_service_pb2,
-        ingest_service_pb2,
-        retrieval_service_pb2,
-    )
-    for service in file.DESCRIPTOR.services_by_name.values()
-    for method in service.methods
-}
-
 
 METADATA = "metadata"
 TARGETS = (*sorted(METHODS), METADATA)
@@ -208,8 +184,7 @@ class Doorkeeper:
         if not key.endswith("-bin"):
             value = encoded[1:].decode("latin-1")  # as gRPC does with what is not UTF-8
         call = Call([(key, value)])
-        request = retrieval_service_pb2.ListProfilesRequest()
-        _run(self._service.ListProfiles(request, call).__await__())
+        _run(self._service.ListProfiles(ListProfilesRequest(), call).__await__())
         denied = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
         assert call.code in denied, f"{call.code}: {call.details}"
         return call.code.name

@@ -114,7 +114,7 @@ class Waiting(FakeRpcs):
 
     waiting = False
 
-    @rpc(retrieval_pb.RetrieveResponse)
+    @rpc
     async def Retrieve(  # noqa: N802
         self, request: retrieval_pb.RetrieveRequest
     ) -> retrieval_pb.RetrieveResponse:

@@ -41,7 +41,7 @@ class Failing(Bare):
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    @rpc(RetrieveResponse)
+    @rpc
     async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
         """Raises the error."""
         raise self._error
@@ -147,7 +147,7 @@ class Timed(Bare):
 
     deadline: Deadline
 
-    @rpc(RetrieveResponse)
+    @rpc
     async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
         """Notes it."""
         del request

@@ -22,7 +22,7 @@ from serving.pipeline.writes.patch import Patch, Patcher
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.memory_store import Selector
 from serving.rpc.forget import to_selector
-from serving.rpc.ingest import IngestCall, to_ingest_call
+from serving.rpc.ingest_service import IngestCall, to_ingest_call
 from serving.rpc.items import duration, from_segment, timestamp
 from serving.rpc.patch import to_patch_call
 from tests.fakes.store import InMemoryStore

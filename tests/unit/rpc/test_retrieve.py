@@ -35,9 +35,13 @@ from serving.pipeline.retrieval.order.loss import Loss
 from serving.pipeline.retrieval.order.ordering import Ordering
 from serving.pipeline.retrieval.steps import Retrieval, Timings
 from serving.rpc.check import Checker
-from serving.rpc.compare import from_comparison, to_compare_call
-from serving.rpc.explain_absence import from_absence, to_explain_absence_call
 from serving.rpc.items import from_reference
+from serving.rpc.retrieval_service import (
+    from_absence,
+    from_comparison,
+    to_compare_call,
+    to_explain_absence_call,
+)
 from serving.rpc.retrieve import (
     MAX_SENT_QUERY_BYTES,
     Coercion,

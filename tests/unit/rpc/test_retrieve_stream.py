@@ -22,7 +22,7 @@ from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.newest import newest_answers
 from serving.pipeline.retrieval.warm import NAMES, QUESTION, Warmer
 from serving.rpc.registration import Malformed
-from serving.rpc.retrieve_stream import MAX_STREAMED, StreamedCall
+from serving.rpc.retrieval_service import MAX_STREAMED, StreamedCall
 from serving.rpc.service import TriviumService
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedNames, RecordingAccess
 from tests.support.builders import TENANT, segment

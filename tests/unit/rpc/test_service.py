@@ -30,7 +30,7 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.ports.embedding import EmbeddingModel
 from serving.rpc import health
 from serving.rpc.health import Health
-from serving.rpc.retrieve_batch import to_requests
+from serving.rpc.retrieval_service import to_requests
 from serving.rpc.service import TriviumService
 from serving.telemetry import ANSWERS, ANSWERS_BY_LEG_ALONE, SHED, Metric, Recorder
 from tests.fakes.meaning import FAKE_MODEL, FakeEmbedder

@@ -67,7 +67,7 @@ class Service:
     def __getattr__(self, name: str) -> Any:
         return SimpleNamespace(name=name)
 
-    @rpc(retrieval.RetrieveResponse)
+    @rpc
     async def Retrieve(  # noqa: N802
         self, request: retrieval.RetrieveRequest
     ) -> retrieval.RetrieveResponse:
@@ -85,7 +85,7 @@ class Service:
                 raise request.error()
             yield retrieval.RetrieveStreamResponse()
 
-    @rpc(ingest.IngestStreamResponse)
+    @rpc
     async def IngestStream(  # noqa: N802
         self, stream: AsyncIterator[Any]
     ) -> ingest.IngestStreamResponse:
@@ -372,7 +372,7 @@ class Held:
     tracer = None
     authenticator = OPEN
 
-    @rpc(RetrieveResponse)
+    @rpc
     async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
         """Begun as every RPC is."""
         del request
@@ -507,7 +507,7 @@ class Methods:
     def __getattr__(self, name: str) -> Any:
         return SimpleNamespace(name=name)
 
-    @rpc(catalog.GetSegmentsResponse)
+    @rpc
     async def GetSegments(  # noqa: N802
         self, request: catalog.GetSegmentsRequest
     ) -> catalog.GetSegmentsResponse:
