@@ -11,7 +11,6 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from starlette.types import ASGIApp
 
-from serving.domain.errors import TriviumError
 from serving.http.application import asgi_application
 from serving.rpc.boundary import rpc
 from serving.rpc.identity.authenticator import OPEN, Authenticator
@@ -50,11 +49,6 @@ class FakeRpcs:
 
 for each in METHODS:
     setattr(FakeRpcs, each, _method(each))
-
-
-def failing(error: TriviumError) -> FakeRpcs:
-    """A service whose calls all fail so."""
-    return FakeRpcs(error=error)
 
 
 async def requested(

@@ -25,7 +25,6 @@ from tests.support.tracked_files import ROOT
 from tests.unit.http.requesting import FakeRpcs, posted, sent
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import filter_pb2
-from trivium.v1 import ingest_service_pb2 as ingest_pb
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 from trivium.v1.ingest_service_pb2 import ForgetResponse, IngestRequest
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest
@@ -210,16 +209,6 @@ async def test_names_may_be_in_either_case() -> None:
     first, second = service.requests
     assert first == second
     assert first.time_budget.nanos == 100_000_000
-
-
-async def test_times_are_rfc_3339() -> None:
-    service = FakeRpcs(ingest_pb.IngestResponse(consistency_token="t"))
-    segment = {"id": "1", "text": "x", "event_time": "2026-05-01T12:00:00+02:00"}
-
-    await posted(service, "/v1/ingest", {"tenant": "acme", "items": [{"segment": segment}]})
-
-    stored = service.requests[0].items[0].segment
-    assert stored.event_time.ToJsonString() == "2026-05-01T10:00:00Z"
 
 
 async def test_misspelt_field_is_named_in_the_error() -> None:

@@ -243,14 +243,6 @@ async def test_profiles_are_listed_in_pages(service: TriviumService) -> None:
     assert names == sorted(service.profiles)
 
 
-async def test_an_invalid_page_of_profiles_is_rejected(service: TriviumService) -> None:
-    context = Call()
-
-    await service.ListProfiles(ListProfilesRequest(page_size=-1), context)
-
-    assert context.code is grpc.StatusCode.INVALID_ARGUMENT
-
-
 async def test_watch_of_health_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "WATCH_S", 0.01)
     monkeypatch.setattr(health, "POLL_S", 0.0)
