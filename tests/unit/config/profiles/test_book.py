@@ -481,20 +481,37 @@ def test_a_missing_folder_of_profiles_is_reported(tmp_path: Path) -> None:
 
 
 API = {"url": "http://127.0.0.1:11434/v1"}
+JWKS = "https://issuer.example/keys"
+
+
+def placed(placement: str, **gpus: float) -> dict[str, object]:
+    return {"serve": {"placement": placement, "gpus": gpus}}
 
 
 @pytest.mark.parametrize(
-    ("embedder", "said"),
+    ("given", "said"),
     [
-        ({}, "dimension must be set"),
-        ({"dimension": 768, "device": "cuda"}, "device says how a model runs here"),
-        ({"dimension": 768, "precision": "float32"}, "precision says how a model runs here"),
-        ({"dimension": 768, "api": {"url": "localhost:11434"}}, "https?://"),
+        ({"embedder": {"api": API}}, "dimension must be set"),
+        ({"embedder": {"api": API, "dimension": 8, "device": "cuda"}}, "device says how"),
+        ({"embedder": {"api": API, "dimension": 8, "precision": "int8"}}, "precision says how"),
+        ({"embedder": {"api": {"url": "localhost:11434"}, "dimension": 8}}, "https?://"),
+        *((placed("single", **{part: 0.5}), part) for part in ("embedder", "index", "reranker")),
+        *((placed("gpu", **{part: 0.5}), part) for part in ("ingress", "index")),
+        (placed("split", ingress=0.5), "gpus.ingress: models run elsewhere in placement split"),
+        (placed("gpu", embedder=2), "less than or equal to 1"),
+        ({"index": {"kind": "hnsw"}}, "index.kind"),
+        ({"index": {"lists": 5}}, "index.lists"),
+        ({"index": {"device": "gpu"}}, "index.device"),
+        ({"index": {"device": "cuda:"}}, "index.device"),
+        ({"index": {"lists_share": 1}}, "index.lists_share"),
+        ({"auth": {"jwks": JWKS}}, "issuer and audience"),
+        ({"auth": {"jwks": "http://a", "issuer": "b", "audience": "c"}}, "begin with https"),
     ],
+    ids=str,
 )
-def test_a_model_runs_here_or_behind_an_api(embedder: dict[str, object], said: str) -> None:
+def test_wrong_settings_are_refused(given: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(said)):
-        load_settings({"embedder": {"model": "m", "api": API, **embedder}})
+        load_settings(given)
 
 
 def test_api_key_comes_from_environment_or_file_unshown(
