@@ -48,7 +48,8 @@ class AdminService(Rpcs):
     @rpc
     async def ListKeys(self, request: pb.ListKeysRequest) -> pb.ListKeysResponse:
         """Lists all API keys in pages, the newest first."""
-        shown, next_page_token = _newest_first(await self.use_cases.keys.all(), read_page(request))
+        page = read_page(request)
+        shown, next_page_token = _newest_first(await self.use_cases.keys.all(), page)
         return pb.ListKeysResponse(
             keys=map(from_key, shown),
             next_page_token=next_page_token,

@@ -97,7 +97,11 @@ def to_retrieve_call(
     limit = _limit(check, request.limit, coercions)
     profile = _profile(check, request, profiles, limit)
     _required_legs(check, request, profile)
-    required = not request.vector and _needs_question(profile)
+    # A leg of the profile may search for the same in any case.
+    searches = profile is None or any(
+        LEGS[leg.name].needs_question for leg in profile.legs if leg.weight
+    )
+    required = searches and not request.vector
     check.text("query", query.text, MAX_QUERY_BYTES, required=required)
     time_budget_s = to_time_budget(check, request, coercions)
     limits = _briefing_limits(check, request)
@@ -259,13 +263,6 @@ def _override(check: Checker, path: str, message: pb.LegOverride) -> LegOverride
     if message.HasField("depth"):
         depth = int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
     return LegOverride(weight=weight, depth=depth)
-
-
-def _needs_question(profile: Profile | None) -> bool:
-    """Whether a leg of the profile searches for something, and not for the same in any case."""
-    if profile is None:
-        return True
-    return any(LEGS[leg.name].needs_question for leg in profile.legs if leg.weight)
 
 
 def _required_legs(check: Checker, request: pb.RetrieveRequest, profile: Profile | None) -> None:
