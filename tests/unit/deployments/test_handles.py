@@ -23,9 +23,9 @@ from serving.pipeline.index.merging import status_of
 from serving.ports.embedding import VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours, WholeIndex
 from tests.fakes.deployment import FakeHandle
-from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
+from tests.fakes.meaning import FakeEmbedder, unit
 from tests.fakes.pipeline import FixedIndex
-from tests.support.builders import ids, query, scope, segment
+from tests.support.builders import scope
 from tests.support.waiting import begin, cancel
 from tests.unit.pipeline.retrieval.retrieving import soon
 
@@ -146,16 +146,6 @@ async def test_a_deadline_crosses_as_the_seconds_left() -> None:
 
     assert deadlines[0].at != at_forty.at
     assert 0 < deadlines[0].remaining() <= 60
-
-
-async def test_related_segments_are_found_in_a_remote_index() -> None:
-    engine = InMemoryIndex()
-    engine.apply([segment_row(segment(name, speaker="Mara"), unit(1)) for name in "ab"], [])
-    index = remote_index(FakeHandle(index=EngineIndex(engine)))
-
-    answer = await index.related(query("?"), ids("a"), 7, soon())
-
-    assert [each.item for each in answer.candidates] == ids("b")
 
 
 @pytest.mark.parametrize(
