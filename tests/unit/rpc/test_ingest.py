@@ -116,6 +116,7 @@ def test_time_shortly_ahead_is_now(ahead: timedelta, stored: timedelta) -> None:
         (fact_item(closes=["x" * 257]), "items[0].fact.closes[0]"),
         (fact_item(closes=[f"f{n}" for n in range(2, 67)]), "items[0].fact.closes"),
         (fact_item(closes=["f2", "f1"]), "items[0].fact.closes[1]"),
+        (pb.IngestItem(segment=segment_item().segment, if_version=0), "items[0].if_version"),
     ],
 )
 def test_a_malformed_item_is_set_apart_with_its_field(item: pb.IngestItem, field: str) -> None:
@@ -188,17 +189,16 @@ def test_vector_of_the_model_is_accepted_despite_rounding() -> None:
     assert call.batch.given.vectors[segment_id("s1")].tolist() == pytest.approx([0.6, 0.8004])
 
 
-def test_repeated_segment_takes_only_its_last_vector() -> None:
-    call = ingested(embedded(1, 0), segment_item(), fact_item(id="s1"), model=MODEL)
-
-    assert call.batch.given is not None
-    assert not call.batch.given.vectors
-
-
-@pytest.mark.parametrize("count", [0, 1001, 100_000])
-def test_empty_or_oversized_batch_is_rejected(count: int) -> None:
-    with refused_for("items"):
-        ingested(*[segment_item()] * count)
+@pytest.mark.parametrize(
+    ("count", "key", "field"),
+    [
+        *((count, "", "items") for count in (0, 1001, 100_000)),
+        (1, "k" * 257, "idempotency_key"),
+    ],
+)
+def test_empty_oversized_or_overlong_call_is_rejected(count: int, key: str, field: str) -> None:
+    with refused_for(field):
+        ids_of(*[segment_item()] * count, key=key)
 
 
 def ids_of(*items: pb.IngestItem, key: str = "") -> list[str]:
@@ -249,12 +249,6 @@ def test_version_is_required_of_its_item_alone() -> None:
     assert call.batch.versions == {segment_id("a"): 3}
 
 
-def test_repeated_item_requires_only_its_last_version() -> None:
-    versioned = pb.IngestItem(segment=segment_item(id="a").segment, if_version=3)
-
-    assert ingested(versioned, segment_item(id="a")).batch.versions == {}
-
-
 @pytest.mark.parametrize("item", [segment_item, fact_item])
 def test_repeated_item_is_undated_as_its_last(item: Callable[..., pb.IngestItem]) -> None:
     field = "event_time" if item is segment_item else "recorded_at"
@@ -264,18 +258,13 @@ def test_repeated_item_is_undated_as_its_last(item: Callable[..., pb.IngestItem]
     assert len(ingested(dated, undated).batch.undated) == 1
 
 
-def test_version_below_one_rejects_its_item() -> None:
-    versioned = pb.IngestItem(segment=segment_item(id="a").segment, if_version=0)
+def test_repeated_item_keeps_only_what_its_last_has() -> None:
+    first = pb.IngestItem(segment=embedded(1, 0).segment, if_version=3)
 
-    [(_, violations)] = ingested(versioned, segment_item(id="b")).rejected.values()
-    assert violations == [("items[0].if_version", "must be at least 1, is 0")]
+    batch = ingested(first, segment_item(), model=MODEL).batch
 
-
-def test_too_long_key_is_rejected() -> None:
-    request = pb.IngestRequest(tenant="acme", items=[segment_item()], idempotency_key="k" * 257)
-
-    with refused_for("idempotency_key"):
-        to_ingest_call(request, NOON)
+    assert batch.given is not None
+    assert (len(batch.given.vectors), len(batch.versions)) == (0, 0)
 
 
 # ---------------------------------------------------------------- times on the wire
@@ -291,9 +280,6 @@ def test_instant_of_any_zone_equals_protobufs_own(instant: datetime) -> None:
     expected.FromDatetime(instant)
 
     assert timestamp(instant) == expected
-
-
-def test_no_instant_stays_unset() -> None:
     assert timestamp(None) is None
 
 
