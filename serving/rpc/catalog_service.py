@@ -24,7 +24,6 @@ from serving.domain.items.records import (
 from serving.domain.questions.query import NO_FILTER, Filter
 from serving.pipeline.writes.stats import Overview
 from serving.ports.memory_store import TenantCounts
-from serving.ports.vector_index import IndexTier
 from serving.rpc.boundary import rpc, streaming_rpc
 from serving.rpc.check import MAX_FILTER_VALUES, MAX_ID_BYTES, Checker
 from serving.rpc.filters import to_filter
@@ -231,7 +230,18 @@ def from_overview(overview: Overview, legs: Sequence[pb.LegStats] = ()) -> pb.Ge
             vector_count=overview.index.vector_count,
             epoch=overview.index.epoch,
             reason=overview.index.reason,
-            tiers=[_tier(tier) for tier in overview.index.tiers],
+            tiers=[
+                pb.IndexTier(
+                    kind=str(tier.kind),
+                    vector_count=tier.rows,
+                    dead_count=tier.dead,
+                    approximate=tier.approximate,
+                    rebuilding=tier.rebuilding,
+                    failure=tier.failure,
+                    memory_bytes=tier.memory_bytes,
+                )
+                for tier in overview.index.tiers
+            ],
         ),
         service=pb.ServiceStats(
             version=overview.about.version,
@@ -266,16 +276,4 @@ def _tenant_stats(counts: TenantCounts, entities: int) -> pb.TenantStats:
         text_search_config=counts.text_search_config,
         time_zone=counts.time_zone,
         newest_event_time=timestamp(counts.newest),
-    )
-
-
-def _tier(tier: IndexTier) -> pb.IndexTier:
-    return pb.IndexTier(
-        kind=str(tier.kind),
-        vector_count=tier.rows,
-        dead_count=tier.dead,
-        approximate=tier.approximate,
-        rebuilding=tier.rebuilding,
-        failure=tier.failure,
-        memory_bytes=tier.memory_bytes,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from serving.domain.items.records import MAX_NAME_BYTES, ItemId, TenantName, fact_id, segment_id
+from serving.domain.items.records import MAX_NAME_BYTES, TenantName, fact_id, segment_id
 from serving.domain.questions.filters import TIMES
 from serving.domain.questions.query import Filter
 from serving.pipeline.writes.forget import Forgotten, LookupKey
@@ -28,7 +28,13 @@ def to_selector(request: pb.ForgetRequest) -> tuple[TenantName, Selector]:
 def _selector(check: Checker, request: pb.ForgetRequest) -> Selector:
     match request.WhichOneof("selector"):
         case "ids":
-            return Selector(items=_item_ids(check, request.ids))
+            segments, facts = (
+                check.texts(f"ids.{name}", getattr(request.ids, name), MAX_ITEMS, MAX_ID_BYTES)
+                for name in ("segment_ids", "fact_ids")
+            )
+            if not segments and not facts:
+                check.reject("ids", "must name a segment or a fact")
+            return Selector(items=(*map(segment_id, segments), *map(fact_id, facts)))
         case "session" | "speaker" as name:
             given = check.text(name, getattr(request, name), MAX_NAME_BYTES, required=True)
             return Selector(session=given) if name == "session" else Selector(speaker=given)
@@ -70,14 +76,6 @@ def _require_bounds(check: Checker, path: str, message: filter_pb2.TimeRange) ->
         # What a client sends whose time was never set; it would be all since 1970.
         if not getattr(message, name).ByteSize():
             check.reject(f"{path}.{name}", "is an empty Timestamp, which is the start of 1970")
-
-
-def _item_ids(check: Checker, message: pb.ItemIds) -> tuple[ItemId, ...]:
-    segments = check.texts("ids.segment_ids", message.segment_ids, MAX_ITEMS, MAX_ID_BYTES)
-    facts = check.texts("ids.fact_ids", message.fact_ids, MAX_ITEMS, MAX_ID_BYTES)
-    if not segments and not facts:
-        check.reject("ids", "must name a segment or a fact")
-    return (*map(segment_id, segments), *map(fact_id, facts))
 
 
 def from_forgotten(forgotten: Forgotten) -> pb.ForgetResponse:

@@ -18,7 +18,7 @@ from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.passage import part_named
-from serving.domain.items.records import Item, Segment, TenantName, time_of
+from serving.domain.items.records import Segment, TenantName, time_of
 from serving.domain.questions.query import Query, Scope, TenantWeight
 from serving.domain.ranking.ledger import CurrencyReason, FusionMethod, Ledger, worth
 from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
@@ -252,17 +252,13 @@ def _leg_overrides(
         elif message.leg in overrides:
             check.reject(f"{path}.leg", f"must be named once, {message.leg!r} is named again")
         else:
-            overrides[message.leg] = _override(check, path, message)
+            weight = depth = None
+            if message.HasField("weight"):
+                weight = check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
+            if message.HasField("depth"):
+                depth = int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
+            overrides[message.leg] = LegOverride(weight=weight, depth=depth)
     return overrides
-
-
-def _override(check: Checker, path: str, message: pb.LegOverride) -> LegOverride:
-    weight = depth = None
-    if message.HasField("weight"):
-        weight = check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
-    if message.HasField("depth"):
-        depth = int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
-    return LegOverride(weight=weight, depth=depth)
 
 
 def _required_legs(check: Checker, request: pb.RetrieveRequest, profile: Profile | None) -> None:
@@ -367,7 +363,11 @@ def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) 
     names = (name.used for name in retrieval.name_corrections)
     text = " ".join([call.query.text, *names])
     query = replace(call.query, text=text, time_zone=retrieval.time_zone)
-    items = [_own(hit) for hit in retrieval.hits]
+    # With ids that no item of another tenant has; a block shows none.
+    items = [
+        replace(hit.item, id=f"{hit.tenant}\x1f{hit.item.id}") if hit.tenant else hit.item
+        for hit in retrieval.hits
+    ]
     shown = list(zip(retrieval.hits, items, strict=True))
     outdated = {item.item for hit, item in shown if hit.outdated_by is not None}
     parts = {
@@ -377,11 +377,6 @@ def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) 
         if (part := part_named(term.path)) is not None
     }
     return briefing(items, query, limits, call.profile.block, outdated, parts)
-
-
-def _own(hit: Hit) -> Item:
-    """The item with an id that no item of another tenant has; a block shows no ids."""
-    return replace(hit.item, id=f"{hit.tenant}\x1f{hit.item.id}") if hit.tenant else hit.item
 
 
 def from_hit(rank: int, hit: Hit, *, explain: bool) -> pb.Hit:
