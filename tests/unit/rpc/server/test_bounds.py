@@ -29,7 +29,6 @@ from serving.rpc.pending import (
     PendingCalls,
 )
 from serving.rpc.registration import Malformed
-from serving.telemetry import NoRecorder
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
 from tests.unit.http.requesting import FakeRpcs
@@ -335,14 +334,11 @@ def test_a_holder_cannot_hold_all_streams() -> None:
 METHOD = "/trivium.test.Held/Call"
 
 
-class Held:
+class Held(FakeRpcs):
     """A server whose calls stay until they are let go."""
 
-    recorder = NoRecorder()
-    tracer = None
-    authenticator = OPEN
-
     def __init__(self) -> None:
+        super().__init__()
         self.clock = SteppedClock()
         self.calls = PendingCalls(self.clock)
         self.arrived = 0
