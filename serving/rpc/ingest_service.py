@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from hashlib import blake2b
 from typing import TypeAlias, get_args
 from uuid import uuid4
@@ -13,17 +14,46 @@ from serving import telemetry
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import Violation
-from serving.domain.items.records import Fact, ItemId, Segment
+from serving.domain.items.records import (
+    MAX_LABELS,
+    MAX_NAME_BYTES,
+    MAX_SENTENCE_BYTES,
+    Fact,
+    ItemId,
+    ItemKind,
+    Segment,
+    TenantName,
+    fact_id,
+    segment_id,
+)
+from serving.domain.questions.filters import TIMES
+from serving.domain.questions.query import Filter
+from serving.pipeline.writes.forget import Forgotten, LookupKey
 from serving.pipeline.writes.ingest import Ingested
+from serving.pipeline.writes.patch import Patch
 from serving.ports.embedding import EmbeddingModel, Vector
-from serving.ports.memory_store import Batch, GivenVectors, Outcome
+from serving.ports.memory_store import Batch, GivenVectors, Outcome, Selected, Selector
 from serving.rpc.boundary import rpc
 from serving.rpc.check import MAX_ID_BYTES, Checker
-from serving.rpc.forget import from_forgotten, from_selected, to_selector
-from serving.rpc.items import MAX_ITEMS, from_reference, is_dated, to_given_vector, to_item
-from serving.rpc.patch import from_patched, to_patch_call
+from serving.rpc.filters import filters_within, to_filter
+from serving.rpc.items import (
+    MAX_ITEMS,
+    MAX_LABEL_KEY_BYTES,
+    MAX_TEXT_BYTES,
+    MAX_TITLE_BYTES,
+    from_fact,
+    from_reference,
+    from_segment,
+    is_dated,
+    to_expiry,
+    to_given_vector,
+    to_item,
+    to_labels,
+    to_reference,
+)
 from serving.rpc.registration import Malformed
 from serving.rpc.use_cases import Rpcs
+from trivium.v1 import filter_pb2
 from trivium.v1 import ingest_service_pb2 as pb
 
 _ITEM_STATES = {
@@ -34,6 +64,13 @@ IngestMessage: TypeAlias = pb.IngestRequest | pb.IngestStreamRequest
 
 FORGET_BUDGET_S = 10.0
 MAX_REJECTED_LISTED = 100
+MAX_SPEAKERS_LISTED = 100
+CHANGES = (
+    *("text", "title", "importance", "set_labels", "remove_labels", "expires_at"),
+    "never_expires",
+)
+CHANGES_OF_SEGMENTS = ("title", "importance", "set_labels", "remove_labels")
+_LOOKUP_KEYS = {key: getattr(pb, f"LOOKUP_KEY_{key.name}") for key in LookupKey}
 
 
 class IngestService(Rpcs):
@@ -90,15 +127,17 @@ class IngestService(Rpcs):
     async def Patch(self, request: pb.PatchRequest) -> pb.PatchResponse:
         """Changes fields of an item."""
         call = to_patch_call(request, self._now())
-        return from_patched(
-            await self.use_cases.patcher.patch(
-                call.tenant,
-                call.item,
-                call.patch,
-                if_version=call.if_version,
-                time_zone=call.time_zone,
-            )
+        patched = await self.use_cases.patcher.patch(
+            call.tenant,
+            call.item,
+            call.patch,
+            if_version=call.if_version,
+            time_zone=call.time_zone,
         )
+        token = str(patched.token)
+        if isinstance(patched.item, Fact):
+            return pb.PatchResponse(fact=from_fact(patched.item), consistency_token=token)
+        return pb.PatchResponse(segment=from_segment(patched.item), consistency_token=token)
 
     @rpc
     async def Forget(self, request: pb.ForgetRequest) -> pb.ForgetResponse:
@@ -216,5 +255,159 @@ def _rejected_outcome(
         violations=[
             pb.ItemViolation(field=field, description=description)
             for field, description in violations
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchCall:
+    """A checked PatchRequest."""
+
+    tenant: TenantName
+    item: ItemId
+    patch: Patch
+    if_version: int | None
+    time_zone: tzinfo | None
+
+
+def to_patch_call(request: pb.PatchRequest, now: datetime) -> PatchCall:
+    """Reads a PatchRequest."""
+    given = {field.name for field, _ in request.ListFields()}
+    with Checker() as check:
+        tenant = check.tenant(request.tenant)
+        item = to_reference(check, "item", request.item)
+        if given.isdisjoint(CHANGES):
+            check.reject("request", f"must change one of {', '.join(CHANGES)}")
+        is_fact = item.kind is ItemKind.FACT
+        if is_fact:
+            for name in sorted(given.intersection(CHANGES_OF_SEGMENTS)):
+                check.reject(name, "must not be set: a fact has none")
+        for key in sorted(set(request.set_labels) & set(request.remove_labels)):
+            check.reject(f"set_labels[{key!r}]", "must not be in remove_labels too")
+        if request.never_expires and request.HasField("expires_at"):
+            check.reject("never_expires", "must not be set together with expires_at")
+        most = MAX_SENTENCE_BYTES if is_fact else MAX_TEXT_BYTES
+        patch = Patch(
+            # A fact without a sentence has the one of its other fields.
+            text=check.text("text", request.text, most, required=not is_fact)
+            if request.HasField("text")
+            else None,
+            title=check.text("title", request.title, MAX_TITLE_BYTES)
+            if request.HasField("title")
+            else None,
+            importance=check.number("importance", request.importance, 0, 1)
+            if request.HasField("importance")
+            else None,
+            set_labels=to_labels(check, "set_labels", request.set_labels),
+            remove_labels=check.texts(
+                "remove_labels", request.remove_labels, MAX_LABELS, MAX_LABEL_KEY_BYTES
+            ),
+            expires_at=to_expiry(check, "expires_at", request, now),
+            never_expires=request.never_expires,
+        )
+        return PatchCall(
+            tenant=tenant,
+            item=item,
+            patch=patch,
+            if_version=check.version("if_version", request),
+            time_zone=check.time_zone("time_zone", request.time_zone),
+        )
+
+
+def to_selector(request: pb.ForgetRequest) -> tuple[TenantName, Selector]:
+    """Reads a ForgetRequest."""
+    with Checker() as check:
+        return check.tenant(request.tenant), _selector(check, request)
+
+
+def _selector(check: Checker, request: pb.ForgetRequest) -> Selector:
+    match request.WhichOneof("selector"):
+        case "ids":
+            segments, facts = (
+                check.texts(f"ids.{name}", getattr(request.ids, name), MAX_ITEMS, MAX_ID_BYTES)
+                for name in ("segment_ids", "fact_ids")
+            )
+            if not segments and not facts:
+                check.reject("ids", "must name a segment or a fact")
+            return Selector(items=(*map(segment_id, segments), *map(fact_id, facts)))
+        case "session" | "speaker" as name:
+            given = check.text(name, getattr(request, name), MAX_NAME_BYTES, required=True)
+            return Selector(session=given) if name == "session" else Selector(speaker=given)
+        case "everything":
+            if not request.everything:
+                check.reject("everything", "must be true")
+            return Selector(everything=True)
+        case "filter":
+            return Selector(filter=_restricting_filter(check, request.filter))
+        case _:
+            check.reject("selector", "must be one of ids, session, speaker, everything, filter")
+            return Selector()
+
+
+def _restricting_filter(check: Checker, message: filter_pb2.Filter) -> Filter:
+    """Reads the filter of an erasure, which may not select everything by accident."""
+    filter_ = to_filter(check, "filter", message)
+    for path, each, _ in filters_within("filter", message):
+        for name in TIMES:
+            if each.HasField(name):
+                _require_bounds(check, f"{path}.{name}", getattr(each, name))
+        for place, label in enumerate(each.labels):
+            if label.HasField("date"):
+                _require_bounds(check, f"{path}.labels[{place}].date", label.date)
+            if label.HasField("number") and not label.number.ListFields():
+                check.reject(f"{path}.labels[{place}].number", "must have a min or a max")
+    if not check.violations and not filter_.selects:
+        check.reject(
+            "filter", "must say what to erase, not only none_of; use everything to erase all items"
+        )
+    return filter_
+
+
+def _require_bounds(check: Checker, path: str, message: filter_pb2.TimeRange) -> None:
+    bounds = [name for name in ("start", "end") if message.HasField(name)]
+    if not bounds:
+        check.reject(path, "must have a start or an end")
+    for name in bounds:
+        # What a client sends whose time was never set; it would be all since 1970.
+        if not getattr(message, name).ByteSize():
+            check.reject(f"{path}.{name}", "is an empty Timestamp, which is the start of 1970")
+
+
+def from_forgotten(forgotten: Forgotten) -> pb.ForgetResponse:
+    """Writes the result of an erasure."""
+    return pb.ForgetResponse(
+        segment_count=forgotten.segments,
+        fact_count=forgotten.facts,
+        receipts=[
+            pb.StoreReceipt(
+                store=receipt.store,
+                verified=receipt.verified,
+                remaining_count=receipt.remaining,
+                reason=receipt.reason,
+                removed_count=receipt.removed,
+                lookups=[
+                    pb.Lookup(
+                        key=_LOOKUP_KEYS[lookup.key],
+                        asked_count=lookup.asked,
+                        found_count=lookup.found,
+                    )
+                    for lookup in receipt.lookups
+                ],
+            )
+            for receipt in forgotten.receipts
+        ],
+        consistency_token=str(forgotten.token),
+    )
+
+
+def from_selected(selected: Selected) -> pb.ForgetResponse:
+    """Writes what an erasure would erase."""
+    speakers = Counter(selected.segments_by_speaker)
+    return pb.ForgetResponse(
+        segment_count=speakers.total(),
+        fact_count=selected.facts,
+        speakers=[
+            pb.SpeakerCount(speaker=speaker, segment_count=count)
+            for speaker, count in speakers.most_common(MAX_SPEAKERS_LISTED)
         ],
     )

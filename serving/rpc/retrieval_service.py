@@ -16,12 +16,14 @@ from google.protobuf.json_format import ParseDict
 
 from serving import telemetry
 from serving.config.profiles import ProfileBook
+from serving.domain.briefing import BriefingLimits, fitted
 from serving.domain.budget import Deadline
 from serving.domain.errors import InvalidRequestError, TriviumError, Violation
-from serving.domain.items.records import ItemId
-from serving.domain.questions.query import Query
+from serving.domain.items.records import MAX_NAME_BYTES, Fact, ItemId, Segment
+from serving.domain.questions.query import Filter, Query, Scope
 from serving.domain.ranking.profile import Profile
 from serving.domain.ranking.reachability import notes
+from serving.pipeline.retrieval.describe import Description
 from serving.pipeline.retrieval.explain_absence import Absence
 from serving.pipeline.retrieval.newest import newest_answers
 from serving.pipeline.retrieval.order.loss import Loss
@@ -29,8 +31,7 @@ from serving.pipeline.retrieval.steps import Retrieval
 from serving.pipeline.retrieval.warm import QUESTION
 from serving.rpc.boundary import deadline_after, rpc, streaming_rpc
 from serving.rpc.check import Checker
-from serving.rpc.describe_entity import from_description, to_describe_call
-from serving.rpc.items import duration, from_reference, to_reference
+from serving.rpc.items import duration, from_fact, from_reference, from_segment, to_reference
 from serving.rpc.pages import read_page
 from serving.rpc.registration import Malformed
 from serving.rpc.retrieve import (
@@ -39,7 +40,10 @@ from serving.rpc.retrieve import (
     from_hit,
     from_retrieval,
     to_inner_call,
+    to_max_chars,
     to_retrieve_call,
+    to_time_budget,
+    to_token,
 )
 from serving.rpc.status import to_status
 from serving.rpc.tracing import note_answer
@@ -334,4 +338,55 @@ def from_absence(absence: Absence) -> pb.ExplainAbsenceResponse:
             )
             for leg in absence.legs
         ],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeCall:
+    """A checked DescribeEntityRequest; the text of the query is the name."""
+
+    query: Query
+    time_budget_s: float
+    limits: BriefingLimits
+
+
+def to_describe_call(request: pb.DescribeEntityRequest, now: datetime) -> DescribeCall:
+    """Reads a DescribeEntityRequest."""
+    with Checker() as check:
+        who = request.WhichOneof("who")
+        name = ""
+        if who is None:
+            check.reject("who", "must have one of speaker, entity")
+        else:
+            name = check.text(who, getattr(request, who), MAX_NAME_BYTES, required=True)
+        names = (name,) if name else ()
+        query = Query(
+            scope=Scope(
+                tenant=check.tenant(request.tenant),
+                as_of=check.optional_instant("as_of", request) or now,
+                filter=Filter(speakers=names) if who == "speaker" else Filter(entities=names),
+                known_at=check.optional_instant("known_at", request),
+            ),
+            text=name,
+            token=to_token(check, request.consistency_token),
+            time_zone=check.time_zone("time_zone", request.time_zone),
+        )
+        return DescribeCall(
+            query=query,
+            time_budget_s=to_time_budget(check, request, []),
+            limits=BriefingLimits(to_max_chars(check, "max_chars", request.max_chars)),
+        )
+
+
+def from_description(
+    call: DescribeCall, description: Description, elapsed_s: float
+) -> pb.DescribeEntityResponse:
+    """Writes what the block has room for."""
+    block, count = fitted(description.items, description.query, call.limits)
+    shown = description.items[:count]
+    return pb.DescribeEntityResponse(
+        facts=[from_fact(item) for item in shown if isinstance(item, Fact)],
+        statements=[from_segment(item) for item in shown if isinstance(item, Segment)],
+        briefing=block,
+        elapsed=duration(elapsed_s),
     )

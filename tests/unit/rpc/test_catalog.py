@@ -26,12 +26,12 @@ from serving.pipeline.writes.watch import ChangeWatcher
 from serving.ports.memory_store import TenantCounts
 from serving.ports.vector_index import IndexStatus, IndexTier
 from serving.rpc.catalog_service import from_overview, to_list_segments_call, to_watch_call
-from serving.rpc.describe_entity import to_describe_call
 from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.identity.rules import ANYONE
 from serving.rpc.items import duration
 from serving.rpc.pages import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from serving.rpc.recent_legs import MAX_ANSWERS, WITHIN_S, RecentLegs
+from serving.rpc.retrieval_service import to_describe_call
 from tests.fakes.change_feed import EPOCH, InMemoryChangeFeed
 from tests.fakes.times import InMemoryTimeline
 from tests.support.builders import A_DAY_LATER, NOON, TENANT, days, fact, ids, segment

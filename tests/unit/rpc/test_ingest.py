@@ -21,10 +21,8 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.patch import Patch, Patcher
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.memory_store import Selector
-from serving.rpc.forget import to_selector
-from serving.rpc.ingest_service import IngestCall, to_ingest_call
+from serving.rpc.ingest_service import IngestCall, to_ingest_call, to_patch_call, to_selector
 from serving.rpc.items import duration, from_segment, timestamp
-from serving.rpc.patch import to_patch_call
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
 from tests.support.refusals import refused_for
@@ -258,7 +256,7 @@ def test_repeated_item_is_undated_as_its_last(item: Callable[..., pb.IngestItem]
     assert len(ingested(dated, undated).batch.undated) == 1
 
 
-def test_repeated_item_keeps_only_what_its_last_has() -> None:
+def test_repeated_item_has_vector_and_version_of_last() -> None:
     first = pb.IngestItem(segment=embedded(1, 0).segment, if_version=3)
 
     batch = ingested(first, segment_item(), model=MODEL).batch
