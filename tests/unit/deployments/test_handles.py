@@ -84,20 +84,16 @@ def handles(*, together: bool, lost: bool) -> SpaceHandles:
 
 
 @pytest.mark.parametrize("together", [False, True])
-async def test_all_shards_are_searched_by_text(together: bool) -> None:
-    answer = await search_text(remote_space(handles(together=together, lost=False), 1).text_search)
+async def test_all_shards_are_searched_or_reported_unsearched(together: bool) -> None:
+    whole = remote_space(handles(together=together, lost=False), 1)
+    broken = remote_space(handles(together=together, lost=True), 1)
 
+    answer = await search_text(whole.text_search)
     assert [each.item.id for each in answer.candidates] == ["first", "second"]
     assert answer.unsearched == ""
-
-
-@pytest.mark.parametrize("together", [False, True])
-async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
-    space = remote_space(handles(together=together, lost=True), 1)
-
-    answers = [await search(space.index)]
+    answers = [await search(broken.index)]
     if together:
-        answers.append(await search_text(space.text_search))
+        answers.append(await search_text(broken.text_search))
     for answer in answers:
         assert answer.unsearched.startswith("1 of 2 shards answered")
 

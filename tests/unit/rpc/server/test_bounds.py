@@ -19,7 +19,6 @@ from serving.rpc import bounds, pending, registration
 from serving.rpc.boundary import rpc, streaming_rpc
 from serving.rpc.bounds import BoundedHandlers, OpenStreams, OpenToAnyone
 from serving.rpc.identity.authenticator import OPEN, Authenticator
-from serving.rpc.identity.key_ring import KeyRing
 from serving.rpc.message_bounds import QUESTION as BOUNDS
 from serving.rpc.pending import (
     MAX_READING,
@@ -32,7 +31,7 @@ from serving.rpc.registration import Malformed
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
 from tests.unit.http.requesting import FakeRpcs
-from tests.unit.rpc.identity.callers import NOW, FakeApiKeys
+from tests.unit.rpc.identity.callers import FakeApiKeys, ring_of
 from trivium.aio import AsyncClient
 from trivium.errors import InvalidRequestError, UnavailableError, to_error
 from trivium.v1 import catalog_service_pb2 as catalog
@@ -145,10 +144,8 @@ async def serving(authenticator: Authenticator = OPEN) -> AsyncIterator[grpc.aio
 
 async def authenticator_by_key() -> tuple[Authenticator, Metadata]:
     keys = FakeApiKeys()
-    ring = KeyRing(keys, now=lambda: NOW, monotonic=lambda: 0.0)
     given = keys.make(Role.ADMIN)
-    await ring.refresh()
-    return Authenticator(keys=ring.verify), [("authorization", f"Bearer {given}")]
+    return Authenticator(keys=(await ring_of(keys)).verify), [("authorization", f"Bearer {given}")]
 
 
 def half_open(channel: grpc.aio.Channel, metadata: Metadata = ()) -> Any:
