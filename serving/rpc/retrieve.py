@@ -76,36 +76,35 @@ def to_retrieve_call(
     request: pb.RetrieveRequest, profiles: ProfileBook, now: datetime
 ) -> RetrieveCall:
     """Reads a RetrieveRequest."""
-    check = Checker()
     coercions: list[Coercion] = []
-    tenants = _tenants(check, request)
-    query = Query(
-        scope=Scope(
-            tenant=tenants[0].tenant if tenants else check.tenant(request.tenant),
-            as_of=check.optional_instant("as_of", request) or now,
-            filter=to_filter(check, "filter", request.filter),
-            known_at=check.optional_instant("known_at", request),
-        ),
-        text=_question(check, request.query, coercions),
-        vector=to_vector(check, request.vector),
-        token=to_token(check, request.consistency_token),
-        seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
-        required=frozenset(request.required_legs),
-        time_zone=check.time_zone("time_zone", request.time_zone),
-        tenants=tenants,
-    )
-    limit = _limit(check, request.limit, coercions)
-    profile = _profile(check, request, profiles, limit)
-    _required_legs(check, request, profile)
-    # A leg of the profile may search for the same in any case.
-    searches = profile is None or any(
-        LEGS[leg.name].needs_question for leg in profile.legs if leg.weight
-    )
-    required = searches and not request.vector
-    check.text("query", query.text, MAX_QUERY_BYTES, required=required)
-    time_budget_s = to_time_budget(check, request, coercions)
-    limits = _briefing_limits(check, request)
-    check.finish()
+    with Checker() as check:
+        tenants = _tenants(check, request)
+        query = Query(
+            scope=Scope(
+                tenant=tenants[0].tenant if tenants else check.tenant(request.tenant),
+                as_of=check.optional_instant("as_of", request) or now,
+                filter=to_filter(check, "filter", request.filter),
+                known_at=check.optional_instant("known_at", request),
+            ),
+            text=_question(check, request.query, coercions),
+            vector=to_vector(check, request.vector),
+            token=to_token(check, request.consistency_token),
+            seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
+            required=frozenset(request.required_legs),
+            time_zone=check.time_zone("time_zone", request.time_zone),
+            tenants=tenants,
+        )
+        limit = _limit(check, request.limit, coercions)
+        profile = _profile(check, request, profiles, limit)
+        _required_legs(check, request, profile)
+        # A leg of the profile may search for the same in any case.
+        searches = profile is None or any(
+            LEGS[leg.name].needs_question for leg in profile.legs if leg.weight
+        )
+        required = searches and not request.vector
+        check.text("query", query.text, MAX_QUERY_BYTES, required=required)
+        time_budget_s = to_time_budget(check, request, coercions)
+        limits = _briefing_limits(check, request)
     assert profile is not None, "an unknown profile was rejected above; this is a bug"
     return RetrieveCall(
         query=query,

@@ -11,18 +11,17 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
+from serving.config.settings import AuthSettings
 from serving.domain.identity import ApiKey, Caller, KeyText, Role, hash_of_secret
 from serving.domain.items.records import TenantName
 from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.identity.key_ring import KeyRing
-from serving.rpc.identity.web_tokens import TokenRules, WebTokens
+from serving.rpc.identity.web_tokens import WebTokens
 from tests.unit.rpc.calling import Call
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 OURS, THEIRS = TenantName("ours"), TenantName("theirs")
-RULES = TokenRules(
-    issuer="https://issuer.example", audience="trivium", tenant_claim="tenant", roles_claim="roles"
-)
+RULES = AuthSettings(issuer="https://issuer.example", audience="trivium")
 
 
 def bearer(text: object) -> Call:
