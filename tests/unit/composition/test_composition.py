@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -393,12 +393,10 @@ async def test_malformed_dsn_is_named_and_not_quoted() -> None:
 
 def test_pending_calls_count_as_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PENDING_CALLS, "count", lambda: 1000)
-    admission = admission_of(load_settings())
+    admitted = partial(admission_of(load_settings()).admitted, TENANT, PLAIN)
 
-    with ExitStack() as stack:
-        stack.enter_context(admission.admitted(TENANT, PLAIN, Deadline.after(1)))
-        with pytest.raises(OverloadedError):
-            stack.enter_context(admission.admitted(TENANT, PLAIN, Deadline.after(1)))
+    with admitted(Deadline.after(1)), pytest.raises(OverloadedError), admitted(Deadline.after(1)):
+        pass
 
 
 async def test_rate_bounds_queries_and_writes_each() -> None:
