@@ -16,7 +16,6 @@ from serving.commands.database import brief_errors, in_database
 from serving.composition.stores import graph_settings
 from serving.config.settings import Settings
 from serving.desk.embedded_neo4j import EmbeddedNeo4j, running_address
-from serving.domain.items.records import ItemId
 from serving.pipeline.writes.verification import Verification, Verifier
 from serving.ports.verification import Finding
 
@@ -64,22 +63,18 @@ def rebuild_index(settings: Settings) -> None:
 
 def lines_of(findings: Sequence[Finding]) -> list[str]:
     """A line for each tenant, store and difference, with the first of the items."""
-    groups: defaultdict[str, list[ItemId | str]] = defaultdict(list)
+    groups: defaultdict[str, list[str]] = defaultdict(list)
     for each in findings:
         of_tenant = f"tenant {each.tenant!r}" if each.tenant else "no tenant"
-        groups[f"{of_tenant}, {each.store}: {each.difference}"].append(each.subject)
-    return [f"{group}: {len(items)} ({_shown(items)})" for group, items in groups.items()]
-
-
-def _shown(subjects: Sequence[ItemId | str]) -> str:
-    more = ", ..." if len(subjects) > MAX_NAMED else ""
-    return ", ".join(map(_name, subjects[:MAX_NAMED])) + more
-
-
-def _name(subject: ItemId | str) -> str:
-    name = subject if isinstance(subject, str) else f"{subject.kind} {subject.id}"
-    # Callers choose ids: what would control the terminal is shown as an escape.
-    return repr(name)[1:-1]
+        subject = each.subject
+        name = subject if isinstance(subject, str) else f"{subject.kind} {subject.id}"
+        # Callers choose ids: what would control the terminal is shown as an escape.
+        groups[f"{of_tenant}, {each.store}: {each.difference}"].append(repr(name)[1:-1])
+    lines = []
+    for group, names in groups.items():
+        more = ", ..." if len(names) > MAX_NAMED else ""
+        lines.append(f"{group}: {len(names)} ({', '.join(names[:MAX_NAMED])}{more})")
+    return lines
 
 
 def _say(found: Verification) -> None:

@@ -14,7 +14,7 @@ from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.identity.key_ring import REFRESH_S as KEYS_EVERY_S
 from serving.rpc.identity.key_ring import KeyRing
 from serving.rpc.identity.web_tokens import REFRESH_S as TOKENS_EVERY_S
-from serving.rpc.identity.web_tokens import TokenRules, WebTokens, read_key_set
+from serving.rpc.identity.web_tokens import WebTokens, read_key_set
 
 
 class NotAuthenticatedError(ValueError):
@@ -52,15 +52,7 @@ async def open_authenticator(settings: Settings, keys: ApiKeys) -> AsyncIterator
                 repeated(ring.refresh, KEYS_EVERY_S, "keys of callers not read")
             )
         if auth.jwks is not None:
-            tokens = WebTokens(
-                partial(read_key_set, auth.jwks),
-                TokenRules(
-                    issuer=auth.issuer,
-                    audience=auth.audience,
-                    tenant_claim=auth.tenant_claim,
-                    roles_claim=auth.roles_claim,
-                ),
-            )
+            tokens = WebTokens(partial(read_key_set, auth.jwks), auth)
             await tokens.refresh()
             await stack.enter_async_context(
                 repeated(tokens.refresh, TOKENS_EVERY_S, "keys of tokens not read")

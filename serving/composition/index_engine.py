@@ -94,16 +94,13 @@ def tier_figures(tiers: Iterable[IndexTier]) -> Iterator[Figure]:
     for tier in tiers:
         by_kind[tier.kind].append(tier)
     for kind, same in by_kind.items():
-        yield from _figures_of(str(kind), same)
-
-
-def _figures_of(kind: str, tiers: list[IndexTier]) -> Iterator[Figure]:
-    rows = {
-        "exact": sum(tier.rows for tier in tiers if not tier.approximate),
-        "approximate": sum(tier.rows for tier in tiers if tier.approximate),
-        "dead": sum(tier.dead for tier in tiers),
-    }
-    for place, count in rows.items():
-        yield INDEX_ROWS, count, {"kind": kind, "place": place}
-    yield INDEX_REBUILDS, sum(bool(tier.rebuilding) for tier in tiers), {"kind": kind}
-    yield INDEX_FAILED_REBUILDS, sum(bool(tier.failure) for tier in tiers), {"kind": kind}
+        rows = {
+            "exact": sum(tier.rows for tier in same if not tier.approximate),
+            "approximate": sum(tier.rows for tier in same if tier.approximate),
+            "dead": sum(tier.dead for tier in same),
+        }
+        labels = {"kind": str(kind)}
+        for place, count in rows.items():
+            yield INDEX_ROWS, count, {**labels, "place": place}
+        yield INDEX_REBUILDS, sum(bool(tier.rebuilding) for tier in same), labels
+        yield INDEX_FAILED_REBUILDS, sum(bool(tier.failure) for tier in same), labels

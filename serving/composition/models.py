@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 from serving.adapters.encoder.published import open_model
@@ -22,15 +22,11 @@ from serving.ports.reranking import CrossEncoder, Reranker
 from serving.telemetry import EMBEDDING_BATCH, EMBEDDING_WAITING, Recorder
 
 
-@asynccontextmanager
-async def open_embedder(settings: Settings, recorder: Recorder) -> AsyncIterator[Embedder]:
+def open_embedder(settings: Settings, recorder: Recorder) -> AbstractAsyncContextManager[Embedder]:
     """Runs an embedder: over an encoder in this process, or by another service."""
     if settings.embedder.api is None:
-        opened: AbstractAsyncContextManager[Embedder] = _open_here(settings, recorder)
-    else:
-        opened = _open_elsewhere(settings.embedder, settings.embedder.api)
-    async with opened as embedder:
-        yield embedder
+        return _open_here(settings, recorder)
+    return _open_elsewhere(settings.embedder, settings.embedder.api)
 
 
 def _open_elsewhere(
@@ -85,25 +81,19 @@ def _encoder(settings: Settings) -> TextEncoder:
     return open_encoder(embedder, checkpoint, settings.cache_dir)
 
 
-@asynccontextmanager
-async def open_reranker(settings: Settings) -> AsyncIterator[Reranker | None]:
+def open_reranker(settings: Settings) -> AbstractAsyncContextManager[Reranker | None]:
     """Runs a reranker if the settings name a model. One here is loaded in the background."""
     reranker = settings.reranker
     if reranker.model is None:
-        yield None
-        return
+        return nullcontext()
     if (api := reranker.api) is not None:
         from serving.adapters.openai_api import ApiReranker
 
-        asked = ApiReranker.opened(api.url, reranker.model, api.secret(), api.texts_field)
-        async with asked as elsewhere:
-            yield elsewhere
-        return
-    async with QueuedReranker(
+        return ApiReranker.opened(api.url, reranker.model, api.secret(), api.texts_field)
+    return QueuedReranker(
         partial(_cross_encoder, reranker.model, settings),
         watch=watch_over("reranker", reranker.device),
-    ) as queued:
-        yield queued
+    )
 
 
 def _cross_encoder(model: str, settings: Settings) -> CrossEncoder:

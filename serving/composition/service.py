@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 
@@ -55,7 +55,8 @@ from serving.ports.reranking import Reranker
 from serving.ports.resident_view import ResidentView
 from serving.rpc.bounds import OpenStreams
 from serving.rpc.pending import PENDING_CALLS
-from serving.rpc.service import TriviumService, UseCases, now_utc
+from serving.rpc.service import TriviumService
+from serving.rpc.use_cases import UseCases, now_utc
 from serving.telemetry import NoRecorder, Recorder, Tracer, breaker_changes
 
 logger = logging.getLogger(__name__)
@@ -91,76 +92,60 @@ async def running_service(
     """
     recorder = recorder or NoRecorder()
     async with AsyncExitStack() as stack:
-        postgres = await stack.enter_async_context(open_postgres(settings))
-        graph = await stack.enter_async_context(open_graph(settings))
-        vectors = await stack.enter_async_context(
-            complete_space(settings, postgres, recorder, space)
-        )
+        enter = stack.enter_async_context
+        postgres = await enter(open_postgres(settings))
+        graph = await enter(open_graph(settings))
+        vectors = await enter(complete_space(settings, postgres, recorder, space))
         if projecting:
-            await stack.enter_async_context(
-                projections(postgres, vectors.embedder, graph, recorder)
-            )
+            await enter(projections(postgres, vectors.embedder, graph, recorder))
         if reranker is None:
-            reranker = await stack.enter_async_context(open_reranker(settings))
+            reranker = await enter(open_reranker(settings))
         breakers = all_breakers(breaker_changes(recorder))
         view = None
         if settings.memory.view_bytes:
             view = TenantsInMemory(postgres.resident_feed, settings.memory.view_bytes)
-            await stack.enter_async_context(view)
+            await enter(view)
         steps = _steps(postgres, graph, vectors, reranker, breakers, view)
         use_cases = _use_cases(settings, postgres, graph, vectors, steps, breakers, view)
         profiles = ProfileBook.load(settings.retrieval.profiles)
         profiles.log_notes()
         await _warm_up(steps, profiles[DEFAULT_PROFILE], Deadline.after(warm_up_s))
         sweeper = Sweeper(postgres.store, use_cases.eraser, now_utc)
-        await stack.enter_async_context(
-            repeated(sweeper.sweep, EVERY_S, "expired items not erased")
-        )
-        authenticator = await stack.enter_async_context(
-            open_authenticator(settings, postgres.api_keys)
-        )
+        await enter(repeated(sweeper.sweep, EVERY_S, "expired items not erased"))
+        authenticator = await enter(open_authenticator(settings, postgres.api_keys))
         sweep = partial(postgres.audit_log.delete_older, timedelta(days=settings.auth.audit_days))
         # At INFO: PostgreSQL may be down, or not migrated yet.
-        await stack.enter_async_context(
-            repeated(sweep, AUDIT_SWEEP_S, "audit log not swept", logging.INFO)
-        )
-        await stack.enter_async_context(
-            repeated(partial(_probe, breakers.values()), FIRST_PAUSE_S, "breakers not probed")
-        )
-        tracer = stack.enter_context(_open_tracer(TracesEnvironment()))
+        await enter(repeated(sweep, AUDIT_SWEEP_S, "audit log not swept", logging.INFO))
+        probe = partial(_probe, breakers.values())
+        await enter(repeated(probe, FIRST_PAUSE_S, "breakers not probed"))
         yield TriviumService(
             use_cases,
             profiles,
             recorder=recorder,
-            tracer=tracer,
+            tracer=_open_tracer(stack),
             authenticator=authenticator,
             streams=OpenStreams(_share_of_calls(settings, STREAMS)),
         )
 
 
-@contextmanager
-def _open_tracer(environment: TracesEnvironment) -> Iterator[Tracer | None]:
+def _open_tracer(stack: AsyncExitStack) -> Tracer | None:
     """Sends traces by OTLP over HTTP; None if `OTEL_*` names no address.
 
     Without the extra `traces` there are none, which the log says: answers matter more.
     """
-    if not environment.enabled:
-        yield None
-        return
+    if not TracesEnvironment().enabled:
+        return None
     if missing_modules("traces"):
         logger.error("no traces: pip install 'trivium-server[traces]'")
-        yield None
-        return
+        return None
     # Only here, since a service without traces needs neither.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
     from serving.adapters.open_telemetry import OpenTelemetryTracer
 
     tracer = OpenTelemetryTracer(OTLPSpanExporter())
-    try:
-        yield tracer
-    finally:
-        tracer.close()
+    stack.callback(tracer.close)
+    return tracer
 
 
 async def _probe(breakers: Iterable[Breaker]) -> None:

@@ -157,9 +157,11 @@ class Remote(Generic[Port]):
         """
         if method != WAITS_FOR_A_REPLICA and not self._calls.has_replicas:
             raise NotReadyError(self._name, STARTING)
+        given = (*arguments, *named.values())
+        waits_s = (each.remaining() + REPLY_S for each in given if isinstance(each, Deadline))
         try:
             # A router holds a call back for as long as there is no replica.
-            async with asyncio.timeout(_patience([*arguments, *named.values()])):
+            async with asyncio.timeout(next(waits_s, None)):
                 answer = await self._calls.send(Call(self._name, method, arguments, named))
             if isinstance(answer, BaseException):
                 raise answer
@@ -177,12 +179,6 @@ class Remote(Generic[Port]):
                 raise
             # Ray cancelled the call, not the caller: that must not end the other legs' request.
             raise DependencyError(self._name, "the replica was lost during the call") from None
-
-
-def _patience(arguments: Sequence[object]) -> float | None:
-    """Returns how long a call with these arguments may take; None if none is a deadline."""
-    waits = (each.remaining() + REPLY_S for each in arguments if isinstance(each, Deadline))
-    return next(waits, None)
 
 
 class RemoteEmbedder(Remote[Embedder]):

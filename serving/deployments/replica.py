@@ -44,25 +44,19 @@ class Replica:
             await self._context.__aexit__(None, None, None)
 
 
-class BoundedRequestId(logging.Filter):
-    """Shortens the request id of Serve's records, which is whatever the caller sent."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        given = getattr(record, REQUEST_ID, "")
-        if len(given) > LONGEST_REQUEST_ID:
-            setattr(record, REQUEST_ID, given[:LONGEST_REQUEST_ID])
-        return True
-
-
-BOUNDED_REQUEST_ID = BoundedRequestId()
-"""One object, which a handler keeps once however often it is added."""
+def bounded_request_id(record: logging.LogRecord) -> bool:
+    """Shortens the request id of a record of Serve's, which is whatever the caller sent."""
+    given = getattr(record, REQUEST_ID, "")
+    if len(given) > LONGEST_REQUEST_ID:
+        setattr(record, REQUEST_ID, given[:LONGEST_REQUEST_ID])
+    return True
 
 
 def log_through_serve() -> None:
     """Gives our loggers the handlers and the level of Serve's: JSON lines with the request id."""
     ours, serves = logging.getLogger("serving"), logging.getLogger(SERVE_LOGGER)
     for handler in serves.handlers:
-        handler.addFilter(BOUNDED_REQUEST_ID)
+        handler.addFilter(bounded_request_id)  # kept once, however often it is added
     ours.handlers = serves.handlers
     ours.setLevel(serves.level)
     ours.propagate = False

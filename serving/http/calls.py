@@ -52,7 +52,14 @@ class HttpCall:
 
     @cached_property
     def _deadline(self) -> Deadline | None:
-        return _deadline(self._headers.get(TIMEOUT), self._arrived)
+        timeout = self._headers.get(TIMEOUT)
+        if timeout is None:
+            return None
+        if not (timeout.isascii() and timeout.isdigit() and len(timeout) <= MAX_TIMEOUT_DIGITS):
+            message = f"Connect-Timeout-Ms must be a number of at most {MAX_TIMEOUT_DIGITS} digits"
+            raise RefusedRequestError(400, "invalid_argument", message)
+        began = time.monotonic() if self._arrived is None else self._arrived
+        return Deadline(began + int(timeout) / 1e3)
 
     def time_remaining(self) -> float | None:
         """The seconds that the caller still waits; None if it does not say.
@@ -108,13 +115,3 @@ async def answer(
         response = await getattr(service, method)(request, call)
     call.require_ok()
     return response
-
-
-def _deadline(timeout: str | None, arrived: float | None) -> Deadline | None:
-    if timeout is None:
-        return None
-    if not (timeout.isascii() and timeout.isdigit() and len(timeout) <= MAX_TIMEOUT_DIGITS):
-        message = f"Connect-Timeout-Ms must be a number of at most {MAX_TIMEOUT_DIGITS} digits"
-        raise RefusedRequestError(400, "invalid_argument", message)
-    began = time.monotonic() if arrived is None else arrived
-    return Deadline(began + int(timeout) / 1e3)

@@ -384,10 +384,9 @@ def _label(key: str, value: str) -> dict[str, Any]:
 
 
 def _range(start: datetime | None, end: datetime | None) -> dict[str, str]:
-    bounds = {"start": start, "end": end}
-    return {name: _rfc3339(bound) for name, bound in bounds.items() if bound is not None}
-
-
-def _rfc3339(time: datetime) -> str:
-    """As protobuf reads it. A time without a zone is of UTC."""
-    return time.isoformat() if time.tzinfo is not None else f"{time.isoformat()}Z"
+    """As protobuf reads it; a time without a zone is of UTC."""
+    return {
+        name: time.isoformat() if time.tzinfo else f"{time.isoformat()}Z"
+        for name, time in (("start", start), ("end", end))
+        if time is not None
+    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -51,17 +52,14 @@ class FailedCallError(Exception):
         self.status = status
 
 
+@dataclass(eq=False)
 class RefusedRequestError(Exception):
     """A request was refused before it was a call: an HTTP status, Connect's code, what to do."""
 
-    def __init__(
-        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-        self.headers = headers
+    status: int
+    code: str
+    message: str
+    headers: Mapping[str, str] | None = None
 
 
 def response_of(error: FailedCallError | RefusedRequestError) -> Response:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from google.rpc import code_pb2, status_pb2
 
 from serving.domain.budget import RESPONSE, Deadline
@@ -33,7 +34,7 @@ from serving.rpc.identity.authenticator import (
 )
 from serving.rpc.identity.rules import RULES
 from serving.rpc.pending import PENDING_CALLS
-from serving.rpc.registration import Malformed
+from serving.rpc.registration import METHODS, Malformed
 from serving.rpc.status import STATUS_DETAILS, internal_status, to_status
 from serving.rpc.tracing import traced
 from serving.telemetry import RPC_LATENCY, Recorder, Tracer
@@ -86,41 +87,31 @@ Service = TypeVar("Service", bound=Guarded)
 
 
 def rpc(
-    response_type: type[Response],
-) -> Callable[
-    [Callable[[Service, Request], Awaitable[Response]]],
-    Callable[[Service, Request, CallContext], Awaitable[Response]],
-]:
+    method: Callable[[Service, Request], Awaitable[Response]],
+) -> Callable[[Service, Request, CallContext], Awaitable[Response]]:
     """Turns a method from request to response into the RPC of that name.
 
     An error becomes the status of the call, and the response is then empty.
     """
+    name, rule = method.__name__, RULES[method.__name__]
+    empty: Any = GetMessageClass(METHODS[name].output_type)
 
-    def decorate(
-        method: Callable[[Service, Request], Awaitable[Response]],
-    ) -> Callable[[Service, Request, CallContext], Awaitable[Response]]:
-        name, rule = method.__name__, RULES[method.__name__]
+    # Ray Serve passes the context by the name of this parameter.
+    async def call(service: Service, request: Request, grpc_context: CallContext) -> Response:
+        with (
+            PENDING_CALLS.in_method(),
+            _status_of(name, grpc_context, service.recorder) as logged,
+            traced(service.tracer, name, grpc_context, logged),
+            call_deadline(grpc_context),
+        ):
+            caller, admitted = _admit(name, service.authenticator, request, grpc_context, logged)
+            with acting(Actor(caller.name, name)):
+                response = await method(service, admitted)
+            hide_from(caller, rule, response)
+            return response
+        return empty()
 
-        # Ray Serve passes the context by the name of this parameter.
-        async def call(service: Service, request: Request, grpc_context: CallContext) -> Response:
-            with (
-                PENDING_CALLS.in_method(),
-                _status_of(name, grpc_context, service.recorder) as logged,
-                traced(service.tracer, name, grpc_context, logged),
-                call_deadline(grpc_context),
-            ):
-                caller, admitted = _admit(
-                    name, service.authenticator, request, grpc_context, logged
-                )
-                with acting(Actor(caller.name, name)):
-                    response = await method(service, admitted)
-                hide_from(caller, rule, response)
-                return response
-            return response_type()
-
-        return _named(call, method)
-
-    return decorate
+    return _named(call, method)
 
 
 def streaming_rpc(

@@ -24,7 +24,10 @@ MAX_FILTER_VALUES = 64
 
 
 class Checker:
-    """Collects the violations of a request."""
+    """Collects the violations of a request.
+
+    As a context, it raises `InvalidRequestError` at its end with all of them, if there are any.
+    """
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
@@ -33,17 +36,12 @@ class Checker:
         """Records that a field is invalid."""
         self.violations.append(Violation(field, description))
 
-    def finish(self) -> None:
-        """Raises `InvalidRequestError` with all violations, if there are any."""
-        if self.violations:
-            raise InvalidRequestError(self.violations)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None:
-            self.finish()
+        if error is None and self.violations:
+            raise InvalidRequestError(self.violations)
 
     def text(self, field: str, value: str, max_bytes: int, *, required: bool = False) -> str:
         """Checks that a string is not too long, has no NUL, and shows something if required."""

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from functools import cached_property
 from typing import Any
 
+from grpc_health.v1 import health_pb2 as pb
+
 from serving.domain.budget import Deadline
+from serving.rpc.boundary import CallContext
+from serving.rpc.pending import PENDING_CALLS
+from serving.rpc.use_cases import Rpcs
 
 POLL_S = 1.0
 WATCH_S = 600.0
@@ -60,3 +67,41 @@ class Health:
                 self._changed = asyncio.Event()
             await asyncio.sleep(POLL_S)
         self._seen = None
+
+
+class HealthService(Rpcs):
+    """The RPCs of `grpc.health.v1.Health`."""
+
+    @cached_property
+    def _health(self) -> Health:
+        return Health(lambda: self.use_cases.store.ready())
+
+    async def Check(
+        self, request: pb.HealthCheckRequest, grpc_context: CallContext
+    ) -> pb.HealthCheckResponse:
+        """Reports whether the service can answer: whether PostgreSQL is reachable."""
+        del request, grpc_context
+        return _response(await self._health.is_ready())
+
+    async def List(
+        self, request: pb.HealthListRequest, grpc_context: CallContext
+    ) -> pb.HealthListResponse:
+        """Reports the health of all services, which is that of the server."""
+        del request
+        check = await self.Check(pb.HealthCheckRequest(), grpc_context)
+        return pb.HealthListResponse(statuses={"": check})
+
+    async def Watch(
+        self, request: pb.HealthCheckRequest, grpc_context: CallContext
+    ) -> AsyncIterator[pb.HealthCheckResponse]:
+        """Streams the health and each change of it; it ends, and a client then watches again."""
+        del request, grpc_context
+        with PENDING_CALLS.in_method():
+            async with aclosing(self._health.watch()) as watched:
+                async for is_ready in watched:
+                    yield _response(is_ready)
+
+
+def _response(is_ready: bool) -> pb.HealthCheckResponse:
+    states = pb.HealthCheckResponse
+    return states(status=states.SERVING if is_ready else states.NOT_SERVING)

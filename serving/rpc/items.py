@@ -26,7 +26,6 @@ from serving.domain.items.records import (
     fact_id,
     segment_id,
 )
-from serving.domain.items.validity import Closing
 from serving.ports.embedding import EmbeddingModel, Vector
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from trivium.v1 import fact_pb2, filter_pb2, item_pb2, segment_pb2
@@ -245,16 +244,15 @@ def from_fact(fact: Fact) -> fact_pb2.Fact:
         single_valued=fact.single_valued,
         expires_at=timestamp(fact.expires_at),
         version=fact.version,
-        closings=map(_from_closing, fact.closings),
-    )
-
-
-def _from_closing(closing: Closing) -> fact_pb2.FactClosing:
-    return fact_pb2.FactClosing(
-        fact_id=closing.by,
-        at=timestamp(closing.at),
-        recorded_at=timestamp(closing.recorded_at),
-        retracted_at=timestamp(closing.retracted_at),
+        closings=[
+            fact_pb2.FactClosing(
+                fact_id=each.by,
+                at=timestamp(each.at),
+                recorded_at=timestamp(each.recorded_at),
+                retracted_at=timestamp(each.retracted_at),
+            )
+            for each in fact.closings
+        ],
     )
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol
 
 from serving.rpc.check import MAX_ID_BYTES, Checker
-from trivium.v1 import admin_service_pb2 as admin_pb
-from trivium.v1 import catalog_service_pb2 as catalog_pb
-from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 DEFAULT_PAGE_SIZE = 100
 MAX_PAGE_SIZE = 1000
@@ -28,23 +25,20 @@ class Page(NamedTuple):
         return _TOKEN_PREFIX + ids[-1] if len(ids) == self.size else ""
 
 
-_Request: TypeAlias = (
-    catalog_pb.ListSegmentsRequest
-    | catalog_pb.ListFactsRequest
-    | retrieval_pb.ListProfilesRequest
-    | admin_pb.ListTenantsRequest
-    | admin_pb.ListKeysRequest
-    | admin_pb.ListAuditEntriesRequest
-)
+class Paged(Protocol):
+    """A request for a page."""
+
+    page_token: str
+    page_size: int
 
 
-def read_page(request: _Request) -> Page:
+def read_page(request: Paged) -> Page:
     """Reads a request that has nothing but a page."""
     with Checker() as check:
         return to_page(check, request)
 
 
-def to_page(check: Checker, request: _Request) -> Page:
+def to_page(check: Checker, request: Paged) -> Page:
     """Reads the page token and the page size; violations go to `check`."""
     token, size = request.page_token, request.page_size
     if token and not token.startswith(_TOKEN_PREFIX):

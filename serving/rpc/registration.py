@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -63,29 +64,17 @@ class Server(Protocol):
         """Adds services."""
 
 
-def add_retrieval_service(servicer: Any, server: Server) -> None:
-    """Registers `trivium.v1.RetrievalService`."""
-    retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server(servicer, _reading(server))
-
-
-def add_ingest_service(servicer: Any, server: Server) -> None:
-    """Registers `trivium.v1.IngestService`."""
-    ingest_service_pb2_grpc.add_IngestServiceServicer_to_server(servicer, _reading(server))
-
-
-def add_catalog_service(servicer: Any, server: Server) -> None:
-    """Registers `trivium.v1.CatalogService`."""
-    catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server(servicer, _reading(server))
-
-
-def add_admin_service(servicer: Any, server: Server) -> None:
-    """Registers `trivium.v1.AdminService`."""
-    admin_service_pb2_grpc.add_AdminServiceServicer_to_server(servicer, _reading(server))
-
-
-def _reading(server: Server) -> Any:
+def _add(register: Callable[[Any, Any], None], servicer: Any, server: Server) -> None:
     # The stubs require the class of grpc, which has no public base.
-    return _ReadingServer(server)
+    register(servicer, _ReadingServer(server))
+
+
+add_retrieval_service = partial(
+    _add, retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server
+)
+add_ingest_service = partial(_add, ingest_service_pb2_grpc.add_IngestServiceServicer_to_server)
+add_catalog_service = partial(_add, catalog_service_pb2_grpc.add_CatalogServiceServicer_to_server)
+add_admin_service = partial(_add, admin_service_pb2_grpc.add_AdminServiceServicer_to_server)
 
 
 class _ReadingServer:

@@ -18,7 +18,7 @@ from serving.domain.briefing import BriefingLimits, briefing
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import InvalidRequestError, Violation
 from serving.domain.items.passage import part_named
-from serving.domain.items.records import Item, Segment, TenantName, time_of
+from serving.domain.items.records import Segment, TenantName, time_of
 from serving.domain.questions.query import Query, Scope, TenantWeight
 from serving.domain.ranking.ledger import CurrencyReason, FusionMethod, Ledger, worth
 from serving.domain.ranking.profile import MAX_DEPTH, MAX_LIMIT, MAX_WEIGHT, LegOverride, Profile
@@ -31,7 +31,7 @@ from serving.pipeline.retrieval.steps import Retrieval
 from serving.rpc.check import MAX_ID_BYTES, Checker
 from serving.rpc.filters import to_filter
 from serving.rpc.items import duration, from_fact, from_reference, from_segment
-from trivium.v1 import retrieval_service_pb2 as retrieval_pb
+from trivium.v1 import retrieval_service_pb2 as pb
 
 MAX_QUERY_BYTES = 8192
 MAX_SENT_QUERY_BYTES = 1 << 20
@@ -46,10 +46,10 @@ MAX_TOKEN_BYTES = 2048
 MAX_LEG_OVERRIDES = 64
 MAX_TENANTS = 8
 
-LEG_STATES = {state: getattr(retrieval_pb, f"LEG_STATE_{state.name}") for state in LegState}
-_STAGES = {stage: getattr(retrieval_pb, f"STAGE_{stage.name}") for stage in Stage}
-_METHODS = {each: getattr(retrieval_pb, f"FUSION_METHOD_{each.name}") for each in FusionMethod}
-_REASONS = {each: getattr(retrieval_pb, f"CURRENCY_REASON_{each.name}") for each in CurrencyReason}
+LEG_STATES = {state: getattr(pb, f"LEG_STATE_{state.name}") for state in LegState}
+_STAGES = {stage: getattr(pb, f"STAGE_{stage.name}") for stage in Stage}
+_METHODS = {each: getattr(pb, f"FUSION_METHOD_{each.name}") for each in FusionMethod}
+_REASONS = {each: getattr(pb, f"CURRENCY_REASON_{each.name}") for each in CurrencyReason}
 
 
 class Coercion(NamedTuple):
@@ -73,35 +73,38 @@ class RetrieveCall:
 
 
 def to_retrieve_call(
-    request: retrieval_pb.RetrieveRequest, profiles: ProfileBook, now: datetime
+    request: pb.RetrieveRequest, profiles: ProfileBook, now: datetime
 ) -> RetrieveCall:
     """Reads a RetrieveRequest."""
-    check = Checker()
     coercions: list[Coercion] = []
-    tenants = _tenants(check, request)
-    query = Query(
-        scope=Scope(
-            tenant=tenants[0].tenant if tenants else check.tenant(request.tenant),
-            as_of=check.optional_instant("as_of", request) or now,
-            filter=to_filter(check, "filter", request.filter),
-            known_at=check.optional_instant("known_at", request),
-        ),
-        text=_question(check, request.query, coercions),
-        vector=to_vector(check, request.vector),
-        token=to_token(check, request.consistency_token),
-        seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
-        required=frozenset(request.required_legs),
-        time_zone=check.time_zone("time_zone", request.time_zone),
-        tenants=tenants,
-    )
-    limit = _limit(check, request.limit, coercions)
-    profile = _profile(check, request, profiles, limit)
-    _required_legs(check, request, profile)
-    required = not request.vector and _needs_question(profile)
-    check.text("query", query.text, MAX_QUERY_BYTES, required=required)
-    time_budget_s = to_time_budget(check, request, coercions)
-    limits = _briefing_limits(check, request)
-    check.finish()
+    with Checker() as check:
+        tenants = _tenants(check, request)
+        query = Query(
+            scope=Scope(
+                tenant=tenants[0].tenant if tenants else check.tenant(request.tenant),
+                as_of=check.optional_instant("as_of", request) or now,
+                filter=to_filter(check, "filter", request.filter),
+                known_at=check.optional_instant("known_at", request),
+            ),
+            text=_question(check, request.query, coercions),
+            vector=to_vector(check, request.vector),
+            token=to_token(check, request.consistency_token),
+            seeds=check.texts("seed_ids", request.seed_ids, MAX_SEEDS, MAX_ID_BYTES),
+            required=frozenset(request.required_legs),
+            time_zone=check.time_zone("time_zone", request.time_zone),
+            tenants=tenants,
+        )
+        limit = _limit(check, request.limit, coercions)
+        profile = _profile(check, request, profiles, limit)
+        _required_legs(check, request, profile)
+        # A leg of the profile may search for the same in any case.
+        searches = profile is None or any(
+            LEGS[leg.name].needs_question for leg in profile.legs if leg.weight
+        )
+        required = searches and not request.vector
+        check.text("query", query.text, MAX_QUERY_BYTES, required=required)
+        time_budget_s = to_time_budget(check, request, coercions)
+        limits = _briefing_limits(check, request)
     assert profile is not None, "an unknown profile was rejected above; this is a bug"
     return RetrieveCall(
         query=query,
@@ -114,7 +117,7 @@ def to_retrieve_call(
 
 
 def to_inner_call(
-    request: retrieval_pb.RetrieveRequest, profiles: ProfileBook, now: datetime, **names: str
+    request: pb.RetrieveRequest, profiles: ProfileBook, now: datetime, **names: str
 ) -> RetrieveCall:
     """Reads the request in the field `retrieve`, and reports violations by their full path.
 
@@ -132,14 +135,7 @@ def to_inner_call(
         raise InvalidRequestError([*map(outer, error.violations)]) from None
 
 
-def require_one_tenant(request: retrieval_pb.RetrieveRequest) -> None:
-    """Rejects a request to several tenants, for an RPC whose answer is about the items of one."""
-    with Checker() as check:
-        if request.tenants:
-            check.reject("retrieve.tenants", "must be empty; only one tenant can be asked here")
-
-
-def _tenants(check: Checker, request: retrieval_pb.RetrieveRequest) -> tuple[TenantWeight, ...]:
+def _tenants(check: Checker, request: pb.RetrieveRequest) -> tuple[TenantWeight, ...]:
     if (given := len(request.tenants)) > MAX_TENANTS:
         check.reject("tenants", f"must be at most {MAX_TENANTS}, are {given}")
     if request.tenants:
@@ -195,7 +191,7 @@ def to_token(check: Checker, text: str) -> ConsistencyToken | None:
 
 
 def _profile(
-    check: Checker, request: retrieval_pb.RetrieveRequest, profiles: ProfileBook, limit: int
+    check: Checker, request: pb.RetrieveRequest, profiles: ProfileBook, limit: int
 ) -> Profile | None:
     """The profile with the request's overrides; `limit` 0 keeps that of the profile."""
     profile = _overridden_profile(check, request, profiles)
@@ -215,7 +211,7 @@ def _profile(
 
 
 def _overridden_profile(
-    check: Checker, request: retrieval_pb.RetrieveRequest, profiles: ProfileBook
+    check: Checker, request: pb.RetrieveRequest, profiles: ProfileBook
 ) -> Profile | None:
     name = request.profile or DEFAULT_PROFILE
     if name not in profiles:
@@ -241,7 +237,7 @@ def _overridden_profile(
 
 
 def _leg_overrides(
-    check: Checker, request: retrieval_pb.RetrieveRequest, names: Sequence[str]
+    check: Checker, request: pb.RetrieveRequest, names: Sequence[str]
 ) -> dict[str, LegOverride]:
     overrides: dict[str, LegOverride] = {}
     if (count := len(request.leg_overrides)) > MAX_LEG_OVERRIDES:
@@ -255,29 +251,16 @@ def _leg_overrides(
         elif message.leg in overrides:
             check.reject(f"{path}.leg", f"must be named once, {message.leg!r} is named again")
         else:
-            overrides[message.leg] = _override(check, path, message)
+            weight = depth = None
+            if message.HasField("weight"):
+                weight = check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
+            if message.HasField("depth"):
+                depth = int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
+            overrides[message.leg] = LegOverride(weight=weight, depth=depth)
     return overrides
 
 
-def _override(check: Checker, path: str, message: retrieval_pb.LegOverride) -> LegOverride:
-    weight = depth = None
-    if message.HasField("weight"):
-        weight = check.number(f"{path}.weight", message.weight, 0, MAX_WEIGHT)
-    if message.HasField("depth"):
-        depth = int(check.number(f"{path}.depth", message.depth, 1, MAX_DEPTH))
-    return LegOverride(weight=weight, depth=depth)
-
-
-def _needs_question(profile: Profile | None) -> bool:
-    """Whether a leg of the profile searches for something, and not for the same in any case."""
-    if profile is None:
-        return True
-    return any(LEGS[leg.name].needs_question for leg in profile.legs if leg.weight)
-
-
-def _required_legs(
-    check: Checker, request: retrieval_pb.RetrieveRequest, profile: Profile | None
-) -> None:
+def _required_legs(check: Checker, request: pb.RetrieveRequest, profile: Profile | None) -> None:
     if profile is None:
         return
     known = [leg.name for leg in profile.legs if leg.weight]
@@ -311,7 +294,7 @@ def _limit(check: Checker, given: int, coercions: list[Coercion]) -> int:
 
 def to_time_budget(
     check: Checker,
-    request: retrieval_pb.RetrieveRequest | retrieval_pb.DescribeEntityRequest,
+    request: pb.RetrieveRequest | pb.DescribeEntityRequest,
     coercions: list[Coercion],
 ) -> float:
     """Reads `time_budget`, in seconds."""
@@ -323,9 +306,7 @@ def to_time_budget(
     return min(given, MAX_TIME_BUDGET_S)
 
 
-def _briefing_limits(
-    check: Checker, request: retrieval_pb.RetrieveRequest
-) -> BriefingLimits | None:
+def _briefing_limits(check: Checker, request: pb.RetrieveRequest) -> BriefingLimits | None:
     if not request.HasField("briefing"):
         return None
     given, usual = request.briefing, BriefingLimits()
@@ -343,16 +324,16 @@ def to_max_chars(check: Checker, field: str, given: int) -> int:
     return int(check.number(field, given or BriefingLimits().max_chars, 200, 100_000))
 
 
-def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> retrieval_pb.RetrieveResponse:
+def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> pb.RetrieveResponse:
     """Writes the result of a retrieval."""
     timings = retrieval.timings
-    return retrieval_pb.RetrieveResponse(
+    return pb.RetrieveResponse(
         hits=[
             from_hit(rank, hit, explain=call.explain)
             for rank, hit in enumerate(retrieval.hits, start=1)
         ],
         leg_reports=[_report(report) for report in retrieval.reports],
-        statistics=retrieval_pb.Statistics(
+        statistics=pb.Statistics(
             total=duration(timings.total_s),
             embedding=duration(timings.embedding_s),
             loading=duration(timings.loading_s),
@@ -365,7 +346,7 @@ def from_retrieval(call: RetrieveCall, retrieval: Retrieval) -> retrieval_pb.Ret
         ),
         briefing=_briefing(call, retrieval, call.briefing) if call.briefing else "",
         coercions=[
-            retrieval_pb.Coercion(field=field, given=given, used=used)
+            pb.Coercion(field=field, given=given, used=used)
             for field, given, used in (
                 *call.coercions,
                 *(("query", name.given, name.used) for name in retrieval.name_corrections),
@@ -381,7 +362,11 @@ def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) 
     names = (name.used for name in retrieval.name_corrections)
     text = " ".join([call.query.text, *names])
     query = replace(call.query, text=text, time_zone=retrieval.time_zone)
-    items = [_own(hit) for hit in retrieval.hits]
+    # With ids that no item of another tenant has; a block shows none.
+    items = [
+        replace(hit.item, id=f"{hit.tenant}\x1f{hit.item.id}") if hit.tenant else hit.item
+        for hit in retrieval.hits
+    ]
     shown = list(zip(retrieval.hits, items, strict=True))
     outdated = {item.item for hit, item in shown if hit.outdated_by is not None}
     parts = {
@@ -393,14 +378,9 @@ def _briefing(call: RetrieveCall, retrieval: Retrieval, limits: BriefingLimits) 
     return briefing(items, query, limits, call.profile.block, outdated, parts)
 
 
-def _own(hit: Hit) -> Item:
-    """The item with an id that no item of another tenant has; a block shows no ids."""
-    return replace(hit.item, id=f"{hit.tenant}\x1f{hit.item.id}") if hit.tenant else hit.item
-
-
-def from_hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
+def from_hit(rank: int, hit: Hit, *, explain: bool) -> pb.Hit:
     """Writes a hit, with its ledger if `explain`."""
-    message = retrieval_pb.Hit(
+    message = pb.Hit(
         rank=rank,
         score=hit.score,
         legs=[term.leg for term in hit.ledger.leg_terms if term.leg not in SIGNALS],
@@ -418,10 +398,10 @@ def from_hit(rank: int, hit: Hit, *, explain: bool) -> retrieval_pb.Hit:
     return message
 
 
-def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
-    message = retrieval_pb.Ledger(
+def _ledger(ledger: Ledger) -> pb.Ledger:
+    message = pb.Ledger(
         leg_terms=[
-            retrieval_pb.LegTerm(
+            pb.LegTerm(
                 leg=term.leg,
                 rank=term.rank,
                 weight=term.weight,
@@ -444,14 +424,14 @@ def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
         by = from_reference(adjacent.by)
         message.adjacent.add(share=adjacent.share, score=adjacent.score, by=by)
     if ledger.importance is not None:
-        message.importance.MergeFrom(retrieval_pb.ImportanceTerm(**asdict(ledger.importance)))
+        message.importance.MergeFrom(pb.ImportanceTerm(**asdict(ledger.importance)))
     if (decay := ledger.decay) is not None:
         message.decay.age.CopyFrom(duration(decay.age_s))
         message.decay.half_life.CopyFrom(duration(decay.half_life_s))
         message.decay.floor = decay.floor
         message.decay.multiplier = decay.multiplier
     if ledger.rerank is not None:
-        message.rerank.MergeFrom(retrieval_pb.RerankTerm(**asdict(ledger.rerank)))
+        message.rerank.MergeFrom(pb.RerankTerm(**asdict(ledger.rerank)))
     for term in ledger.currency:
         other = from_reference(term.by) if term.by is not None else None
         message.currency.add(factor=term.factor, reason=_REASONS[term.reason], by=other)
@@ -465,8 +445,8 @@ def _ledger(ledger: Ledger) -> retrieval_pb.Ledger:
     return message
 
 
-def _report(report: LegReport) -> retrieval_pb.LegReport:
-    return retrieval_pb.LegReport(
+def _report(report: LegReport) -> pb.LegReport:
+    return pb.LegReport(
         leg=report.leg,
         state=LEG_STATES[report.state],
         reason=report.reason,
@@ -480,8 +460,8 @@ def _report(report: LegReport) -> retrieval_pb.LegReport:
     )
 
 
-def _rerank_report(report: RerankReport) -> retrieval_pb.RerankReport:
-    return retrieval_pb.RerankReport(
+def _rerank_report(report: RerankReport) -> pb.RerankReport:
+    return pb.RerankReport(
         stage=_STAGES[report.stage],
         reason=report.reason,
         hit_count=report.hits,

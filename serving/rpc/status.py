@@ -54,13 +54,17 @@ def to_status(error: TriviumError) -> status_pb2.Status:
     """
     if isinstance(error, InvalidRequestError):
         error = _first_violations(error)
-    status = status_pb2.Status(code=_code(error), message=_cut(str(error), MAX_TEXT_BYTES))
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), code_pb2.INTERNAL)
+    status = status_pb2.Status(code=code, message=_cut(str(error), MAX_TEXT_BYTES))
     metadata = {name: _cut(value, MAX_FIELD_BYTES) for name, value in error.metadata.items()}
     status.details.add().Pack(
         error_details_pb2.ErrorInfo(reason=error.reason, domain=ERROR_DOMAIN, metadata=metadata)
     )
     if isinstance(error, InvalidRequestError):
-        status.details.add().Pack(_bad_request(error))
+        bad_request = error_details_pb2.BadRequest()
+        for field, description in error.violations:
+            bad_request.field_violations.add(field=field, description=description)
+        status.details.add().Pack(bad_request)
     if isinstance(error, OverloadedError | UnavailableError):
         retry_s = error.retry_after_s if isinstance(error, OverloadedError) else STORE_RETRY_S
         status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=duration(retry_s)))
@@ -73,13 +77,6 @@ def internal_status(request_id: str) -> status_pb2.Status:
     status.details.add().Pack(error_details_pb2.ErrorInfo(reason="INTERNAL", domain=ERROR_DOMAIN))
     status.details.add().Pack(error_details_pb2.RequestInfo(request_id=request_id))
     return status
-
-
-def _code(error: TriviumError) -> int:
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return code
-    return int(code_pb2.INTERNAL)
 
 
 def _first_violations(error: InvalidRequestError) -> InvalidRequestError:
@@ -111,12 +108,3 @@ def _cut(text: str, most: int) -> str:
             break
         kept += 1
     return text[:kept] + ELLIPSIS
-
-
-def _bad_request(error: InvalidRequestError) -> error_details_pb2.BadRequest:
-    return error_details_pb2.BadRequest(
-        field_violations=[
-            error_details_pb2.BadRequest.FieldViolation(field=field, description=description)
-            for field, description in error.violations
-        ]
-    )

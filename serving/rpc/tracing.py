@@ -97,7 +97,8 @@ def _step(
     system: str,
     failure: str = "",
 ) -> Step:
-    if not system:
-        return Step(name, started_at, elapsed_s, attributes, failure=failure)
-    attributes["db.system.name"] = system
-    return Step(name, started_at, elapsed_s, attributes, "client", failure)
+    if system:
+        attributes["db.system.name"] = system
+    return Step(
+        name, started_at, elapsed_s, attributes, "client" if system else "internal", failure
+    )

@@ -21,7 +21,7 @@ from serving.config.settings import load_settings
 from serving.domain.budget import Deadline
 from serving.domain.items.records import TenantName, fact_id, segment_id
 from serving.pipeline.writes.expiry import Sweeper
-from serving.rpc.service import UseCases
+from serving.rpc.use_cases import UseCases
 from tests.fakes.meaning import FakeEmbedder
 from tests.fixtures.local_service import TENANT, answered, listening
 from trivium import AsyncClient, Fact, Segment

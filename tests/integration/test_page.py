@@ -9,7 +9,7 @@ import pytest
 
 from serving.domain.errors import StoreUnavailableError
 from tests.support.http_server import served
-from tests.unit.http.requesting import FakeRpcs, failing
+from tests.unit.http.requesting import FakeRpcs
 from trivium.v1 import admin_service_pb2 as admin_pb
 from trivium.v1 import catalog_service_pb2 as catalog_pb
 from trivium.v1 import segment_pb2
@@ -83,7 +83,7 @@ async def test_hostile_names_of_tenants_and_keys_are_inert(view: str) -> None:
 
 
 async def test_page_reports_service_that_is_down() -> None:
-    gone = failing(StoreUnavailableError("PostgreSQL is gone"))
+    gone = FakeRpcs(error=StoreUnavailableError("PostgreSQL is gone"))
     async with served(gone, ui=True) as address:
         shown = await page(address, "service")
 

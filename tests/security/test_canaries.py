@@ -26,8 +26,8 @@ from serving.domain.identity import Caller
 from serving.domain.items.records import TenantName
 from serving.rpc.identity.authenticator import hide_from
 from serving.rpc.identity.rules import RULES
+from serving.rpc.registration import METHODS
 from tests.fixtures.local_service import FOLLOW_WITHIN_S, TENANT, answered, local_service
-from tests.security.edge import METHODS
 from tests.security.hostile import Hostility
 from trivium import Fact, Segment
 from trivium.aio import AsyncClient

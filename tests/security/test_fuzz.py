@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from serving.rpc.identity.rules import RULES
 from serving.rpc.message_bounds import wire_values
-from tests.security.edge import METADATA, METHODS, TARGETS, Edge, Inputs
+from serving.rpc.registration import METHODS
+from tests.security.edge import METADATA, TARGETS, Edge, Inputs
 from tests.security.hostile import Hostility
 from tests.support.processes import inherited_environment
 from trivium.v1.catalog_service_pb2 import GetSegmentsRequest

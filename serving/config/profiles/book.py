@@ -125,21 +125,15 @@ class ProfileBook(Mapping[str, Profile]):
     def _whole(self, name: str, through: tuple[str, ...]) -> Mapping[str, Any]:
         """The definition of a profile with all inherited fields."""
         own = {field: of for field, of in self._definitions[name].items() if field != EXTENDS}
-        parent = self._parent(name)
+        parent = self._definitions[name].get(EXTENDS)
         if parent is None:
             return without_nulls(own)
+        if not isinstance(parent, str) or parent not in self._definitions:
+            raise FieldError(Fault(EXTENDS, f"no profile is called {parent!r}"))
         if parent in (*through, name):
             circle = " extends ".join([*through, name, parent])
             raise FieldError(Fault(EXTENDS, f"forms a cycle: {circle}"))
         return without_nulls(merged(self._whole(parent, (*through, name)), own))
-
-    def _parent(self, name: str) -> str | None:
-        parent = self._definitions[name].get(EXTENDS)
-        if parent is None:
-            return None
-        if not isinstance(parent, str) or parent not in self._definitions:
-            raise FieldError(Fault(EXTENDS, f"no profile is called {parent!r}"))
-        return parent
 
     def _messages(self, refused: Mapping[str, Sequence[Fault]]) -> Iterator[str]:
         """One message for each fault; faults that a profile inherits are reported once."""
@@ -158,20 +152,16 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
     `depth` and `depth_per_limit` override each other.
     """
-    whole = {field: value for field, value in below.items() if not _is_replaced(field, above)}
+    whole = dict(below)
+    for field, rival in (("depth", "depth_per_limit"), ("depth_per_limit", "depth")):
+        if above.get(rival) and field not in above:
+            whole.pop(field, None)
     for field, value in above.items():
         if isinstance(value, Mapping) and isinstance(whole.get(field), Mapping):
             whole[field] = merged(whole[field], value)
         else:
             whole[field] = value
     return whole
-
-
-_RIVALS = {"depth": "depth_per_limit", "depth_per_limit": "depth"}
-
-
-def _is_replaced(field: str, above: Mapping[str, Any]) -> bool:
-    return field in _RIVALS and field not in above and bool(above.get(_RIVALS[field]))
 
 
 def without_nulls(whole: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jwt
 
+from serving.config.settings import AuthSettings
 from serving.domain.errors import PermissionDeniedError, UnauthenticatedError
 from serving.domain.identity import Caller, Role
 from serving.domain.items.records import TenantName
@@ -21,24 +21,14 @@ MAX_TOKEN_BYTES = 8192
 ALL_TENANTS = "*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRules:
-    """The required claims of a token."""
-
-    issuer: str
-    audience: str
-    tenant_claim: str
-    roles_claim: str
-
-
 class WebTokens:
-    """Verifies tokens.
+    """Verifies tokens, whose required claims `rules` name.
 
     `read_keys` reads the public keys. It is called every `REFRESH_S`, and for no token; if that
     fails, the last keys stay in use.
     """
 
-    def __init__(self, read_keys: Callable[[], Sequence[jwt.PyJWK]], rules: TokenRules) -> None:
+    def __init__(self, read_keys: Callable[[], Sequence[jwt.PyJWK]], rules: AuthSettings) -> None:
         self._read_keys = read_keys
         self._rules = rules
         self._keys: dict[str | None, jwt.PyJWK] = {}

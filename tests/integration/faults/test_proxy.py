@@ -129,7 +129,7 @@ Calling = Callable[[Authenticator], AbstractAsyncContextManager[Call]]
 
 @asynccontextmanager
 async def by_grpc(config: Path, authenticator: Authenticator) -> AsyncIterator[Call]:
-    async with listening(authenticator) as replica:
+    async with listening(Service(authenticator)) as replica:
         with proxied(config, replica) as port:
             async with grpc.aio.insecure_channel(f"{LOOPBACK}:{port}") as channel:
                 method: Any = channel.unary_unary(RETRIEVE)
@@ -227,7 +227,7 @@ async def test_address_with_changing_credentials_keeps_answered_callers(calling:
 async def test_health_of_refused_callers_is_answered(tmp_path: Path) -> None:
     authenticator, _, _ = await with_keys()
 
-    async with listening(authenticator) as replica:
+    async with listening(Service(authenticator)) as replica:
         with proxied(tmp_path / "haproxy.cfg", replica) as port:
             async with grpc.aio.insecure_channel(f"{LOOPBACK}:{port}") as channel:
                 ask: Any = channel.unary_unary(RETRIEVE)

@@ -23,9 +23,9 @@ from serving.pipeline.index.merging import status_of
 from serving.ports.embedding import VectorLike
 from serving.ports.vector_index import IndexAnswer, WantedNeighbours, WholeIndex
 from tests.fakes.deployment import FakeHandle
-from tests.fakes.meaning import EngineIndex, FakeEmbedder, InMemoryIndex, segment_row, unit
+from tests.fakes.meaning import FakeEmbedder, unit
 from tests.fakes.pipeline import FixedIndex
-from tests.support.builders import ids, query, scope, segment
+from tests.support.builders import scope
 from tests.support.waiting import begin, cancel
 from tests.unit.pipeline.retrieval.retrieving import soon
 
@@ -84,20 +84,16 @@ def handles(*, together: bool, lost: bool) -> SpaceHandles:
 
 
 @pytest.mark.parametrize("together", [False, True])
-async def test_all_shards_are_searched_by_text(together: bool) -> None:
-    answer = await search_text(remote_space(handles(together=together, lost=False), 1).text_search)
+async def test_all_shards_are_searched_or_reported_unsearched(together: bool) -> None:
+    whole = remote_space(handles(together=together, lost=False), 1)
+    broken = remote_space(handles(together=together, lost=True), 1)
 
+    answer = await search_text(whole.text_search)
     assert [each.item.id for each in answer.candidates] == ["first", "second"]
     assert answer.unsearched == ""
-
-
-@pytest.mark.parametrize("together", [False, True])
-async def test_a_lost_shard_is_reported_as_unsearched(together: bool) -> None:
-    space = remote_space(handles(together=together, lost=True), 1)
-
-    answers = [await search(space.index)]
+    answers = [await search(broken.index)]
     if together:
-        answers.append(await search_text(space.text_search))
+        answers.append(await search_text(broken.text_search))
     for answer in answers:
         assert answer.unsearched.startswith("1 of 2 shards answered")
 
@@ -146,16 +142,6 @@ async def test_a_deadline_crosses_as_the_seconds_left() -> None:
 
     assert deadlines[0].at != at_forty.at
     assert 0 < deadlines[0].remaining() <= 60
-
-
-async def test_related_segments_are_found_in_a_remote_index() -> None:
-    engine = InMemoryIndex()
-    engine.apply([segment_row(segment(name, speaker="Mara"), unit(1)) for name in "ab"], [])
-    index = remote_index(FakeHandle(index=EngineIndex(engine)))
-
-    answer = await index.related(query("?"), ids("a"), 7, soon())
-
-    assert [each.item for each in answer.candidates] == ids("b")
 
 
 @pytest.mark.parametrize(

@@ -8,33 +8,30 @@ from typing import Any
 
 import httpx
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from starlette.types import ASGIApp
 
-from serving.domain.errors import TriviumError
 from serving.http.application import asgi_application
 from serving.rpc.boundary import rpc
 from serving.rpc.identity.authenticator import OPEN, Authenticator
+from serving.rpc.registration import METHODS
 from serving.telemetry import NoRecorder
-from trivium.v1 import admin_service_pb2 as admin_pb
-from trivium.v1 import catalog_service_pb2 as catalog_pb
-from trivium.v1 import ingest_service_pb2 as ingest_pb
-from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 HOST = "http://127.0.0.1:8000"
 JSON = {"content-type": "application/json"}
 
 
-def _method(name: str, response_type: type[Message]) -> Any:
+def _method(name: str) -> Any:
     """An RPC that answers what the service was told, or an empty response."""
 
     async def answer(self: FakeRpcs, request: Message) -> Message:
         self.requests.append(request)
         if self.error is not None:
             raise self.error
-        return self.response if self.response is not None else response_type()
+        return self.response or GetMessageClass(METHODS[name].output_type)()
 
     answer.__name__ = name
-    return rpc(response_type)(answer)
+    return rpc(answer)
 
 
 class FakeRpcs:
@@ -49,21 +46,9 @@ class FakeRpcs:
         self.response = response
         self.error = error
 
-    Retrieve = _method("Retrieve", retrieval_pb.RetrieveResponse)
-    ListProfiles = _method("ListProfiles", retrieval_pb.ListProfilesResponse)
-    ListFacts = _method("ListFacts", catalog_pb.ListFactsResponse)
-    ListSegments = _method("ListSegments", catalog_pb.ListSegmentsResponse)
-    GetStats = _method("GetStats", catalog_pb.GetStatsResponse)
-    Forget = _method("Forget", ingest_pb.ForgetResponse)
-    Ingest = _method("Ingest", ingest_pb.IngestResponse)
-    ListTenants = _method("ListTenants", admin_pb.ListTenantsResponse)
-    ListKeys = _method("ListKeys", admin_pb.ListKeysResponse)
-    ListAuditEntries = _method("ListAuditEntries", admin_pb.ListAuditEntriesResponse)
 
-
-def failing(error: TriviumError) -> FakeRpcs:
-    """A service whose calls all fail so."""
-    return FakeRpcs(error=error)
+for each in METHODS:
+    setattr(FakeRpcs, each, _method(each))
 
 
 async def requested(

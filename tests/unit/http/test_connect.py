@@ -19,7 +19,7 @@ from serving.domain.errors import (
 )
 from serving.rpc.boundary import rpc
 from serving.rpc.registration import METHODS
-from tests.unit.http.requesting import JSON, FakeRpcs, failing, posted, sent
+from tests.unit.http.requesting import JSON, FakeRpcs, posted, sent
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
@@ -68,20 +68,20 @@ async def test_unknown_json_fields_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "code"),
+    ("error", "status", "code", "retry_after"),
     [
-        (InvalidRequestError([Violation("query", "must not be blank")]), 400, "invalid_argument"),
-        (UnauthenticatedError("send a key"), 401, "unauthenticated"),
-        (OverloadedError("answers", 2.5), 429, "resource_exhausted"),
-        (StoreUnavailableError("gone"), 503, "unavailable"),
+        (InvalidRequestError([Violation("query", "blank")]), 400, "invalid_argument", None),
+        (UnauthenticatedError("send a key"), 401, "unauthenticated", None),
+        (OverloadedError("answers", 2.5), 429, "resource_exhausted", "2"),
+        (StoreUnavailableError("gone"), 503, "unavailable", "1"),
     ],
 )
 async def test_errors_have_the_code_and_details_of_grpc(
-    error: TriviumError, status: int, code: str
+    error: TriviumError, status: int, code: str, retry_after: str | None
 ) -> None:
-    answer = await posted(failing(error), RETRIEVE, ASKED)
+    answer = await posted(FakeRpcs(error=error), RETRIEVE, ASKED)
 
-    assert answer.status_code == status
+    assert (answer.status_code, answer.headers.get("retry-after")) == (status, retry_after)
     said = answer.json()
     assert (said["code"], said["message"]) == (code, str(error))
     first = said["details"][0]
@@ -90,14 +90,6 @@ async def test_errors_have_the_code_and_details_of_grpc(
     assert not first["value"].endswith("=")
     decoded = base64.b64decode(first["value"] + "==")
     assert error_details_pb2.ErrorInfo.FromString(decoded).reason == error.reason
-
-
-async def test_overload_says_when_to_retry() -> None:
-    overloaded = failing(OverloadedError("answers", 2.5))
-
-    answer = await posted(overloaded, RETRIEVE, ASKED)
-
-    assert answer.headers["retry-after"] == "2"
 
 
 async def test_unexpected_errors_do_not_tell_their_text() -> None:
@@ -114,7 +106,7 @@ class Waiting(FakeRpcs):
 
     waiting = False
 
-    @rpc(retrieval_pb.RetrieveResponse)
+    @rpc
     async def Retrieve(  # noqa: N802
         self, request: retrieval_pb.RetrieveRequest
     ) -> retrieval_pb.RetrieveResponse:

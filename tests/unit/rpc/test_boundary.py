@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+from typing import Any
 
 import grpc
 import pytest
@@ -17,9 +18,9 @@ from serving.domain.errors import (
     Violation,
 )
 from serving.rpc.boundary import deadline_after, rpc
-from serving.rpc.identity.authenticator import OPEN
-from serving.telemetry import NoRecorder
+from serving.rpc.service import TriviumService
 from tests.support.answers import MAX_HEADER_BYTES, header_bytes
+from tests.unit.http.requesting import FakeRpcs
 from tests.unit.rpc.calling import Call
 from trivium.v1.error_reason_pb2 import ErrorReason
 from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
@@ -27,38 +28,23 @@ from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
 QUESTION = RetrieveRequest(tenant="acme", query="Where is Zanzibar?")
 
 
-class Bare:
-    """A service, as the boundary needs it."""
-
-    recorder = NoRecorder()
-    tracer = None
-    authenticator = OPEN
-
-
-class Failing(Bare):
-    """A service whose only method raises an error."""
-
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    @rpc(RetrieveResponse)
-    async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
-        """Raises the error."""
-        raise self._error
+def failing(error: Exception) -> Any:
+    return FakeRpcs(error=error)
 
 
 async def answered(error: Exception) -> Call:
     context = Call()
-    response = await Failing(error).Retrieve(QUESTION, context)
+    response = await failing(error).Retrieve(QUESTION, context)
     assert response == RetrieveResponse()
     return context
 
 
 def test_ray_serve_finds_the_parameter_for_the_context() -> None:
-    assert list(inspect.signature(Failing.Retrieve).parameters)[-1] == "grpc_context"
-    assert inspect.iscoroutinefunction(Failing.Retrieve)
-    assert Failing.Retrieve.__name__ == "Retrieve"
-    assert Failing.Retrieve.__doc__ == "Raises the error."
+    method = TriviumService.Retrieve
+
+    assert list(inspect.signature(method).parameters)[-1] == "grpc_context"
+    assert inspect.iscoroutinefunction(method)
+    assert (method.__name__, method.__doc__) == ("Retrieve", "Runs a query.")
 
 
 async def test_a_refusal_comes_with_code_reason_and_fields() -> None:
@@ -126,7 +112,7 @@ async def test_request_id_unfit_for_logs_is_replaced(
 ) -> None:
     caplog.set_level("INFO", logger="serving")
 
-    await Failing(RuntimeError()).Retrieve(QUESTION, Call([("request_id", given)]))
+    await failing(RuntimeError()).Retrieve(QUESTION, Call([("request_id", given)]))
 
     assert re.fullmatch("[0-9a-f]{32}", vars(logged(caplog))["request_id"])
 
@@ -142,12 +128,12 @@ class EndingContext(Call):
         return self._left_s
 
 
-class Timed(Bare):
+class Timed(FakeRpcs):
     """A service that notes the deadline of a budget of ten seconds."""
 
     deadline: Deadline
 
-    @rpc(RetrieveResponse)
+    @rpc
     async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
         """Notes it."""
         del request

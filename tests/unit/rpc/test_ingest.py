@@ -21,23 +21,15 @@ from serving.pipeline.writes.ingest import Ingestor
 from serving.pipeline.writes.patch import Patch, Patcher
 from serving.ports.embedding import EmbeddingModel
 from serving.ports.memory_store import Selector
-from serving.rpc.forget import to_selector
-from serving.rpc.ingest import IngestCall, to_ingest_call
+from serving.rpc.ingest_service import IngestCall, to_ingest_call, to_patch_call, to_selector
 from serving.rpc.items import duration, from_segment, timestamp
-from serving.rpc.patch import to_patch_call
 from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
 from tests.support.refusals import refused_for
 from tests.unit.rpc.calling import Call, service_over
 from trivium.v1 import fact_pb2, segment_pb2
+from trivium.v1 import ingest_service_pb2 as pb
 from trivium.v1.filter_pb2 import Exclusion, Filter, LabelFilter, NumberRange, TimeRange
-from trivium.v1.ingest_service_pb2 import (
-    ForgetRequest,
-    IngestItem,
-    IngestRequest,
-    ItemIds,
-    PatchRequest,
-)
 from trivium.v1.item_pb2 import ItemRef
 from trivium.wire.responses import to_segment
 
@@ -45,9 +37,9 @@ MODEL = EmbeddingModel("model", 2)
 YEAR_ZERO = Timestamp(seconds=-62135596801)
 
 
-def segment_item(**fields: object) -> IngestItem:
+def segment_item(**fields: object) -> pb.IngestItem:
     given: dict[str, object] = {"id": "s1", "text": "hello", **fields}
-    return IngestItem(segment=segment_pb2.Segment(**given))  # type: ignore[arg-type]
+    return pb.IngestItem(segment=segment_pb2.Segment(**given))  # type: ignore[arg-type]
 
 
 def test_client_reads_the_times_of_a_segment() -> None:
@@ -59,13 +51,13 @@ def test_client_reads_the_times_of_a_segment() -> None:
     assert [(each.start, each.end) for each in read.mentions] == times
 
 
-def fact_item(**fields: object) -> IngestItem:
+def fact_item(**fields: object) -> pb.IngestItem:
     given = {"id": "f1", "subject": "Mel", "relation": "lives in", "object": "Rome", **fields}
-    return IngestItem(fact=fact_pb2.Fact(**given))  # type: ignore[arg-type]
+    return pb.IngestItem(fact=fact_pb2.Fact(**given))  # type: ignore[arg-type]
 
 
-def ingested(*items: IngestItem, model: EmbeddingModel | None = None) -> IngestCall:
-    return to_ingest_call(IngestRequest(tenant="acme", items=items), NOON, model)
+def ingested(*items: pb.IngestItem, model: EmbeddingModel | None = None) -> IngestCall:
+    return to_ingest_call(pb.IngestRequest(tenant="acme", items=items), NOON, model)
 
 
 def test_items_without_times_keep_their_order() -> None:
@@ -97,7 +89,7 @@ def test_time_shortly_ahead_is_now(ahead: timedelta, stored: timedelta) -> None:
 @pytest.mark.parametrize(
     ("item", "field"),
     [
-        (IngestItem(), "items[0]"),
+        (pb.IngestItem(), "items[0]"),
         (segment_item(id="é" * 129), "items[0].segment.id"),
         (segment_item(id="a\x00"), "items[0].segment.id"),
         (segment_item(text="  "), "items[0].segment.text"),
@@ -122,9 +114,10 @@ def test_time_shortly_ahead_is_now(ahead: timedelta, stored: timedelta) -> None:
         (fact_item(closes=["x" * 257]), "items[0].fact.closes[0]"),
         (fact_item(closes=[f"f{n}" for n in range(2, 67)]), "items[0].fact.closes"),
         (fact_item(closes=["f2", "f1"]), "items[0].fact.closes[1]"),
+        (pb.IngestItem(segment=segment_item().segment, if_version=0), "items[0].if_version"),
     ],
 )
-def test_a_malformed_item_is_set_apart_with_its_field(item: IngestItem, field: str) -> None:
+def test_a_malformed_item_is_set_apart_with_its_field(item: pb.IngestItem, field: str) -> None:
     call = ingested(item, segment_item(id="ok"))
 
     assert call.places == [1]
@@ -150,11 +143,11 @@ def test_a_segment_was_not_stored_first_in_the_future() -> None:
         segment_item(expires_at=NOON + timedelta(seconds=1)),
     ],
 )
-def test_odd_but_sound_items_are_taken(item: IngestItem) -> None:
+def test_odd_but_sound_items_are_taken(item: pb.IngestItem) -> None:
     assert not ingested(item).rejected
 
 
-def embedded(*values: float, model: str = MODEL.fingerprint, **fields: object) -> IngestItem:
+def embedded(*values: float, model: str = MODEL.fingerprint, **fields: object) -> pb.IngestItem:
     embedding = segment_pb2.Embedding(model_fingerprint=model, values=values)
     return segment_item(embedding=embedding, **fields)
 
@@ -178,7 +171,7 @@ def embedded(*values: float, model: str = MODEL.fingerprint, **fields: object) -
         (embedded(3e38, 3e38), ".values", "must be finite and of length 1, has length 4.24264e+38"),
     ],
 )
-def test_unfit_vector_rejects_only_its_item(item: IngestItem, field: str, reason: str) -> None:
+def test_unfit_vector_rejects_only_its_item(item: pb.IngestItem, field: str, reason: str) -> None:
     call = ingested(item, segment_item(id="ok"), model=MODEL)
 
     assert call.places == [1]
@@ -194,25 +187,24 @@ def test_vector_of_the_model_is_accepted_despite_rounding() -> None:
     assert call.batch.given.vectors[segment_id("s1")].tolist() == pytest.approx([0.6, 0.8004])
 
 
-def test_repeated_segment_takes_only_its_last_vector() -> None:
-    call = ingested(embedded(1, 0), segment_item(), fact_item(id="s1"), model=MODEL)
+@pytest.mark.parametrize(
+    ("count", "key", "field"),
+    [
+        *((count, "", "items") for count in (0, 1001, 100_000)),
+        (1, "k" * 257, "idempotency_key"),
+    ],
+)
+def test_empty_oversized_or_overlong_call_is_rejected(count: int, key: str, field: str) -> None:
+    with refused_for(field):
+        ids_of(*[segment_item()] * count, key=key)
 
-    assert call.batch.given is not None
-    assert not call.batch.given.vectors
 
-
-@pytest.mark.parametrize("count", [0, 1001, 100_000])
-def test_empty_or_oversized_batch_is_rejected(count: int) -> None:
-    with refused_for("items"):
-        ingested(*[segment_item()] * count)
-
-
-def ids_of(*items: IngestItem, key: str = "") -> list[str]:
-    request = IngestRequest(tenant="acme", items=items, idempotency_key=key)
+def ids_of(*items: pb.IngestItem, key: str = "") -> list[str]:
+    request = pb.IngestRequest(tenant="acme", items=items, idempotency_key=key)
     return [item.id for item in to_ingest_call(request, NOON).batch.items]
 
 
-def dated(**fields: object) -> IngestItem:
+def dated(**fields: object) -> pb.IngestItem:
     return segment_item(event_time=Timestamp(seconds=1_700_000_000), **fields)
 
 
@@ -221,7 +213,7 @@ def test_given_ids_are_kept() -> None:
 
 
 @pytest.mark.parametrize("item", [segment_item(id=""), fact_item(id=""), dated(id="")])
-def test_calls_of_one_key_make_the_same_ids(item: IngestItem) -> None:
+def test_calls_of_one_key_make_the_same_ids(item: pb.IngestItem) -> None:
     first, second = ids_of(item, item, key="k")
 
     assert first != second
@@ -248,21 +240,15 @@ def test_undated_turns_said_twice_are_two() -> None:
 
 
 def test_version_is_required_of_its_item_alone() -> None:
-    versioned = IngestItem(segment=segment_item(id="a").segment, if_version=3)
+    versioned = pb.IngestItem(segment=segment_item(id="a").segment, if_version=3)
 
     call = ingested(versioned, fact_item(id="a"), segment_item(id="b"))
 
     assert call.batch.versions == {segment_id("a"): 3}
 
 
-def test_repeated_item_requires_only_its_last_version() -> None:
-    versioned = IngestItem(segment=segment_item(id="a").segment, if_version=3)
-
-    assert ingested(versioned, segment_item(id="a")).batch.versions == {}
-
-
 @pytest.mark.parametrize("item", [segment_item, fact_item])
-def test_repeated_item_is_undated_as_its_last(item: Callable[..., IngestItem]) -> None:
+def test_repeated_item_is_undated_as_its_last(item: Callable[..., pb.IngestItem]) -> None:
     field = "event_time" if item is segment_item else "recorded_at"
     undated, dated = item(id="a"), item(id="a", **{field: Timestamp(seconds=1)})
 
@@ -270,18 +256,13 @@ def test_repeated_item_is_undated_as_its_last(item: Callable[..., IngestItem]) -
     assert len(ingested(dated, undated).batch.undated) == 1
 
 
-def test_version_below_one_rejects_its_item() -> None:
-    versioned = IngestItem(segment=segment_item(id="a").segment, if_version=0)
+def test_repeated_item_has_vector_and_version_of_last() -> None:
+    first = pb.IngestItem(segment=embedded(1, 0).segment, if_version=3)
 
-    [(_, violations)] = ingested(versioned, segment_item(id="b")).rejected.values()
-    assert violations == [("items[0].if_version", "must be at least 1, is 0")]
+    batch = ingested(first, segment_item(), model=MODEL).batch
 
-
-def test_too_long_key_is_rejected() -> None:
-    request = IngestRequest(tenant="acme", items=[segment_item()], idempotency_key="k" * 257)
-
-    with refused_for("idempotency_key"):
-        to_ingest_call(request, NOON)
+    assert batch.given is not None
+    assert (len(batch.given.vectors), len(batch.versions)) == (0, 0)
 
 
 # ---------------------------------------------------------------- times on the wire
@@ -297,9 +278,6 @@ def test_instant_of_any_zone_equals_protobufs_own(instant: datetime) -> None:
     expected.FromDatetime(instant)
 
     assert timestamp(instant) == expected
-
-
-def test_no_instant_stays_unset() -> None:
     assert timestamp(None) is None
 
 
@@ -318,8 +296,8 @@ A, F = ItemRef(segment_id="a"), ItemRef(fact_id="f")
 SOON, NOW, BEFORE = (Timestamp(seconds=int(NOON.timestamp()) + n) for n in (1, 0, -1))
 
 
-def asked(item: ItemRef = A, **fields: Any) -> PatchRequest:
-    return PatchRequest(**{"tenant": TENANT, "item": item, **fields})
+def asked(item: ItemRef = A, **fields: Any) -> pb.PatchRequest:
+    return pb.PatchRequest(**{"tenant": TENANT, "item": item, **fields})
 
 
 @pytest.mark.parametrize(
@@ -353,7 +331,7 @@ def asked(item: ItemRef = A, **fields: Any) -> PatchRequest:
         (asked(F, remove_labels=["k"]), "remove_labels"),
     ],
 )
-def test_invalid_field_of_a_patch_is_named(request_: PatchRequest, field: str) -> None:
+def test_invalid_field_of_a_patch_is_named(request_: pb.PatchRequest, field: str) -> None:
     with refused_for(field):
         to_patch_call(request_, NOON)
 
@@ -373,11 +351,11 @@ def test_invalid_field_of_a_patch_is_named(request_: PatchRequest, field: str) -
         ),
     ],
 )
-def test_fields_that_are_set_change(request_: PatchRequest, patch: Patch) -> None:
+def test_fields_that_are_set_change(request_: pb.PatchRequest, patch: Patch) -> None:
     assert to_patch_call(request_, NOON).patch == patch
 
 
-async def patched(call: Call, request: PatchRequest) -> Any:
+async def patched(call: Call, request: pb.PatchRequest) -> Any:
     store = InMemoryStore()
     await store.write(batch_of(segment("a"), fact("f", "x", "y", "z")))
     patcher = Patcher(store, Ingestor(store), lambda: NOON)
@@ -413,7 +391,7 @@ async def test_answer_has_the_item_and_its_version(item: ItemRef) -> None:
     ],
 )
 async def test_refused_patch_says_why(
-    request_: PatchRequest, code: grpc.StatusCode, reason: str, metadata: dict[str, str]
+    request_: pb.PatchRequest, code: grpc.StatusCode, reason: str, metadata: dict[str, str]
 ) -> None:
     await patched(call := Call(), request_)
 
@@ -425,7 +403,7 @@ async def test_refused_patch_says_why(
 
 
 def selected(**fields: Any) -> Selector:
-    return to_selector(ForgetRequest(**{"tenant": "acme", **fields}))[1]
+    return to_selector(pb.ForgetRequest(**{"tenant": "acme", **fields}))[1]
 
 
 @pytest.mark.parametrize(
@@ -435,7 +413,7 @@ def selected(**fields: Any) -> Selector:
         ({"everything": False}, "everything"),
         ({"session": ""}, "session"),
         ({"everything": True, "tenant": ""}, "tenant"),
-        ({"ids": ItemIds()}, "ids"),
+        ({"ids": pb.ItemIds()}, "ids"),
     ],
 )
 def test_a_malformed_erasure_names_its_field(fields: dict[str, Any], field: str) -> None:

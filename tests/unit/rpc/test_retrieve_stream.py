@@ -22,20 +22,14 @@ from serving.pipeline.retrieval.legs.leg import Leg, LegAnswer, LegRequest
 from serving.pipeline.retrieval.newest import newest_answers
 from serving.pipeline.retrieval.warm import NAMES, QUESTION, Warmer
 from serving.rpc.registration import Malformed
-from serving.rpc.retrieve_stream import MAX_STREAMED, StreamedCall
+from serving.rpc.retrieval_service import MAX_STREAMED, StreamedCall
 from serving.rpc.service import TriviumService
 from tests.fakes.pipeline import BrokenLeg, FixedLeg, FixedNames, RecordingAccess
 from tests.support.builders import TENANT, segment
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.pipeline.retrieval.retrieving import retriever, store_of
 from tests.unit.rpc.calling import Call, service_over
-from trivium.v1 import retrieval_service_pb2
-from trivium.v1.retrieval_service_pb2 import (
-    RetrieveRequest,
-    RetrieveStreamRequest,
-    WarmRequest,
-    WarmResponse,
-)
+from trivium.v1 import retrieval_service_pb2 as pb
 
 NOBODY: Any = None
 LEGS = ("lexical", "dense", "graph")
@@ -81,19 +75,12 @@ class Utterance:
     service: TriviumService
     call: asyncio.Task[None]
 
-    def __init__(self, admission: Admission | None = None) -> None:
+    def __init__(self) -> None:
         self.legs = {name: GatedLeg() for name in LEGS}
         self.access = RecordingAccess()
         self.context = Call()
-        self.responses: list[retrieval_service_pb2.RetrieveStreamResponse] = []
-        self._admission = admission
+        self.responses: list[pb.RetrieveStreamResponse] = []
         self.requests: asyncio.Queue[Any] = asyncio.Queue()
-
-    async def prepared(self) -> Utterance:
-        store = await store_of(*(segment(name) for name in "abc"))
-        retrieving = retriever(store, self.legs, access=self.access, admission=self._admission)
-        self.service = service_over({"retriever": retrieving, "store": store, "catalog": store})
-        return self
 
     async def read(self) -> None:
         async for response in self.service.RetrieveStream(self.sent(), self.context):
@@ -104,7 +91,7 @@ class Utterance:
             yield request
 
     async def hear(self, text: str, *, final: bool = False) -> None:
-        self.requests.put_nowait(RetrieveStreamRequest(retrieve=request_of(text), final=final))
+        self.requests.put_nowait(pb.RetrieveStreamRequest(retrieve=request_of(text), final=final))
         await settled()
 
     async def end(self, text: str) -> None:
@@ -139,8 +126,8 @@ class Utterance:
         ]
 
 
-def request_of(text: str) -> RetrieveRequest:
-    request = RetrieveRequest(tenant=TENANT, query=text)
+def request_of(text: str) -> pb.RetrieveRequest:
+    request = pb.RetrieveRequest(tenant=TENANT, query=text)
     request.time_budget.FromSeconds(20)
     request.profile_overrides.update({"resolve_names": False})
     return request
@@ -152,8 +139,16 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def prepared(admission: Admission | None = None) -> Utterance:
+    utterance = Utterance()
+    store = await store_of(*(segment(name) for name in "abc"))
+    retrieving = retriever(store, utterance.legs, access=utterance.access, admission=admission)
+    utterance.service = service_over({"retriever": retrieving})
+    return utterance
+
+
 async def begun(admission: Admission | None = None) -> Utterance:
-    utterance = await Utterance(admission).prepared()
+    utterance = await prepared(admission)
     utterance.call = asyncio.create_task(utterance.read())
     return utterance
 
@@ -255,9 +250,9 @@ async def test_a_final_request_that_fails_gives_the_status_of_retrieve() -> None
 @pytest.mark.parametrize(
     ("message", "field"),
     [
-        (RetrieveStreamRequest(retrieve=RetrieveRequest(tenant=TENANT)), "retrieve.query"),
-        (RetrieveStreamRequest(retrieve=RetrieveRequest(query="?")), "retrieve.tenant"),
-        (RetrieveStreamRequest(final=True), "retrieve.tenant"),
+        (pb.RetrieveStreamRequest(retrieve=pb.RetrieveRequest(tenant=TENANT)), "retrieve.query"),
+        (pb.RetrieveStreamRequest(retrieve=pb.RetrieveRequest(query="?")), "retrieve.tenant"),
+        (pb.RetrieveStreamRequest(final=True), "retrieve.tenant"),
         (Malformed(), "request"),
     ],
 )
@@ -295,7 +290,7 @@ async def test_caller_leaving_between_answers_leaves_nothing_running(
     caplog.set_level("INFO", logger="serving")
     # The loop is that of the session: other tests may have tasks in it.
     of_others = asyncio.all_tasks()
-    utterance = await Utterance().prepared()
+    utterance = await prepared()
     responses = utterance.service.RetrieveStream(utterance.sent(), utterance.context)
     await utterance.let("a")
     await utterance.hear("a")
@@ -313,7 +308,7 @@ async def test_a_stream_has_a_bounded_number_of_requests() -> None:
     utterance = await begun()
 
     for _ in range(MAX_STREAMED):
-        utterance.requests.put_nowait(RetrieveStreamRequest(retrieve=request_of("a")))
+        utterance.requests.put_nowait(pb.RetrieveStreamRequest(retrieve=request_of("a")))
     await utterance.call
 
     assert utterance.context.code is grpc.StatusCode.INVALID_ARGUMENT
@@ -366,13 +361,13 @@ async def warmed(
     names: FixedNames | None = None,
     access: RecordingAccess | None = None,
     context: Call | None = None,
-) -> WarmResponse:
+) -> pb.WarmResponse:
     retrieving = retriever(await store_of(segment("a")), legs, access=access)
     service = service_over({"warmer": Warmer(retrieving, names or FixedNames())})
-    return await service.Warm(WarmRequest(tenant=TENANT, profile=PROFILE), context or Call())
+    return await service.Warm(pb.WarmRequest(tenant=TENANT, profile=PROFILE), context or Call())
 
 
-def reasons(response: WarmResponse) -> dict[str, str]:
+def reasons(response: pb.WarmResponse) -> dict[str, str]:
     """Why what is not warm is not."""
     return {each.part: each.reason for each in response.parts if not each.warm}
 

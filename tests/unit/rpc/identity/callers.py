@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,18 +11,17 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
+from serving.config.settings import AuthSettings
 from serving.domain.identity import ApiKey, Caller, KeyText, Role, hash_of_secret
 from serving.domain.items.records import TenantName
 from serving.rpc.identity.authenticator import Authenticator
 from serving.rpc.identity.key_ring import KeyRing
-from serving.rpc.identity.web_tokens import TokenRules, WebTokens
+from serving.rpc.identity.web_tokens import WebTokens
 from tests.unit.rpc.calling import Call
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 OURS, THEIRS = TenantName("ours"), TenantName("theirs")
-RULES = TokenRules(
-    issuer="https://issuer.example", audience="trivium", tenant_claim="tenant", roles_claim="roles"
-)
+RULES = AuthSettings(issuer="https://issuer.example", audience="trivium")
 
 
 def bearer(text: object) -> Call:
@@ -97,6 +96,13 @@ class Issuer:
         return jwt.encode(given, signed_with, algorithm=algorithm, headers={"kid": "k1"})
 
 
+async def ring_of(keys: FakeApiKeys, now: Callable[[], datetime] = lambda: NOW) -> KeyRing:
+    """A ring that has read the keys, and does so no more."""
+    ring = KeyRing(keys, now=now, monotonic=lambda: 0.0)
+    await ring.refresh()
+    return ring
+
+
 @dataclass(frozen=True)
 class Door:
     """A service's authenticator, and callers of each kind."""
@@ -119,7 +125,6 @@ async def door() -> Door:
             token = issuer.token(roles=role.value, tenant=tenant or "*")
             accepted[f"token, {name}"] = bearer(token), caller
     good = keys.make(Role.ADMIN)
-    outsider = Issuer()
     rejected = {
         "nothing": Call(),
         "blank": Call([("authorization", "")]),
@@ -133,11 +138,9 @@ async def door() -> Door:
         "cut key": bearer(str(good)[:-1]),
         "expired key": bearer(keys.make(Role.ADMIN, expires_at=NOW)),
         "revoked key": bearer(keys.make(Role.ADMIN, revoked_at=NOW)),
-        "token of a outsider": bearer(outsider.token(roles="admin", tenant="*")),
+        "token of a outsider": bearer(Issuer().token(roles="admin", tenant="*")),
         "token without a signature": bearer(issuer.token("none", key="", roles="admin")),
-        "token signed with the public key": bearer(
-            issuer.token("HS256", key=b"0" * 32, roles="admin")
-        ),
+        "token signed by a secret": bearer(issuer.token("HS256", key=b"0" * 32, roles="admin")),
         "expired token": bearer(issuer.token(exp=1)),
         "token without an end": bearer(issuer.token(exp=None)),
         "token with a text as its end": bearer(issuer.token(exp="99999999999")),
@@ -154,8 +157,7 @@ async def door() -> Door:
         "token with an unknown role": bearer(issuer.token(roles=["owner"])),
         "no token": bearer("a.b.c"),
     }
-    ring = KeyRing(keys, now=lambda: NOW, monotonic=lambda: 0.0)
-    await ring.refresh()
+    ring = await ring_of(keys)
     tokens = WebTokens(issuer.keys, RULES)
     await tokens.refresh()
     authenticator = Authenticator(keys=ring.verify, tokens=tokens.verify)

@@ -9,7 +9,6 @@ import importlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -22,12 +21,15 @@ from grpc_health.v1 import health_pb2
 import trivium.v1
 from serving.config.profiles import ProfileBook
 from serving.domain.identity import Caller, Role
+from serving.domain.items.records import TenantName
 from serving.http.application import asgi_application
 from serving.rpc.identity.authenticator import OPEN, Authenticator
 from serving.rpc.identity.rules import RULES
+from serving.rpc.registration import METHODS
 from serving.rpc.service import TriviumService
+from tests.fakes.store import InMemoryStore
 from tests.unit.http.requesting import requested
-from tests.unit.rpc.calling import Call
+from tests.unit.rpc.calling import Call, service_over
 from tests.unit.rpc.identity.callers import OURS, THEIRS, Door, bearer, door
 
 DENIED = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
@@ -67,17 +69,6 @@ LONG = 40
 """The characters at the end of a key or a token that are of its secret or its signature."""
 
 
-def methods() -> dict[str, MethodDescriptor]:
-    """All methods of all services of the protos."""
-    folder = Path(trivium.v1.__path__[0])
-    files = [
-        importlib.import_module(f"trivium.v1.{path.stem}").DESCRIPTOR
-        for path in folder.glob("*_pb2.py")
-    ]
-    services = [service for file in files for service in file.services_by_name.values()]
-    return {method.name: method for service in services for method in service.methods}
-
-
 def with_tenant(method: MethodDescriptor, tenant: str) -> Message:
     """A request of a method that names a tenant, wherever its message has one."""
     request: Any = GetMessageClass(method.input_type)()
@@ -87,11 +78,6 @@ def with_tenant(method: MethodDescriptor, tenant: str) -> Message:
     if method.name == "ExplainAbsence":
         request.item.segment_id = "s1"  # it is read before the tenant
     return request  # type: ignore[no-any-return]
-
-
-def tenant_of(request: Any) -> str:
-    named = request.retrieve if hasattr(request, "retrieve") else request
-    return str(getattr(named, "tenant", ""))
 
 
 async def called(
@@ -119,23 +105,16 @@ async def called_by_http(
         "POST",
         f"/{method.containing_service.full_name}/{method.name}",
         content=request.SerializeToString(),
-        headers=[
-            ("content-type", "application/proto"),
-            *((key, _as_header(value)) for key, value in call.metadata),
-        ],
+        headers=[("content-type", "application/proto"), *call.metadata],
     )
     refused = {} if answer.status_code == 200 else answer.json()
     call.code = grpc.StatusCode[refused.get("code", "ok").upper()]
     call.details = refused.get("message", "")
 
 
-def _as_header(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode()
-
-
 def _calls() -> Iterator[Any]:
     """Each RPC by gRPC, and each that is no stream by HTTP."""
-    for name, method in methods().items():
+    for name, method in METHODS.items():
         yield pytest.param(method, called, id=name)
         if not (method.client_streaming or method.server_streaming):
             yield pytest.param(method, called_by_http, id=f"{name} by HTTP")
@@ -165,7 +144,14 @@ def may(caller: Caller, method: str, named: str) -> bool:
 
 
 def test_rpcs_and_rules_correspond() -> None:
-    assert set(RULES) == set(methods()) == set().union(*MAY_CALL.values())
+    files = [
+        importlib.import_module(f"trivium.v1.{path.stem}").DESCRIPTOR
+        for path in Path(trivium.v1.__path__[0]).glob("*_pb2.py")
+    ]
+    services = [service for file in files for service in file.services_by_name.values()]
+    in_protos = {method.name for service in services for method in service.methods}
+
+    assert set(RULES) == in_protos == set(METHODS) == set().union(*MAY_CALL.values())
 
 
 @BY_BOTH
@@ -181,7 +167,8 @@ async def test_caller_may_do_as_role_and_tenant_allow(
         admitted = may(caller, method.name, named)
         assert call.code in (ADMITTED if admitted else DENIED), (who, call)
         if by is called and admitted and caller.tenants and method.name not in WITHOUT_TENANT:
-            assert tenant_of(request) == OURS, who
+            named_in: Any = getattr(request, "retrieve", request)
+            assert named_in.tenant == OURS, who
 
 
 SEVERAL = ("Retrieve", "RetrieveBatch", "RetrieveStream", "Compare", "ExplainAbsence")
@@ -222,21 +209,24 @@ async def test_caller_must_be_allowed_each_tenant(
 
 @pytest.mark.parametrize("method", sorted(OF_ONE))
 async def test_answer_about_one_tenant_refuses_several(method: str) -> None:
-    call = Call()
+    request, call = with_tenants(METHODS[method], OURS, THEIRS), Call()
 
-    await called(methods()[method], with_tenants(methods()[method], OURS, THEIRS), call, OPEN)
+    await called(METHODS[method], request, call, OPEN)
 
     assert call.code is grpc.StatusCode.INVALID_ARGUMENT
     assert "tenants: must be empty" in call.details
 
 
-async def test_only_tenant_of_a_caller_is_filled_in() -> None:
-    bot = Caller(name="bot", roles=frozenset({Role.READER}), tenants=frozenset({OURS}))
-    request: Any = with_tenants(methods()["Retrieve"], "")
+def accepting(*tenants: TenantName, role: Role = Role.ADMIN) -> Authenticator:
+    """Takes any token for one of these tenants."""
+    bot = Caller(name="bot", roles=frozenset({role}), tenants=frozenset(tenants))
+    return Authenticator(tokens=lambda _: bot)
 
-    await called(
-        methods()["Retrieve"], request, bearer("a.b.c"), Authenticator(tokens=lambda _: bot)
-    )
+
+async def test_only_tenant_of_a_caller_is_filled_in() -> None:
+    request: Any = with_tenants(METHODS["Retrieve"], "")
+
+    await called(METHODS["Retrieve"], request, bearer("a.b.c"), accepting(OURS, role=Role.READER))
 
     assert [each.tenant for each in request.tenants] == [OURS]
     assert request.tenant == ""
@@ -263,17 +253,11 @@ async def test_without_a_tenant_nothing_is_answered(
             assert "tenant: must not be blank" in call.details
 
 
-@pytest.mark.parametrize("method", sorted(set(methods()) - WITHOUT_TENANT))
+@pytest.mark.parametrize("method", sorted(set(METHODS) - WITHOUT_TENANT))
 async def test_credentials_of_several_tenants_do_not_choose_one(method: str) -> None:
-    bot = Caller(name="bot", roles=frozenset({Role.ADMIN}), tenants=frozenset({OURS, THEIRS}))
-    call = bearer("a.b.c")
+    request, call = with_tenant(METHODS[method], ""), bearer("a.b.c")
 
-    await called(
-        methods()[method],
-        with_tenant(methods()[method], ""),
-        call,
-        Authenticator(tokens=lambda _: bot),
-    )
+    await called(METHODS[method], request, call, accepting(OURS, THEIRS))
 
     assert call.code is grpc.StatusCode.PERMISSION_DENIED
 
@@ -288,16 +272,8 @@ async def test_without_valid_credentials_nothing_is_answered(
         assert call.code in DENIED, who
 
 
-class ReadyStore:
-    """The part of the stores that health depends on."""
-
-    async def ready(self) -> bool:
-        return True
-
-
 async def test_health_is_open_to_every_caller(gate: Door) -> None:
-    use_cases: Any = SimpleNamespace(store=ReadyStore())
-    service = TriviumService(use_cases, PROFILES, authenticator=gate.authenticator)
+    service = service_over({"store": InMemoryStore()}, authenticator=gate.authenticator)
     request = health_pb2.HealthCheckRequest()
 
     for call in (Call(), *gate.rejected.values()):

@@ -6,7 +6,6 @@ import asyncio
 import pickle
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -20,7 +19,6 @@ from serving.rpc import bounds, pending, registration
 from serving.rpc.boundary import rpc, streaming_rpc
 from serving.rpc.bounds import BoundedHandlers, OpenStreams, OpenToAnyone
 from serving.rpc.identity.authenticator import OPEN, Authenticator
-from serving.rpc.identity.key_ring import KeyRing
 from serving.rpc.message_bounds import QUESTION as BOUNDS
 from serving.rpc.pending import (
     MAX_READING,
@@ -30,16 +28,15 @@ from serving.rpc.pending import (
     PendingCalls,
 )
 from serving.rpc.registration import Malformed
-from serving.telemetry import NoRecorder
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import until_async
-from tests.unit.rpc.identity.callers import NOW, FakeApiKeys
+from tests.unit.http.requesting import FakeRpcs
+from tests.unit.rpc.identity.callers import FakeApiKeys, ring_of
 from trivium.aio import AsyncClient
 from trivium.errors import InvalidRequestError, UnavailableError, to_error
 from trivium.v1 import catalog_service_pb2 as catalog
 from trivium.v1 import ingest_service_pb2 as ingest
 from trivium.v1 import retrieval_service_pb2 as retrieval
-from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
 
 RETRIEVE = "/trivium.v1.RetrievalService/Retrieve"
 RETRIEVE_STREAM = "/trivium.v1.RetrievalService/RetrieveStream"
@@ -47,45 +44,29 @@ INGEST_STREAM = "/trivium.v1.IngestService/IngestStream"
 CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
 QUESTION = retrieval.RetrieveRequest(query="Where is Zanzibar?").SerializeToString()
-UNAVAILABLE = "What is unavailable?"
 MOST = 4
 
 Metadata = Sequence[tuple[str, str]]
 
 
-class Service:
+class Service(FakeRpcs):
     """Answers at once; its streams stay until the caller ends them."""
 
-    recorder = NoRecorder()
-    tracer = None
-
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator = OPEN) -> None:
+        super().__init__()
         self.authenticator = authenticator
         self.streams = OpenStreams(MOST)
-        self.asked = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return SimpleNamespace(name=name)
-
-    @rpc(retrieval.RetrieveResponse)
-    async def Retrieve(  # noqa: N802
-        self, request: retrieval.RetrieveRequest
-    ) -> retrieval.RetrieveResponse:
-        self.asked += 1
-        if request.query == UNAVAILABLE:
-            raise StoreUnavailableError("refused")
-        return retrieval.RetrieveResponse(profile=request.query)
 
     @streaming_rpc
     async def RetrieveStream(  # noqa: N802
         self, stream: AsyncIterator[Any]
     ) -> AsyncGenerator[retrieval.RetrieveStreamResponse, None]:
         async for request in stream:
-            if isinstance(request, registration.Malformed):
+            if isinstance(request, Malformed):
                 raise request.error()
             yield retrieval.RetrieveStreamResponse()
 
-    @rpc(ingest.IngestStreamResponse)
+    @rpc
     async def IngestStream(  # noqa: N802
         self, stream: AsyncIterator[Any]
     ) -> ingest.IngestStreamResponse:
@@ -94,6 +75,9 @@ class Service:
     async def Check(self, request: object, context: Any) -> health_pb2.HealthCheckResponse:  # noqa: N802
         context.set_code(grpc.StatusCode.OK)  # as Ray Serve does
         return health_pb2.HealthCheckResponse(status=1)
+
+    async def List(self, request: object, context: object) -> health_pb2.HealthListResponse:  # noqa: N802
+        raise NotImplementedError
 
     async def Watch(  # noqa: N802
         self, request: object, context: object
@@ -120,16 +104,8 @@ class WithinBounds:
 
 
 @asynccontextmanager
-async def listening(
-    authenticator: Authenticator = OPEN, service: Service | None = None
-) -> AsyncIterator[str]:
-    server, service = grpc.aio.server(), service or Service(authenticator)
-    bounded = WithinBounds(server, service)
-    registration.add_retrieval_service(service, bounded)
-    registration.add_ingest_service(service, bounded)
-    registration.add_catalog_service(service, bounded)
-    registration.add_admin_service(service, bounded)
-    health_pb2_grpc.add_HealthServicer_to_server(service, bounded)
+async def started(server: grpc.aio.Server) -> AsyncIterator[str]:
+    """The address of a server while it runs."""
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -138,18 +114,38 @@ async def listening(
         await server.stop(grace=None)
 
 
+ADDED: tuple[Any, ...] = (
+    registration.add_retrieval_service,
+    registration.add_ingest_service,
+    registration.add_catalog_service,
+    registration.add_admin_service,
+    health_pb2_grpc.add_HealthServicer_to_server,
+)
+
+
+@asynccontextmanager
+async def listening(service: Service) -> AsyncIterator[str]:
+    server = grpc.aio.server()
+    bounded: Any = WithinBounds(server, service)
+    for add in ADDED:
+        add(service, bounded)
+    async with started(server) as address:
+        yield address
+
+
 @asynccontextmanager
 async def serving(authenticator: Authenticator = OPEN) -> AsyncIterator[grpc.aio.Channel]:
-    async with listening(authenticator) as address, grpc.aio.insecure_channel(address) as channel:
+    async with (
+        listening(Service(authenticator)) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
         yield channel
 
 
 async def authenticator_by_key() -> tuple[Authenticator, Metadata]:
     keys = FakeApiKeys()
-    ring = KeyRing(keys, now=lambda: NOW, monotonic=lambda: 0.0)
     given = keys.make(Role.ADMIN)
-    await ring.refresh()
-    return Authenticator(keys=ring.verify), [("authorization", f"Bearer {given}")]
+    return Authenticator(keys=(await ring_of(keys)).verify), [("authorization", f"Bearer {given}")]
 
 
 def half_open(channel: grpc.aio.Channel, metadata: Metadata = ()) -> Any:
@@ -214,25 +210,16 @@ async def test_call_with_the_code_of_success_is_answered() -> None:
 
 
 async def test_client_retries_no_answer_of_the_service() -> None:
-    service = Service(OPEN)
+    service = Service()
+    service.error = StoreUnavailableError("refused")
     async with (
-        listening(service=service) as address,
+        listening(service) as address,
         AsyncClient(address, tenant="acme") as client,
     ):
         with pytest.raises(UnavailableError):
-            await client.retrieve(UNAVAILABLE)
+            await client.retrieve("?")
 
-    assert service.asked == 1
-
-
-async def test_a_call_within_bounds_is_answered() -> None:
-    authenticator, metadata = await authenticator_by_key()
-    async with serving(authenticator) as channel:
-        ask: Any = channel.unary_unary(RETRIEVE)
-
-        answered = retrieval.RetrieveResponse.FromString(await ask(QUESTION, metadata=metadata))
-
-        assert answered.profile == "Where is Zanzibar?"
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize("path", [RETRIEVE, RETRIEVE_STREAM])
@@ -252,10 +239,10 @@ CHECKING_HEALTH = (
 )
 
 
-async def asks(channel: grpc.aio.Channel, metadata: Metadata) -> retrieval.RetrieveResponse:
+async def asks(channel: grpc.aio.Channel, metadata: Metadata) -> bytes:
     ask: Any = channel.unary_unary(RETRIEVE)
-    answered = await ask(QUESTION, metadata=metadata, timeout=10)
-    return retrieval.RetrieveResponse.FromString(answered)
+    answered: bytes = await ask(QUESTION, metadata=metadata, timeout=10)
+    return answered
 
 
 async def watched(channel: grpc.aio.Channel, count: int, metadata: Metadata = ()) -> list[Any]:
@@ -289,7 +276,7 @@ async def test_a_client_without_place_to_watch_calls_on(monkeypatch: pytest.Monk
     authenticator, metadata = await authenticator_by_key()
     options = [("grpc.service_config", CHECKING_HEALTH), ("grpc.use_local_subchannel_pool", 1)]
     async with (
-        listening(authenticator) as address,
+        listening(Service(authenticator)) as address,
         grpc.aio.insecure_channel(address) as holding,
         grpc.aio.insecure_channel(address, options=options) as checking,
         grpc.aio.insecure_channel(address, options=options) as other,
@@ -298,7 +285,7 @@ async def test_a_client_without_place_to_watch_calls_on(monkeypatch: pytest.Monk
         held = await watched(holding, MOST - 2)
         answers = [await asks(channel, metadata) for channel in (checking, other)]
 
-        assert [each.profile for each in answers] == ["Where is Zanzibar?"] * 2
+        assert answers == [b""] * 2
         assert len(held) == MOST - 2
 
 
@@ -342,43 +329,29 @@ def test_a_holder_cannot_hold_all_streams() -> None:
 
 
 METHOD = "/trivium.test.Held/Call"
-ASKED = RetrieveRequest(tenant="acme", query="Where is Zanzibar?").SerializeToString()
 
 
-class Held:
+class Held(FakeRpcs):
     """A server whose calls stay until they are let go."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.clock = SteppedClock()
         self.calls = PendingCalls(self.clock)
         self.arrived = 0
         self.let_go = asyncio.Event()
 
-    async def begun(self, request: RetrieveRequest, context: object) -> RetrieveRequest:
-        del context
-        self.arrived += 1
-        with self.calls.in_method():
-            await self.let_go.wait()
-        return request
-
-    async def not_begun(self, request: RetrieveRequest, context: object) -> RetrieveRequest:
+    async def not_begun(self, request: object, context: object) -> retrieval.RetrieveResponse:
         """As if the event loop had not come to it."""
-        del context
+        del request, context
         self.arrived += 1
         await self.let_go.wait()
-        return request
+        return retrieval.RetrieveResponse()
 
-    recorder = NoRecorder()
-    tracer = None
-    authenticator = OPEN
-
-    @rpc(RetrieveResponse)
-    async def Retrieve(self, request: RetrieveRequest) -> RetrieveResponse:  # noqa: N802
+    @rpc
+    async def Retrieve(self, request: object) -> retrieval.RetrieveResponse:  # noqa: N802
         """Begun as every RPC is."""
-        del request
-        self.arrived += 1
-        await self.let_go.wait()
-        return RetrieveResponse()
+        return await self.not_begun(request, None)
 
     async def has(self, arrived: int) -> bool:
         return self.arrived == arrived
@@ -394,23 +367,18 @@ async def calling(held: Held, behavior: Any, calls: int) -> AsyncIterator[None]:
     server = grpc.aio.server()
     handler: Any = grpc.unary_unary_rpc_method_handler(
         behavior,
-        request_deserializer=RetrieveRequest.FromString,
+        request_deserializer=retrieval.RetrieveRequest.FromString,
         response_serializer=lambda message: message.SerializeToString(),
     )
     services = grpc.method_handlers_generic_handler("trivium.test.Held", {"Call": handler})
     server.add_generic_rpc_handlers((services,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            call: Any = channel.unary_unary(METHOD)
-            made = [call(ASKED, timeout=30) for _ in range(calls)]
-            await until_async(lambda: held.has(calls))
-            yield
-            held.let_go.set()
-            await asyncio.gather(*made)
-    finally:
-        await server.stop(grace=None)
+    async with started(server) as address, grpc.aio.insecure_channel(address) as channel:
+        call: Any = channel.unary_unary(METHOD)
+        made = [call(QUESTION, timeout=30) for _ in range(calls)]
+        await until_async(lambda: held.has(calls))
+        yield
+        held.let_go.set()
+        await asyncio.gather(*made)
 
 
 async def test_calls_not_yet_begun_are_pending_until_end() -> None:
@@ -426,19 +394,8 @@ async def test_calls_not_yet_begun_are_pending_until_end() -> None:
     await until_async(none)
 
 
-async def test_calls_in_a_method_are_not_pending() -> None:
-    held = Held()
-    before = held.count()
-
-    async with calling(held, held.begun, 3):
-        assert held.count() == before
-
-
 async def test_an_rpc_is_in_a_method_until_it_is_answered() -> None:
     held = Held()
-
-    async def none_pending() -> bool:
-        return PENDING_CALLS.count() == 0
 
     async with calling(held, held.Retrieve, 3):
         await until_async(none_pending)
@@ -497,38 +454,19 @@ async def test_pending_count_is_never_negative() -> None:
 NOT_UTF8 = b"\x0a\x01\xff"  # field 1, a string of one byte
 
 
-class Methods:
-    """Returns the ids of the request; the other methods are never called."""
-
-    recorder = NoRecorder()
-    tracer = None
-    authenticator = OPEN
-
-    def __getattr__(self, name: str) -> Any:
-        return SimpleNamespace(name=name)
-
-    @rpc(catalog.GetSegmentsResponse)
-    async def GetSegments(  # noqa: N802
-        self, request: catalog.GetSegmentsRequest
-    ) -> catalog.GetSegmentsResponse:
-        return catalog.GetSegmentsResponse(missing_ids=request.ids)
-
-
 @pytest.fixture
-async def get_segments() -> AsyncIterator[Any]:
-    """The method, called with bytes."""
-    server = grpc.aio.server()
-    registration.add_catalog_service(Methods(), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield channel.unary_unary("/trivium.v1.CatalogService/GetSegments")
-    await server.stop(grace=None)
+async def get_segments() -> AsyncIterator[tuple[Any, FakeRpcs]]:
+    """The method, called with bytes, and the service."""
+    server, service = grpc.aio.server(), FakeRpcs()
+    registration.add_catalog_service(service, server)
+    async with started(server) as address, grpc.aio.insecure_channel(address) as channel:
+        yield channel.unary_unary("/trivium.v1.CatalogService/GetSegments"), service
 
 
 async def test_undecodable_request_is_rejected_with_details(get_segments: Any) -> None:
+    call, _ = get_segments
     with pytest.raises(grpc.RpcError) as refused:
-        await get_segments(NOT_UTF8)
+        await call(NOT_UTF8)
 
     error = to_error(refused.value)
     assert isinstance(error, InvalidRequestError)
@@ -536,13 +474,12 @@ async def test_undecodable_request_is_rejected_with_details(get_segments: Any) -
 
 
 async def test_a_message_arrives_as_it_was_sent(get_segments: Any) -> None:
+    call, service = get_segments
     request = catalog.GetSegmentsRequest(tenant="acme", ids=["a", "b"])
 
-    answered = catalog.GetSegmentsResponse.FromString(
-        await get_segments(request.SerializeToString())
-    )
+    await call(request.SerializeToString())
 
-    assert list(answered.missing_ids) == ["a", "b"]
+    assert service.requests == [request]
 
 
 def test_malformed_request_survives_pickling() -> None:
@@ -559,18 +496,12 @@ class RecordingServer:
         self.services += [handler.service_name() for handler in handlers]
 
 
-@pytest.mark.parametrize(
-    ("add", "full_name"),
-    [
-        (registration.add_retrieval_service, "trivium.v1.RetrievalService"),
-        (registration.add_ingest_service, "trivium.v1.IngestService"),
-        (registration.add_catalog_service, "trivium.v1.CatalogService"),
-        (registration.add_admin_service, "trivium.v1.AdminService"),
-    ],
-)
-def test_service_is_added_once_by_generic_handler(add: Any, full_name: str) -> None:
+def test_services_are_added_once_by_generic_handlers() -> None:
     server = RecordingServer()
 
-    add(Methods(), server)
+    for add in ADDED[:4]:
+        add(FakeRpcs(), server)
 
-    assert server.services == [full_name]
+    assert server.services == [
+        f"trivium.v1.{name}Service" for name in ("Retrieval", "Ingest", "Catalog", "Admin")
+    ]
