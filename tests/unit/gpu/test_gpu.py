@@ -27,7 +27,13 @@ from serving.gpu.networks.batches import Network, PackedBatch, Rows, Window, pac
 from serving.gpu.networks.buckets import Bucket, BucketPlan
 from serving.gpu.networks.cuda_graphs import translated_memory_errors
 from serving.gpu.networks.errors import CheckpointError, DeviceMemoryError
-from serving.gpu.networks.passes import BucketedPasses, DirectPasses, Passes, open_passes
+from serving.gpu.networks.passes import (
+    BucketedPasses,
+    DirectPasses,
+    Passes,
+    open_passes,
+    use_threads,
+)
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.elementwise import (
     Steps,
@@ -38,7 +44,6 @@ from serving.gpu.networks.qwen3.elementwise import (
     try_out,
     with_open_tokens,
 )
-from serving.gpu.networks.threads import use_threads
 from serving.gpu.rerankers.sequence_classifier import separator_of, types_of
 from serving.ports.embedding import TokenIds
 from serving.ports.reranking import Pair
