@@ -20,7 +20,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError, find_binaries
-from serving.desk.embedded_postgres.account import ACCOUNT
+from serving.desk.embedded_postgres.programs import ACCOUNT
 from tests.fixtures.postgres import QUICK, pid_of
 from tests.support.processes import is_alive, tree_of
 from tests.support.waiting import until
