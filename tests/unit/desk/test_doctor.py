@@ -74,13 +74,6 @@ def test_uncalled_api_model_needs_a_readable_key(tmp_path: Path) -> None:
     assert "embedder.api.key_file" in without_key.text
 
 
-def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
-    finding = of_model(dimension=100_000)
-
-    assert not finding.ok
-    assert "dimension" in finding.text
-
-
 @pytest.mark.parametrize("part", ["embedder", "reranker"])
 def test_missing_model_folder_is_fault_unlike_hub_id(part: str) -> None:
     name = {"embedder": "model"}.get(part, part)
@@ -103,17 +96,27 @@ def test_published_reranker_is_found_if_installed(
     assert (finding.ok, shown in finding.text) == (installed, True), finding.text
 
 
-def test_a_folder_without_a_reranker_is_found(tiny_qwen3: EncoderCheckpoint) -> None:
-    finding = found("reranker", reranker={"model": str(tiny_qwen3.folder)})
+@pytest.mark.parametrize(
+    ("part", "section", "text"),
+    [
+        ("reranker", {"reranker": {}}, "is no known reranker"),
+        ("model", {"embedder": {"dimension": 100_000}}, "dimension must be from 32 to"),
+        (
+            "model",
+            {"embedder": {"precision": "int8"}},
+            "precision int8 is for an ONNX graph, and this model is run by qwen3",
+        ),
+    ],
+)
+def test_setting_that_the_model_cannot_meet_is_found(
+    tiny_qwen3: EncoderCheckpoint, part: str, section: dict[str, dict[str, Any]], text: str
+) -> None:
+    [(name, settings)] = section.items()
+
+    finding = found(part, **{name: {"model": str(tiny_qwen3.folder), **settings}})
 
     assert not finding.ok
-    assert "is no known reranker" in finding.text
-
-
-def test_a_precision_that_the_model_does_not_have_is_found(tiny_qwen3: EncoderCheckpoint) -> None:
-    finding = of_model(model=str(tiny_qwen3.folder), precision="int8")
-    assert not finding.ok
-    assert finding.text == "precision int8 is for an ONNX graph, and this model is run by qwen3"
+    assert text in finding.text
 
 
 @pytest.mark.parametrize("runs", [True, False])
