@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
-from serving.adapters.encoder.published import PUBLISHED
 from serving.composition import extras
 from serving.config.settings import load_settings
 from serving.desk.doctor import CheckResult, Gpus, examine
@@ -29,31 +28,23 @@ def of_model(**embedder: Any) -> CheckResult:
     return found("model", embedder=embedder)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_doctor_names_the_runtime_of_the_model(minilm: EncoderCheckpoint, device: str) -> None:
-    finding = of_model(model=str(minilm.folder), device=device)
+@pytest.mark.parametrize(
+    ("model", "device", "runtime"),
+    [
+        ("minilm", "cpu", "torch on cpu in float32"),
+        ("minilm", "cuda", "torch on cuda in float32"),
+        ("tiny_qwen3", "cuda", "qwen3 on cuda in bfloat16"),
+    ],
+)
+def test_doctor_names_the_runtime_of_the_model(
+    request: pytest.FixtureRequest, model: str, device: str, runtime: str
+) -> None:
+    checkpoint: EncoderCheckpoint = request.getfixturevalue(model)
+
+    finding = of_model(model=str(checkpoint.folder), device=device)
 
     assert finding.ok
-    assert finding.text == f"{minilm.folder} by torch on {device} in float32"
-
-
-def test_qwen3_uses_lean_forward_and_bfloat16_on_accelerators(
-    tiny_qwen3: EncoderCheckpoint,
-) -> None:
-    model = str(tiny_qwen3.folder)
-
-    assert of_model(model=model).text == f"{model} by qwen3 on cpu in float32"
-    assert of_model(model=model, device="cuda").text.endswith("on cuda in bfloat16")
-
-
-def test_a_published_model_runs_in_int8_on_the_cpu(published: EncoderCheckpoint) -> None:
-    name = next(key for key, each in PUBLISHED.items() if each.folder_name == published.folder.name)
-
-    assert of_model(model=name).text == f"{name} by onnx on cpu in int8"
-    assert of_model(model=name, precision="float32").text.endswith("in float32")
-    on_cuda = of_model(model=name, device="cuda")
-    assert not on_cuda.ok
-    assert "Hugging Face id" in on_cuda.text
+    assert finding.text == f"{checkpoint.folder} by {runtime}"
 
 
 def test_a_published_model_may_still_be_fetched(tmp_path: Path) -> None:
