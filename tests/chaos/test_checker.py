@@ -137,10 +137,6 @@ def test_abandoned_call_may_have_happened_or_not(held: int) -> None:
     assert check([WRITTEN, write(2, 2)], [], stores(held)) == []
 
 
-def test_acknowledged_retry_is_not_replaced_by_another_attempt() -> None:
-    assert kinds(check([WRITTEN, UPDATED], [], stores(1))).count(Kind.STALE) == len(PARTS)
-
-
 @pytest.mark.parametrize(
     "read",
     [

@@ -7,16 +7,12 @@ import contextlib
 import random
 import socket
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from serving.domain.errors import StartingError
-from serving.http.failures import FailedCallError, response_of
-from serving.rpc.status import to_status
 from tests.chaos.checker import Finding, Kind, Write
 from tests.chaos.desk import Desk
 from tests.chaos.faults import FAULTS, drawn
@@ -69,9 +65,6 @@ def test_files_of_a_desk_are_kept_without_its_sockets(tmp_path: Path) -> None:
     assert kept == {"data/log", "temporary/log"}
 
 
-STARTING = response_of(FailedCallError(to_status(StartingError())))
-
-
 @contextlib.asynccontextmanager
 async def answering(status: int, body: bytes) -> AsyncIterator[HttpClient]:
     """A client of a server with one answer to everything; status 0 is no answer."""
@@ -101,14 +94,6 @@ async def test_answer_by_http_has_its_token() -> None:
 
     async with answering(200, body) as client:
         assert (await client.forget(segment_ids=["a"])).consistency_token == "t"
-
-
-async def test_error_by_http_has_its_reason_and_delay() -> None:
-    async with answering(STARTING.status_code, bytes(STARTING.body)) as client:
-        error = await failure(client)
-
-    assert isinstance(error, UnavailableError)
-    assert (error.reason, error.retry_delay) == ("STARTING", timedelta(seconds=0.5))
 
 
 async def test_error_of_a_proxy_is_unavailable() -> None:
