@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from psycopg.conninfo import make_conninfo
 
@@ -130,8 +130,11 @@ class EmbeddedPostgres:
             with self._starting_or_stopping():
                 # First: it would take the lock when this process gives up its own.
                 self._end_guard()
-                if try_exclusive_lock(self._in_use):
-                    self._stop_server()
+                if try_exclusive_lock(self._in_use) and (pid := self._processes.find()) is not None:
+                    postmaster = self._processes.ready(pid)
+                    self._processes.end(pid, lambda: self._has_ended(pid))
+                    if postmaster is not None:
+                        remove_if_short(postmaster.socket_directory)
                 self._in_use.close()
                 self._in_use = self._socket_directory = None
         _reap()
@@ -192,14 +195,10 @@ class EmbeddedPostgres:
             "--data-checksums",
         ]
         try:
-            with self._start_program(command) as initdb:
-                try:
-                    code = initdb.wait(START_WITHIN_S)
-                except subprocess.TimeoutExpired:
-                    initdb.kill()
-                    raise
-            if code:
-                raise subprocess.CalledProcessError(code, "initdb")
+            with self.log.open("ab") as log:
+                subprocess.run(
+                    command, check=True, timeout=START_WITHIN_S, **self._surroundings(log)
+                )
         except (OSError, subprocess.SubprocessError) as error:
             raise PostgresStartError(
                 f"initdb could not create {unfinished} ({reason_of(error)}); see {self.log}"
@@ -226,7 +225,8 @@ class EmbeddedPostgres:
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         try:
-            child = self._start_program(command)
+            with self.log.open("ab") as log:
+                child = subprocess.Popen(command, **self._surroundings(log))
         except OSError as error:
             remove_if_short(socket_directory)
             raise PostgresStartError(f"cannot run {command[0]} ({reason_of(error)})") from error
@@ -252,23 +252,20 @@ class EmbeddedPostgres:
         self._account.own(directory)
         return directory
 
-    def _start_program(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Starts one of PostgreSQL's programs as the account, with its output to the log.
+    def _surroundings(self, log: IO[bytes]) -> dict[str, Any]:
+        """How one of PostgreSQL's programs runs: as the account, with its output to the log.
 
-        It runs in its own session, so that Ctrl-C reaches only this process, which then stops the
-        server.
+        In its own session, so that Ctrl-C reaches only this process, which then stops the server.
         """
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=ENVIRONMENT,
-                cwd=self.root,
-                start_new_session=True,
-                **self._account.credentials(),
-            )
+        return {
+            "stdin": subprocess.DEVNULL,
+            "stdout": log,
+            "stderr": log,
+            "env": ENVIRONMENT,
+            "cwd": self.root,
+            "start_new_session": True,
+            **self._account.credentials(),
+        }
 
     def _wait_until_ready(self, pid: int) -> Postmaster:
         def settled() -> bool:
@@ -312,14 +309,6 @@ class EmbeddedPostgres:
             self._guard.kill()
             self._guard.wait()
             self._guard = None
-
-    def _stop_server(self) -> None:
-        pid = self._processes.find()
-        if pid is not None:
-            postmaster = self._processes.ready(pid)
-            self._processes.end(pid, lambda: self._has_ended(pid))
-            if postmaster is not None:
-                remove_if_short(postmaster.socket_directory)
 
     def _last_fatal_line(self) -> str:
         with contextlib.suppress(OSError):

