@@ -253,7 +253,7 @@ class EmbeddedPostgres:
         return directory
 
     def _surroundings(self, log: IO[bytes]) -> dict[str, Any]:
-        """How one of PostgreSQL's programs runs: as the account, with its output to the log.
+        """The arguments of one of PostgreSQL's programs: its account, and its output to the log.
 
         In its own session, so that Ctrl-C reaches only this process, which then stops the server.
         """
