@@ -132,6 +132,14 @@ def test_pid_of_another_process_is_not_the_server(
     assert not of_another_server or answers(postgres_server)
 
 
+def test_server_of_a_killed_process_ends(root: Path) -> None:
+    with start_in_process(root) as starter:
+        pid = pid_of(root)
+        starter.kill()
+
+        until(lambda: not runs(pid))
+
+
 def test_server_of_a_killed_process_stays_for_others(root: Path) -> None:
     with start_in_process(root) as starter:
         pid = pid_of(root)

@@ -112,13 +112,7 @@ class ApiExtractor:
             yield cls(endpoint, model, **limits)
 
     async def extract(self, conversation: Conversation) -> Proposal:
-        """Asks once. If these turns are refused or take too long, a usual turn is tried too.
-
-        Raises:
-            UnusableAnswerError: The answer is not of the schema, or only these turns fail.
-            OverloadedError: The other service is busy.
-            DependencyError: It cannot be reached, or fails with any turn.
-        """
+        """Asks once. If these turns are refused or take too long, a usual turn is tried too."""
         try:
             answer = await self._answer(conversation)
         except (RequestRefusedError, TimeoutError) as error:

@@ -47,11 +47,6 @@ class ApiReranker:
 
         Scores from 0 to 1 are taken for probabilities, others for logits; both give the order of
         the other service.
-
-        Raises:
-            TimeoutError: The deadline passed first.
-            OverloadedError: The other service is busy.
-            DependencyError: It cannot be reached, or refuses the request.
         """
         if not texts:
             return []
