@@ -212,6 +212,10 @@ def test_process_ended_while_starting_is_reported_with_reason(
     assert "ok()" not in str(failed.value)
 
 
+def test_start_goes_on_while_its_processes_run(tmp_path: Path) -> None:
+    require_started({"gcs_server": RUNNING, "raylet": RUNNING}, tmp_path)
+
+
 def test_essential_processes_exclude_dashboard_and_logs() -> None:
     raylet, gcs, python = (
         SimpleNamespace(args=[program, "dashboard.py"])
