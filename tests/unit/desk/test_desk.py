@@ -332,7 +332,7 @@ def test_signal_before_the_block_keeps_it_from_running(interruption: Interruptio
         pytest.fail("the block was entered")
 
 
-def test_signal_raises_at_once_if_safe_and_the_first_alone(
+def test_signal_raises_at_once_and_the_first_alone(
     interruption: Interruption, reported: list[str]
 ) -> None:
     with pytest.raises(KeyboardInterrupt), interruption.at_once():
