@@ -399,7 +399,7 @@ mutants: $(VENV)/.dev ## Remove guards one by one, which tests must notice; ONLY
 
 .PHONY: chaos
 chaos: $(VENV)/.dev ## Kill parts of a desk under load and compare all stores; ROUNDS=100, SEED=0
-	@$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),100) --seed $(or $(SEED),0)
+	@$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),100) --seed $(or $(SEED),0) --placement $(or $(PLACEMENT),split)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Send a million hostile inputs to the edge, and a million by coverage; INPUTS=N

@@ -11,14 +11,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving.domain.errors import DependencyError
+
 PARALLEL_DOWNLOADS = 8
 ATTEMPTS = 3
 
 logger = logging.getLogger(__name__)
-
-
-class DownloadError(Exception):
-    """A jar cannot be downloaded or has another checksum; the message has no addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,38 +61,36 @@ def download_by_jgo(jar: LockedJar, below: Path) -> Path:
 
 
 def fetch_jars(
-    jars: Sequence[LockedJar], directory: Path, on_jar: OnJar, download: Download
+    dependency: str,
+    jars: Sequence[LockedJar],
+    directory: Path,
+    on_jar: OnJar,
+    download: Download,
 ) -> None:
-    """Downloads the jars that a directory lacks.
+    """Downloads the jars that a directory lacks, several at a time.
 
     A jar is moved there only when complete, so the next run resumes an interrupted one. Once all
-    jars are present, the network is not used. Several processes may call it at once. Raises
-    DownloadError if a jar cannot be downloaded or has another checksum.
+    jars are present, the network is not used. Several processes may call it at once.
+
+    Raises:
+        DependencyError: A jar of the dependency cannot be downloaded or has another checksum; the
+            reason has no addresses.
     """
     if not _missing(jars, directory):
         return
     directory.mkdir(parents=True, exist_ok=True)
-    with directory.with_name(f"{directory.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it if the process dies
-        _download_missing(jars, directory, download, on_jar)
-
-
-def _missing(jars: Sequence[LockedJar], directory: Path) -> list[LockedJar]:
-    return [jar for jar in jars if not (directory / jar.file_name).exists()]
-
-
-def _download_missing(
-    jars: Sequence[LockedJar], directory: Path, download: Download, on_jar: OnJar
-) -> None:
-    """Downloads several jars at a time; stops at the first failure."""
     staging = directory / "staging"
-    # Downloads of an interrupted run may be incomplete.
-    shutil.rmtree(staging, ignore_errors=True)
-    # Another process may have downloaded some while this one waited for the lock.
-    missing = _missing(jars, directory)
-    with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
+    with (
+        directory.with_name(f"{directory.name}.lock").open("w") as lock,
+        ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it if the process dies
+        # Downloads of an interrupted run may be incomplete.
+        shutil.rmtree(staging, ignore_errors=True)
+        # Another process may have downloaded some while this one waited for the lock.
+        missing = _missing(jars, directory)
         downloads = [
-            pool.submit(_download_one, jar, directory, staging, download) for jar in missing
+            pool.submit(_download, dependency, jar, directory, staging, download) for jar in missing
         ]
         try:
             for done, future in enumerate(as_completed(downloads), len(jars) - len(missing) + 1):
@@ -102,10 +98,16 @@ def _download_missing(
                 on_jar(done)
         finally:
             pool.shutdown(cancel_futures=True)
-    shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
-def _download_one(jar: LockedJar, directory: Path, staging: Path, download: Download) -> None:
+def _missing(jars: Sequence[LockedJar], directory: Path) -> list[LockedJar]:
+    return [jar for jar in jars if not (directory / jar.file_name).exists()]
+
+
+def _download(
+    dependency: str, jar: LockedJar, directory: Path, staging: Path, download: Download
+) -> None:
     for attempt in range(ATTEMPTS):
         try:
             path = download(jar, staging / str(attempt))
@@ -118,4 +120,5 @@ def _download_one(jar: LockedJar, directory: Path, staging: Path, download: Down
                 path.replace(directory / jar.file_name)
                 return
             reason = "wrong checksum"
-    raise DownloadError(f"{jar.file_name} cannot be downloaded ({reason}); run again to resume")
+    why = f"{jar.file_name} cannot be downloaded ({reason}); run again to resume"
+    raise DependencyError(dependency, why)

@@ -88,13 +88,20 @@ def running_desk(
     with contextlib.ExitStack() as stack:
         report("starting Ray, PostgreSQL and Neo4j")
 
-        def started(server: Server | None, without_it: str) -> Future[str] | None:
-            if server is None:
-                return None
-            return stack.enter_context(supervised(server, without_it, report))
-
-        postgres = started(_postgres(settings), "Nothing is answered without it.")
-        neo4j = started(_neo4j(settings, progress), "Questions are answered without relations.")
+        postgres = neo4j = None
+        if settings.postgres.dsn is None:
+            server: Server = EmbeddedPostgres(settings.data_dir / "postgres")
+            without_it = "Nothing is answered without it."
+            postgres = stack.enter_context(supervised(server, without_it, report))
+        if settings.neo4j.uri is None:
+            server = EmbeddedNeo4j(
+                settings.data_dir / "neo4j",
+                settings.cache_dir,
+                heap_mb=settings.neo4j.heap_mb,
+                on_progress=progress,
+            )
+            without_it = "Questions are answered without relations."
+            neo4j = stack.enter_context(supervised(server, without_it, report))
         in_background = stack.enter_context(ThreadPoolExecutor(max_workers=1))
         encoder = in_background.submit(_fetch_encoder, settings, progress)
         ray = DeskRay(ports, temp_dir, interruption.check, report)
@@ -275,17 +282,6 @@ class CancellableReport:
             if done * STEPS_REPORTED // total == (done - 1) * STEPS_REPORTED // total:
                 return
         self._report(line)
-
-
-def _postgres(settings: Settings) -> EmbeddedPostgres | None:
-    return None if settings.postgres.dsn else EmbeddedPostgres(settings.data_dir / "postgres")
-
-
-def _neo4j(settings: Settings, progress: Report) -> EmbeddedNeo4j | None:
-    if settings.neo4j.uri is not None:
-        return None
-    root, cache, heap_mb = settings.data_dir / "neo4j", settings.cache_dir, settings.neo4j.heap_mb
-    return EmbeddedNeo4j(root, cache, heap_mb=heap_mb, on_progress=progress)
 
 
 def _fetch_encoder(settings: Settings, progress: Report) -> None:

@@ -46,8 +46,10 @@ class Gpus:
 def examine(settings: Settings, gpus: Gpus | None = None) -> list[CheckResult]:
     """Checks the machine without starting anything; GPUs that are not given are looked for."""
     gpus = gpus or _find_gpus()
+    version = ".".join(map(str, sys.version_info[:3]))
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
     return [
-        _python(),
+        CheckResult("python", fits, f"{version} (required: 3.11 to 3.13)"),
         *_stores(settings),
         *_ports(settings),
         _gpus(gpus),
@@ -55,12 +57,6 @@ def examine(settings: Settings, gpus: Gpus | None = None) -> list[CheckResult]:
         _checked("model", settings.embedder.model, lambda: _model(settings)),
         _checked("reranker", settings.reranker.model or "", lambda: _reranker(settings)),
     ]
-
-
-def _python() -> CheckResult:
-    version = ".".join(map(str, sys.version_info[:3]))
-    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return CheckResult("python", fits, f"{version} (required: 3.11 to 3.13)")
 
 
 def _stores(settings: Settings) -> Iterator[CheckResult]:

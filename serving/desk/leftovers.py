@@ -88,15 +88,14 @@ def _remove(folder: Path) -> None:
 @contextlib.contextmanager
 def _taken_over(folder: Path) -> Iterator[bool]:
     """Locks the folder of a desk that has ended; False if it is none, or another's."""
-    try:
-        is_ours = folder.lstat().st_uid == os.geteuid()
-        with (folder / LOCK).open("r+b") as lock:
+    with contextlib.ExitStack() as stack:
+        try:
+            is_ours = folder.lstat().st_uid == os.geteuid()
+            lock = stack.enter_context((folder / LOCK).open("r+b"))
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield is_ours
-            return
-    except OSError:
-        pass
-    yield False
+        except OSError:
+            is_ours = False
+        yield is_ours
 
 
 def left_by_ray(temp_dir: Path) -> list[psutil.Process]:

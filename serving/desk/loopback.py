@@ -17,6 +17,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from serving.desk.ray_environment import LOOPBACK
@@ -76,8 +77,9 @@ _BY_GRPC = (
 message gRPC sends the status of a call as a header, and else after it."""
 
 
+@cache
 def bind_to_loopback() -> None:
-    """Makes the gRPC servers of this process and HAProxy's pages listen on loopback only.
+    """Makes the gRPC servers of this process and HAProxy's pages listen on loopback only, once.
 
     HAProxy's admin socket then belongs to the owner alone. HAProxy answers UNAVAILABLE while there
     is no application or no replica, RESOURCE_EXHAUSTED to a caller whose calls were refused too
@@ -182,16 +184,13 @@ def _bind_grpc_servers() -> None:
     from grpc.aio import _server
 
     for name in ("add_insecure_port", "add_secure_port"):
-        original = getattr(_server.Server, name)
-        if not getattr(original, "on_loopback", False):
-            setattr(_server.Server, name, _on_loopback(original))
+        setattr(_server.Server, name, _on_loopback(getattr(_server.Server, name)))
 
 
 def _on_loopback(add_port: Callable[..., int]) -> Callable[..., int]:
     def add(self: object, address: str, *credentials: object) -> int:
         return add_port(self, on_loopback(address), *credentials)
 
-    add.on_loopback = True  # type: ignore[attr-defined]
     return add
 
 
@@ -205,15 +204,12 @@ def _keep_replicas() -> None:
 
     api: Any = haproxy.HAProxyApi
     original = api.set_backend_configs
-    if getattr(original, "keeps_replicas", False):
-        return
 
     def set_backend_configs(self: Any, named: dict[str, haproxy.BackendConfig]) -> None:
         for name in named.keys() & self.backend_configs.keys():
             named[name].servers = named[name].servers or self.backend_configs[name].servers
         original(self, named)
 
-    set_backend_configs.keeps_replicas = True  # type: ignore[attr-defined]
     api.set_backend_configs = set_backend_configs
 
 
@@ -221,8 +217,6 @@ def _replace_in_haproxy_template(replaced: Mapping[str, str]) -> None:
     from ray.serve._private import haproxy_templates as templates
 
     for before, after in replaced.items():
-        if after in templates.HAPROXY_CONFIG_TEMPLATE:
-            continue
         if before not in templates.HAPROXY_CONFIG_TEMPLATE:
             raise RuntimeError(
                 f"unsupported version of Ray: no line {before!r} in its HAProxy template"

@@ -81,7 +81,6 @@ class DeskRay:
         self._report = report
         self._serves = False
         self._processes: list[Process] = []
-        self._agents: list[psutil.Process] = []
 
     def start(self) -> DeskAddresses:
         """Starts Ray with the dashboard; takes 7-10 s, on a busy machine minutes.
@@ -104,8 +103,6 @@ class DeskRay:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-        # Before there are workers: its agents, which hide their environment from `left_by_ray`.
-        self._agents = psutil.Process(self._essential["raylet"].pid).children()
         self._check()
         return DeskAddresses(
             grpc=f"{LOOPBACK}:{ports['grpc_port']}",
@@ -236,8 +233,8 @@ class DeskRay:
                 for process in self._processes:  # those of a start that failed
                     process.kill()
                     process.wait()
-                end_all([*self._agents, *left_by_ray(self._temp_dir)])
-                self._processes, self._agents = [], []
+                end_all(left_by_ray(self._temp_dir))
+                self._processes = []
 
 
 def essential_of(processes: Iterable[Process]) -> dict[str, Process]:
@@ -262,7 +259,9 @@ def wait_for_agents(raylet: psutil.Process, session: Path, check: Callable[[], N
     agents: list[psutil.Process] = []
     with contextlib.suppress(psutil.NoSuchProcess):
         try:
-            while time.monotonic() < give_up and not _ports_known(session):
+            while time.monotonic() < give_up and not all(
+                any(session.glob(f"{port}_*")) for port in PORTS_OF_AGENTS
+            ):
                 check()
                 if len(agents) < AGENTS:
                     agents = raylet.children()
@@ -273,10 +272,6 @@ def wait_for_agents(raylet: psutil.Process, session: Path, check: Callable[[], N
                 time.sleep(POLL_S)
         finally:
             raylet.resume()
-
-
-def _ports_known(session: Path) -> bool:
-    return all(any(session.glob(f"{port}_*")) for port in PORTS_OF_AGENTS)
 
 
 def wait_for_node(get_node: Callable[[], Any], check: Callable[[], None]) -> Any:

@@ -9,11 +9,74 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from tests.chaos.history import PARTS, POSTGRES, Group, Held, ItemName, Read, Stores, Write
+from tests.chaos.items import PARTS, Group, ItemName
+
+ANSWER = "an answer"
+POSTGRES = "postgres"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """A write or an erasure with all its attempts; times are of the client's monotonic clock.
+
+    Args:
+        group: What was written.
+        version: Which; None for an erasure.
+        started: When the first attempt was sent.
+        ended: When it was acknowledged; infinite if the client gave up, so that it may still
+            happen, or not.
+        token: The consistency token of the acknowledgement.
+        attempts: How often it was sent.
+    """
+
+    group: Group
+    version: int | None
+    started: float
+    ended: float = math.inf
+    token: str = ""
+    attempts: int = 1
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether the client knows that it happened."""
+        return self.ended < math.inf
+
+
+class Held(NamedTuple):
+    """A row of a store, or a hit of an answer, with the version that it shows."""
+
+    item: ItemName
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """An answer to a question for an item.
+
+    Args:
+        asked: The item that the question was for.
+        started: When it was asked.
+        ended: When it was answered.
+        hits: What was found.
+        after: The write whose token the question carried, if the item must be found by it.
+        complete: Whether the legs that must find it said that they had seen the token's write.
+    """
+
+    asked: ItemName
+    started: float
+    ended: float
+    hits: tuple[Held, ...]
+    after: Write | None
+    complete: bool
+
+
+Stores = Mapping[str, list[Held]]
+"""The rows of each store, by its name. `POSTGRES` is the source of truth."""
 
 
 class Kind(StrEnum):
@@ -46,12 +109,11 @@ class Finding:
         return f"{self.kind}: {self.item.tenant}/{self.item.id} in {self.where}, {self.said}"
 
 
-ANSWER = "an answer"
-
-
 def check(writes: Iterable[Write], reads: Iterable[Read], stores: Stores) -> list[Finding]:
     """Everything that is wrong; `stores` were read when no operation was running."""
-    registers = _registers(writes)
+    registers: _Registers = defaultdict(_Register)
+    for write in writes:
+        registers[write.group].writes.append(write)
     return [
         *(finding for read in reads for finding in _check_read(registers, read)),
         *_check_stores(registers, stores),
@@ -61,65 +123,48 @@ def check(writes: Iterable[Write], reads: Iterable[Read], stores: Stores) -> lis
 class _Register:
     """The operations on one group, which begins with nothing."""
 
-    def __init__(self, group: Group, writes: Sequence[Write] = ()) -> None:
-        nothing = Write(group=group, version=None, started=-math.inf, ended=-math.inf)
-        self._writes = [nothing, *writes]
+    def __init__(self) -> None:
+        nothing = Write(group=Group("", ""), version=None, started=-math.inf, ended=-math.inf)
+        self.writes = [nothing]
 
     def judge(self, found: int | None, seen: float = math.inf) -> Kind | None:
         """What is wrong with a version that was found by a look that began at `seen`."""
-        last = self._last_before(seen)
-        if any(each.version == found and each.ended >= last.started for each in self._writes):
+        last = self.last(seen)
+        if any(each.version == found and each.ended >= last.started for each in self.writes):
             return None
-        if found is None:
-            return Kind.LOST
-        return Kind.RESURRECTED if last.version is None else Kind.STALE
-
-    def expected(self) -> int | None:
-        """The version of the acknowledged operation that began last."""
-        return self._last_before(math.inf).version
+        return _differs(found, last.version)
 
     def is_alone(self, write: Write, until: float) -> bool:
         """Whether no other operation ran between the begin of a write and `until`."""
         return not any(
             each.ended >= write.started and each.started <= until
-            for each in self._writes
+            for each in self.writes
             if each is not write
         )
 
-    def _last_before(self, instant: float) -> Write:
-        ended = (each for each in self._writes if each.ended < instant)
+    def last(self, before: float = math.inf) -> Write:
+        """Of the operations that were acknowledged before, that which began last."""
+        ended = (each for each in self.writes if each.ended < before)
         return max(ended, key=lambda each: each.started)
 
 
-_Registers = Mapping[Group, _Register]
-
-
-def _registers(writes: Iterable[Write]) -> _Registers:
-    by_group: defaultdict[Group, list[Write]] = defaultdict(list)
-    for write in writes:
-        by_group[write.group].append(write)
-    return {group: _Register(group, of_group) for group, of_group in by_group.items()}
-
-
-def _register(registers: _Registers, group: Group) -> _Register:
-    return registers.get(group) or _Register(group)
+_Registers = defaultdict[Group, _Register]
 
 
 def _check_read(registers: _Registers, read: Read) -> Iterator[Finding]:
     yield from _doubles(ANSWER, read.hits)
     for item, version in read.hits:
-        kind = _register(registers, item.group).judge(version, read.started)
+        kind = registers[item.group].judge(version, read.started)
         if kind is not None:
             yield Finding(kind, ANSWER, item, f"in version {version}")
-    if read.after is not None and read.asked is not None and _misses_its_write(registers, read):
+    if (
+        read.after is not None
+        and read.complete
+        and registers[read.after.group].is_alone(read.after, read.ended)
+        and read.asked not in {hit.item for hit in read.hits}
+    ):
         said = f"which lacks version {read.after.version} though it carried its token"
         yield Finding(Kind.STALE, ANSWER, read.asked, said)
-
-
-def _misses_its_write(registers: _Registers, read: Read) -> bool:
-    assert read.after is not None
-    alone = _register(registers, read.after.group).is_alone(read.after, read.ended)
-    return read.complete and alone and read.asked not in {hit.item for hit in read.hits}
 
 
 def _check_stores(registers: _Registers, stores: Stores) -> Iterator[Finding]:
@@ -129,9 +174,9 @@ def _check_stores(registers: _Registers, stores: Stores) -> Iterator[Finding]:
         yield from _doubles(store, rows)
         held = dict(rows)
         for item in sorted(known | held.keys()):
-            found, register = held.get(item), _register(registers, item.group)
+            found, register = held.get(item), registers[item.group]
             if store == POSTGRES:
-                kind, wanted = register.judge(found), register.expected()
+                kind, wanted = register.judge(found), register.last().version
             else:
                 wanted = truth.get(item)
                 kind = _differs(found, wanted)
@@ -141,7 +186,7 @@ def _check_stores(registers: _Registers, stores: Stores) -> Iterator[Finding]:
 
 
 def _differs(found: int | None, wanted: int | None) -> Kind | None:
-    """What is wrong with a projection compared with PostgreSQL."""
+    """What is wrong with a version where another one is expected."""
     if found == wanted:
         return None
     if found is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,13 +20,7 @@ from serving.desk.ray_environment import LOOPBACK, TEMP_DIR_PREFIX, free_ports
 from tests.fixtures.service import STOP_TIMEOUT_S, environment, when_up
 from tests.support.processes import is_alive, listeners, mentioning, tree_of
 
-INGRESS, PROJECTOR = "replica Ingress", "replica Projector"
-INDEX, EMBEDDER = "replica VectorIndex", "replica Embedder"
-POSTGRES, NEO4J = "postgres", "neo4j"
-MAIN = "main process"
-RAYLET, GCS, CONTROLLER = "raylet", "gcs_server", "ray::ServeContr"
-PROXY = "haproxy"
-"""Beginnings of names."""
+NEO4J = "neo4j"
 FAILED = 1
 
 
@@ -169,19 +162,3 @@ def running_desk(placement: str) -> Iterator[Desk]:
             yield desk
         finally:
             desk.stop()
-
-
-def suspend(processes: list[psutil.Process]) -> None:
-    """Stops processes in their tracks."""
-    _send(processes, signal.SIGSTOP)
-
-
-def resume(processes: list[psutil.Process]) -> None:
-    """Lets suspended processes go on."""
-    _send(processes, signal.SIGCONT)
-
-
-def _send(processes: list[psutil.Process], number: signal.Signals) -> None:
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(number)

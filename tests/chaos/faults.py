@@ -5,32 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import psutil
 
-from tests.chaos.desk import (
-    CONTROLLER,
-    EMBEDDER,
-    GCS,
-    INDEX,
-    INGRESS,
-    MAIN,
-    NEO4J,
-    POSTGRES,
-    PROJECTOR,
-    PROXY,
-    RAYLET,
-    Desk,
-    resume,
-    suspend,
-)
+from tests.chaos.desk import NEO4J, Desk
 from tests.support.waiting import until
 
 SUSPENDED_S = (0.2, 3.0)
 """Shorter than the health checks of Serve allow."""
+
+INGRESS, PROJECTOR = "replica Ingress", "replica Projector"
+INDEX, EMBEDDER = "replica VectorIndex", "replica Embedder"
+POSTGRES = "postgres"
+MAIN = "main process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +30,7 @@ class Fault:
 
     Args:
         name: What happens.
-        role: To which processes; of the desk itself if empty.
+        role: To which processes, as `Desk.processes` finds them; of the desk itself if empty.
         suspends: Whether they are suspended for a while, rather than killed.
         one_session: Whether it happens to a server process of PostgreSQL rather than to all.
         ends_desk: Whether the desk must end by itself.
@@ -55,28 +46,22 @@ class Fault:
 KILL_INGRESS = Fault("kill the ingress", INGRESS)
 KILL_PROJECTOR = Fault("kill the projector", PROJECTOR)
 KILL_POSTGRES = Fault("kill PostgreSQL", POSTGRES)
-KILL_SESSION = Fault("kill a session of PostgreSQL", POSTGRES, one_session=True)
 KILL_NEO4J = Fault("kill Neo4j", NEO4J)
-KILL_INDEX = Fault("kill the index", INDEX)
-KILL_EMBEDDER = Fault("kill the embedder", EMBEDDER)
-KILL_DESK = Fault("kill the whole desk", "")
-KILL_MAIN = Fault("kill the main process of the desk", MAIN)
-KILL_PROXY = Fault("kill HAProxy", PROXY)
-KILL_CONTROLLER = Fault("kill the controller of Serve", CONTROLLER)
-KILL_RAYLET = Fault("kill the raylet", RAYLET, ends_desk=True)
-KILL_GCS = Fault("kill the GCS of Ray", GCS, ends_desk=True)
+KILL_PROXY = Fault("kill HAProxy", "haproxy")
+KILL_CONTROLLER = Fault("kill the controller of Serve", "ray::ServeContr")
+KILL_RAYLET = Fault("kill the raylet", "raylet", ends_desk=True)
 
 IN_EVERY_PLACEMENT = (
     KILL_INGRESS,
     KILL_POSTGRES,
-    KILL_SESSION,
+    Fault("kill a session of PostgreSQL", POSTGRES, one_session=True),
     KILL_NEO4J,
-    KILL_DESK,
-    KILL_MAIN,
+    Fault("kill the whole desk", ""),
+    Fault("kill the main process of the desk", MAIN),
     KILL_PROXY,
     KILL_CONTROLLER,
     KILL_RAYLET,
-    KILL_GCS,
+    Fault("kill the GCS of Ray", "gcs_server", ends_desk=True),
     Fault("suspend the ingress", INGRESS, suspends=True),
     Fault("suspend PostgreSQL", POSTGRES, suspends=True),
     Fault("suspend Neo4j", NEO4J, suspends=True),
@@ -86,8 +71,8 @@ FAULTS = {
     "split": (
         *IN_EVERY_PLACEMENT,
         KILL_PROJECTOR,
-        KILL_INDEX,
-        KILL_EMBEDDER,
+        Fault("kill the index", INDEX),
+        Fault("kill the embedder", EMBEDDER),
         Fault("suspend the projector", PROJECTOR, suspends=True),
         Fault("suspend the index", INDEX, suspends=True),
         Fault("suspend the embedder", EMBEDDER, suspends=True),
@@ -119,23 +104,23 @@ async def inject(fault: Fault, desk: Desk, rng: random.Random) -> None:
     if fault.role == MAIN:
         await asyncio.to_thread(desk.kill_main)
         return
-    processes = await _existing(desk, fault.role)
+    await asyncio.to_thread(until, lambda: bool(desk.processes(fault.role)))
+    processes = desk.processes(fault.role)
     if fault.suspends:
-        suspend(processes)
+        _send(signal.SIGSTOP, processes)
         try:
             await asyncio.sleep(rng.uniform(*SUSPENDED_S))
         finally:
-            resume(processes)
-        return
-    if fault.ends_desk:
+            _send(signal.SIGCONT, processes)
+    elif fault.ends_desk:
         await asyncio.to_thread(desk.end_without, processes[0])
         await asyncio.to_thread(desk.start)
-        return
-    victim = rng.choice(processes[1:] or processes) if fault.one_session else processes[0]
-    with contextlib.suppress(psutil.NoSuchProcess):
-        victim.kill()
+    else:
+        victim = rng.choice(processes[1:] or processes) if fault.one_session else processes[0]
+        _send(signal.SIGKILL, [victim])
 
 
-async def _existing(desk: Desk, role: str) -> list[psutil.Process]:
-    await asyncio.to_thread(until, lambda: bool(desk.processes(role)))
-    return desk.processes(role)
+def _send(number: signal.Signals, processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)

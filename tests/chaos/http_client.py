@@ -23,12 +23,7 @@ from trivium.wire.channel import Metadata
 
 BINARY = "application/proto"
 CODES = {failures.CODES[code.value[0]]: code for code in grpc.StatusCode}
-WITHOUT_BODY = {
-    429: grpc.StatusCode.UNAVAILABLE,
-    502: grpc.StatusCode.UNAVAILABLE,
-    503: grpc.StatusCode.UNAVAILABLE,
-    504: grpc.StatusCode.UNAVAILABLE,
-}
+UNAVAILABLE = (429, 502, 503, 504)
 """By Connect's specification, of answers that a proxy has made."""
 
 
@@ -103,7 +98,8 @@ def _error_of(status: int, body: bytes) -> tuple[grpc.StatusCode, str, bytes]:
     try:
         error = json.loads(body)
     except ValueError:
-        return WITHOUT_BODY.get(status, grpc.StatusCode.UNKNOWN), f"HTTP status {status}", b""
+        code = grpc.StatusCode.UNAVAILABLE if status in UNAVAILABLE else grpc.StatusCode.UNKNOWN
+        return code, f"HTTP status {status}", b""
     code = CODES[error["code"]]
     details = [
         AnyMessage(

@@ -1,14 +1,22 @@
-"""The items of a group in a version: text, time and names show the version in every store."""
+"""The items that are written: text, time and names show their version in every store.
+
+A *group* is a few items that one call writes or erases together. Each write has a version of its
+own, which every item of the group shows.
+"""
 
 from __future__ import annotations
 
 import random
 import re
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from tests.chaos.history import ANOTHER, FACT, PARTS, Group
 from trivium import Fact, Item, Segment
 
+PARTS = ("a", "b", "c", "fact")
+"""The items of a group: three segments, and a fact that rests on the first."""
+ANOTHER = 0
+"""The version of an item of which only is known that it is not that of PostgreSQL's row."""
 WORDS = re.findall(
     r"\w+",
     "amber anchor barley basalt beacon bishop bramble candle canyon carpet cedar cellar chalk "
@@ -33,32 +41,59 @@ another item would take the place of the one that is asked for."""
 _VERSION = re.compile(r"version (\d+)")
 
 
+class Group(NamedTuple):
+    """A group of items of a tenant."""
+
+    tenant: str
+    name: str
+
+    def item(self, part: str) -> ItemName:
+        """The name of one of its items."""
+        return ItemName(self.tenant, f"{self.name}.{part}")
+
+
+class ItemName(NamedTuple):
+    """An item of a tenant; segments and facts have distinct ids here."""
+
+    tenant: str
+    id: str
+
+    @property
+    def group(self) -> Group:
+        """The group that the item belongs to."""
+        return Group(self.tenant, self.id.rpartition(".")[0])
+
+    @property
+    def is_fact(self) -> bool:
+        """Whether it is the fact of its group."""
+        return self.id.endswith(f".{PARTS[-1]}")
+
+
 def items_of(group: Group, version: int) -> list[Item]:
     """What is written for a group."""
     said_at = BEGIN + timedelta(seconds=version)
-    *segments, fact = ((group.item(part).id, text_of(version, part)) for part in PARTS)
-    return [
-        *(
-            Segment(
-                id=id_,
-                text=text,
-                session=group.name,
-                labels={LABEL: group.name},
-                event_time=said_at,
-                entities=(f"Captain {group.name}",),
-            )
-            for id_, text in segments
-        ),
-        Fact(
-            id=fact[0],
-            subject=f"Captain {group.name}",
-            relation="sailed to",
-            object=harbour(version),
-            sentence=fact[1],
-            recorded_at=said_at,
-            evidence=(segments[0][0],),
-        ),
+    captain = f"Captain {group.name}"
+    segments = [
+        Segment(
+            id=group.item(part).id,
+            text=text_of(version, part),
+            session=group.name,
+            labels={LABEL: group.name},
+            event_time=said_at,
+            entities=(captain,),
+        )
+        for part in PARTS[:-1]
     ]
+    fact = Fact(
+        id=group.item(PARTS[-1]).id,
+        subject=captain,
+        relation="sailed to",
+        object=harbour(version),
+        sentence=text_of(version, PARTS[-1]),
+        recorded_at=said_at,
+        evidence=(segments[0].id,),
+    )
+    return [*segments, fact]
 
 
 def text_of(version: int, part: str) -> str:
@@ -84,8 +119,3 @@ def version_at(microseconds: int | None) -> int:
         return ANOTHER
     at = datetime.fromtimestamp(microseconds / 1e6, UTC)
     return round((at - BEGIN).total_seconds())
-
-
-def is_fact(id_: str) -> bool:
-    """Whether an item is the fact of its group."""
-    return id_.rpartition(".")[2] == FACT

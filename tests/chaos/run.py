@@ -9,10 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.checker import Finding, Kind, check
+from bench.harness.results import Json, Result
+from tests.chaos.checker import Finding, Kind, Write, check
 from tests.chaos.desk import Desk
 from tests.chaos.faults import Fault, inject
-from tests.chaos.history import Group, ItemName, Write
+from tests.chaos.items import Group, ItemName
 from tests.chaos.stores import read_stores
 from tests.chaos.workload import GROUPS, TENANTS, Workload, erase
 from trivium import AsyncClient
@@ -56,6 +57,29 @@ class Outcome:
         """Writes and erasures that were acknowledged."""
         return sum(write.acknowledged for write in self.writes)
 
+    def result(self) -> Result:
+        """The figures, as those of a benchmark."""
+        kinds = [finding.kind for finding in self.findings]
+        measured: dict[str, Json] = {
+            "seconds": round(self.seconds),
+            "faults": dict(self.faults),
+            "operations": len(self.writes) + self.reads,
+            "acknowledged": self.acknowledged,
+            "retried": sum(write.attempts > 1 for write in self.writes if write.acknowledged),
+            "given_up": len(self.writes) - self.acknowledged,
+            "answers": self.reads,
+            "checks": self.checks,
+            "rows": self.rows,
+            **{kind.name.lower(): kinds.count(kind) for kind in Kind},
+        }
+        return Result(
+            scenario="chaos",
+            parameters={"placement": self.placement, "seed": self.seed},
+            n=self.rounds,
+            errors=dict(self.failures),
+            measured=measured,
+        )
+
 
 async def run(
     desk: Desk, faults: Sequence[Fault], placement: str, seed: int, report: Report
@@ -68,30 +92,22 @@ async def run(
     for start in range(0, len(faults), ROUNDS_BETWEEN_CHECKS):
         async with workload.running():
             for fault in faults[start : start + ROUNDS_BETWEEN_CHECKS]:
-                await _round(desk, workload, fault, rng)
+                await asyncio.sleep(rng.uniform(*BEFORE_A_FAULT_S))
+                await inject(fault, desk, rng)
+                await workload.until_acknowledged(ACKNOWLEDGED_AFTER_A_FAULT)
                 outcome.rounds += 1
                 outcome.faults[fault.name] += 1
-                report(_said(outcome, workload, fault, len(faults)))
+                report(
+                    f"round {outcome.rounds} of {len(faults)}: {fault.name}; "
+                    f"{workload.acknowledged} writes acknowledged, "
+                    f"{workload.failures.total()} attempts failed"
+                )
         report(await _check(desk, workload, outcome))
         outcome.seconds = time.monotonic() - began
         if outcome.findings:
             break
     outcome.writes, outcome.failures = workload.writes, workload.failures
     return outcome
-
-
-async def _round(desk: Desk, workload: Workload, fault: Fault, rng: random.Random) -> None:
-    await asyncio.sleep(rng.uniform(*BEFORE_A_FAULT_S))
-    await inject(fault, desk, rng)
-    await workload.until_acknowledged(ACKNOWLEDGED_AFTER_A_FAULT)
-
-
-def _said(outcome: Outcome, workload: Workload, fault: Fault, rounds: int) -> str:
-    failed = workload.failures.total()
-    return (
-        f"{outcome.placement}, round {outcome.rounds} of {rounds}: {fault.name}; "
-        f"{workload.acknowledged} writes acknowledged, {failed} attempts failed"
-    )
 
 
 async def _check(desk: Desk, workload: Workload, outcome: Outcome) -> str:

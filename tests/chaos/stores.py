@@ -8,9 +8,9 @@ import neo4j
 import psycopg
 
 from bench.speed.ingest import only
+from tests.chaos.checker import POSTGRES, Held, Stores
 from tests.chaos.desk import Desk
-from tests.chaos.history import ANOTHER, POSTGRES, Held, ItemName, Stores
-from tests.chaos.items import AS_WRITTEN, harbour, is_fact, version_at, version_in
+from tests.chaos.items import ANOTHER, AS_WRITTEN, ItemName, harbour, version_at, version_in
 from trivium import AsyncClient, Retrieval
 
 SAME_TEXT = 0.98
@@ -78,7 +78,7 @@ async def _found(client: AsyncClient, item: ItemName, text: str) -> list[Held]:
     answer = await client.for_tenant(item.tenant).retrieve(
         text,
         limit=3,
-        leg_overrides=only("facts" if is_fact(item.id) else "dense"),
+        leg_overrides=only("facts" if item.is_fact else "dense"),
         profile_overrides=AS_WRITTEN,
         explain=True,
         timeout=TIMEOUT_S,

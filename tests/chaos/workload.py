@@ -7,16 +7,25 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import count
 
 from bench.speed.ingest import only
-from tests.chaos.history import PARTS, Group, Held, ItemName, Read, Write
+from tests.chaos.checker import Held, Read, Write
 from tests.chaos.http_client import HttpClient
-from tests.chaos.items import AS_WRITTEN, LABEL, is_fact, items_of, text_of, version_in
+from tests.chaos.items import (
+    AS_WRITTEN,
+    LABEL,
+    PARTS,
+    Group,
+    ItemName,
+    items_of,
+    text_of,
+    version_in,
+)
 from tests.support.waiting import until
-from trivium import AsyncClient, Filter, ForgetResult, Retrieval
+from trivium import AsyncClient, Filter, ForgetResult
 from trivium.errors import InvalidRequestError, PreconditionError, TriviumError
 from trivium.values import LegState
 
@@ -78,7 +87,12 @@ class Workload:
         self._over.clear()
         async with asyncio.TaskGroup() as callers:
             for number in range(CALLERS):
-                callers.create_task(self._call(self._client(number), next(self._seeds)))
+                client = (
+                    HttpClient(self._address, self._http)
+                    if number % 2
+                    else AsyncClient(self._address, options=RECONNECTING)
+                )
+                callers.create_task(self._call(client, next(self._seeds)))
             try:
                 yield
             finally:
@@ -88,11 +102,6 @@ class Workload:
         """Waits until `operations` more writes and erasures were acknowledged."""
         wanted = self.acknowledged + operations
         await asyncio.to_thread(until, lambda: self.acknowledged >= wanted, PATIENCE_S)
-
-    def _client(self, number: int) -> AsyncClient:
-        if number % 2:
-            return HttpClient(self._address, self._http)
-        return AsyncClient(self._address, options=RECONNECTING)
 
     async def _call(self, client: AsyncClient, seed: str) -> None:
         rng = random.Random(seed)
@@ -110,11 +119,11 @@ class Workload:
         self, memory: AsyncClient, rng: random.Random, group: Group, *, erase: bool
     ) -> None:
         version = None if erase else next(self._versions)
-        send = _erasure(rng, group) if version is None else _ingest(group, version)
+        selector = rng.choice(("ids", "session", "label"))
         write = Write(group=group, version=version, started=time.monotonic())
         while True:
             try:
-                token = await send(memory, rng.choice(TIMEOUTS_S))
+                token = await _sent(memory, write, selector, rng.choice(TIMEOUTS_S))
                 break
             except TriviumError as error:
                 if not await self._tries_again(error, rng, write):
@@ -128,7 +137,7 @@ class Workload:
 
     async def _tries_again(self, error: TriviumError, rng: random.Random, write: Write) -> bool:
         """Counts a failure, and waits before another attempt, unless the caller gives up."""
-        self._note(error)
+        self._count(error)
         if time.monotonic() > write.started + PATIENCE_S:
             raise NotAcknowledgedError(f"{write} failed for {PATIENCE_S:g} s") from error
         if rng.random() < GIVEN_UP:
@@ -137,7 +146,7 @@ class Workload:
         await asyncio.sleep(delay.total_seconds() if delay else rng.uniform(*PAUSES_S))
         return True
 
-    def _note(self, error: TriviumError) -> None:
+    def _count(self, error: TriviumError) -> None:
         if isinstance(error, InvalidRequestError | PreconditionError):
             raise error  # no fault explains it
         self.failures[error.reason or error.code.name] += 1
@@ -159,14 +168,17 @@ class Workload:
                 timeout=QUESTION_TIMEOUT_S,
             )
         except TriviumError as error:
-            self._note(error)
+            self._count(error)
             return
-        must_find = legs and after is not None and after.version is not None
+        must_find = legs and after and after.version
         self.reads.append(
             Read(
                 started=started,
                 ended=time.monotonic(),
-                hits=hits_of(group.tenant, answer),
+                hits=tuple(
+                    Held(ItemName(group.tenant, hit.id), version_in(hit.text))
+                    for hit in answer.hits
+                ),
                 after=after if must_find else None,
                 asked=asked,
                 complete=all(report.state is LegState.OK for report in answer.leg_reports),
@@ -174,46 +186,29 @@ class Workload:
         )
 
 
-def hits_of(tenant: str, answer: Retrieval) -> tuple[Held, ...]:
-    """The hits with the versions that their texts show."""
-    return tuple(Held(ItemName(tenant, hit.id), version_in(hit.text)) for hit in answer.hits)
-
-
-_Send = Callable[[AsyncClient, float], Awaitable[str]]
-"""One attempt, within a timeout; returns the token."""
-
-
-def _ingest(group: Group, version: int) -> _Send:
-    async def send(memory: AsyncClient, timeout_s: float) -> str:
-        result = await memory.ingest(items_of(group, version), timeout=timeout_s)
+async def _sent(memory: AsyncClient, write: Write, selector: str, timeout_s: float) -> str:
+    """Tries a write, or an erasure by a selector, once; returns the token."""
+    group = write.group
+    if write.version is not None:
+        result = await memory.ingest(items_of(group, write.version), timeout=timeout_s)
         assert not result.rejected, result.rejected
         return result.consistency_token
-
-    return send
-
-
-def _erasure(rng: random.Random, group: Group) -> _Send:
-    selector = rng.choice(("ids", "session", "label"))
-
-    async def send(memory: AsyncClient, timeout_s: float) -> str:
-        match selector:
-            case "session":
-                erased = await memory.forget(session=group.name, timeout=timeout_s)
-            case "label":
-                labelled = Filter(labels={LABEL: [group.name]})
-                erased = await memory.forget(filter=labelled, timeout=timeout_s)
-            case _:
-                erased = await erase(memory, [group], timeout_s)
-        return erased.consistency_token
-
-    return send
+    match selector:
+        case "session":
+            erased = await memory.forget(session=group.name, timeout=timeout_s)
+        case "label":
+            labelled = Filter(labels={LABEL: [group.name]})
+            erased = await memory.forget(filter=labelled, timeout=timeout_s)
+        case _:
+            erased = await erase(memory, [group], timeout_s)
+    return erased.consistency_token
 
 
 async def erase(memory: AsyncClient, groups: list[Group], timeout_s: float) -> ForgetResult:
     """Erases groups of the client's tenant by the ids of their items."""
-    ids = [group.item(part).id for group in groups for part in PARTS]
+    items = [group.item(part) for group in groups for part in PARTS]
     return await memory.forget(
-        segment_ids=[id_ for id_ in ids if not is_fact(id_)],
-        fact_ids=[id_ for id_ in ids if is_fact(id_)],
+        segment_ids=[item.id for item in items if not item.is_fact],
+        fact_ids=[item.id for item in items if item.is_fact],
         timeout=timeout_s,
     )

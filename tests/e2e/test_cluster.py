@@ -26,9 +26,10 @@ from tests.fixtures.cluster import (
     in_environment,
     inherited,
 )
+from tests.support.answers import states
 from tests.support.haproxy import tls_proxy
 from tests.support.processes import listeners, tree_of
-from tests.support.waiting import until
+from tests.support.waiting import first
 from trivium import Client, Fact, Retrieval, Segment, Stage
 from trivium.errors import UnavailableError, to_error
 from trivium.values import LegState
@@ -231,17 +232,9 @@ def store_and_ask(memory: Client) -> Retrieval:
 
 def whole(memory: Client, token: str = "") -> Retrieval:
     """The first answer of all legs; fails if none comes."""
-    answers: list[Retrieval] = []
-
-    def answered() -> bool:
-        answers.append(memory.retrieve(QUESTION, consistency_token=token))
-        return all_legs_answered(answers[-1])
-
-    until(answered)
-    return answers[-1]
+    return first(lambda: memory.retrieve(QUESTION, consistency_token=token), all_legs_answered)
 
 
 def all_legs_answered(answer: Retrieval) -> bool:
-    states = {report.leg: report.state for report in answer.leg_reports}
     legs = [leg.name for leg in ProfileBook.load()["default"].legs]
-    return answer.hits[0].id == "hired" and states == dict.fromkeys(legs, LegState.OK)
+    return answer.hits[0].id == "hired" and states(answer) == dict.fromkeys(legs, LegState.OK)

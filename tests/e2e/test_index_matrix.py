@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count, cycle, product
 from pathlib import Path
@@ -119,9 +119,8 @@ def kill_replica(cluster: Cluster, deployment: str) -> None:
     replica.wait(30)
 
 
-@contextmanager
-def writing(memory: Client) -> Iterator[list[int]]:
-    """Stores one sentence after the other until the end of the block; yields those accepted."""
+def accepted_during(memory: Client, event: Callable[[], None]) -> list[int]:
+    """Stores sentences before, during and after an event; returns those that were accepted."""
     accepted: list[int] = []
     over = threading.Event()
 
@@ -138,10 +137,14 @@ def writing(memory: Client) -> Iterator[list[int]]:
     with ThreadPoolExecutor(1) as writer:
         ends = writer.submit(write)
         try:
-            yield accepted
+            until(lambda: len(accepted) > 5)
+            event()
+            had = len(accepted)
+            until(lambda: len(accepted) > had + 5)
         finally:
             over.set()
         ends.result()
+    return accepted
 
 
 def answered(memory: Client, number: int) -> LegState:
@@ -168,27 +171,23 @@ def test_index_survives_writes_deletions_rebuild_and_lost_replica(
         renamed = Segment(id="0", text="A heron stood in the shallow water.")
         token = memory.ingest([renamed]).consistency_token
         assert asked(memory, 1, token).hits[0].id != "1"
-        assert (
-            memory.retrieve(renamed.text, consistency_token=token, profile_overrides=MEANING_ALONE)
-            .hits[0]
-            .id
-            == "0"
+        found = memory.retrieve(
+            renamed.text, consistency_token=token, profile_overrides=MEANING_ALONE
         )
+        assert found.hits[0].id == "0"
         if form.kind == "ivf":
             until(lambda: memory.stats().index.epoch > before)  # a third was dead
 
-        with writing(memory) as accepted:
-            until(lambda: len(accepted) > 5)
+        def lose_replica() -> None:
             kill_replica(cluster, form.replica)
             until(lambda: answered(memory, 2) is LegState.OK)
-            had = len(accepted)
-            until(lambda: len(accepted) > had + 5)
 
+        accepted = accepted_during(memory, lose_replica)
         token = store(memory, STORED)
         kept = [each for each in range(2, STORED + 1) if each not in gone]
         assert all(finds(memory, each, token) for each in [*kept[::8], STORED, *accepted])
-        found = {hit.id for each in gone[::8] for hit in asked(memory, each, token).hits}
-        assert not found & {str(each) for each in gone}
+        left = {hit.id for each in gone[::8] for hit in asked(memory, each, token).hits}
+        assert not left & {str(each) for each in gone}
 
 
 def partitions_in_lists(memory: Client) -> int:
@@ -209,11 +208,7 @@ def test_changed_number_of_shards_loses_no_write(cluster: Cluster) -> None:
         assert lost.reason.startswith("not all was searched; 2 of 3 shards answered; shard 1: ")
         until(lambda: answered(memory, 1) is LegState.OK)
 
-        with writing(memory) as accepted:
-            until(lambda: len(accepted) > 5)
-            Form("split", "exact", 2).deploy(cluster)
-            before_the_end = len(accepted)
-            until(lambda: len(accepted) > before_the_end + 5)
+        accepted = accepted_during(memory, lambda: Form("split", "exact", 2).deploy(cluster))
         token = store(memory, 24)
         until(lambda: answered(memory, 1) is LegState.OK)
 
@@ -257,11 +252,6 @@ def replicas_of(node: psutil.Process) -> list[str]:
     return [title.removeprefix(REPLICA) for title in titles if title.startswith(REPLICA)]
 
 
-def lose(node: psutil.Process) -> None:
-    for each in tree_of(node.pid):
-        each.kill()
-
-
 def test_lost_node_loses_no_accepted_write(nodes: tuple[Cluster, list[psutil.Process]]) -> None:
     cluster, others = nodes
     serve = {"placement": "split", "replicas": 2}
@@ -272,13 +262,13 @@ def test_lost_node_loses_no_accepted_write(nodes: tuple[Cluster, list[psutil.Pro
     with cluster.client(f"t-{uuid.uuid4().hex[:12]}") as memory:
         token = store(memory, *range(SPREAD))
         assert all(finds(memory, each, token) for each in range(SPREAD))
-        with writing(memory) as accepted:
-            until(lambda: len(accepted) > 5)
-            lose(lost)
-            answers_in_full_again(memory)
-            before = len(accepted)
-            until(lambda: len(accepted) > before + 5)
 
+        def lose_node() -> None:
+            for each in tree_of(lost.pid):
+                each.kill()
+            answers_in_full_again(memory)
+
+        accepted = accepted_during(memory, lose_node)
         token = store(memory, SPREAD)
         assert all(finds(memory, each, token) for each in (*range(SPREAD + 1), *accepted))
 

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -14,7 +13,7 @@ import pytest
 
 from serving.config.settings import ServeSettings
 from tests.fixtures.service import PASSWORD, Service
-from tests.support.listing import Listener, listed
+from tests.support.listing import listed
 from tests.support.processes import listeners, tree_of
 from tests.support.waiting import until
 from trivium import Client, Fact, Segment
@@ -26,8 +25,14 @@ LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 @pytest.mark.placement
 def test_listening_ports_equal_those_of_the_page(service: Service) -> None:
     chosen = chosen_ports(service)
+
+    def all_listen() -> bool:
+        found = [(command, address.port) for command, address in listening(service)]
+        needed = (each for each in listed() if each.needed)
+        return all(any(each.admits(*one, chosen) for one in found) for each in needed)
+
     # Ray's dashboard listens some time after the service answers.
-    until(lambda: not not_listening(service, chosen))
+    until(all_listen)
 
     found = listening(service)
     assert not [(command, address) for command, address in found if address.ip not in LOOPBACK]
@@ -41,16 +46,6 @@ def test_listening_ports_equal_those_of_the_page(service: Service) -> None:
 def listening(service: Service) -> list[tuple[tuple[str, ...], Any]]:
     """The commands of the service's processes, each with an address at which it listens."""
     return [each for process in tree_of(service.process.pid) for each in listeners(process)]
-
-
-def not_listening(service: Service, chosen: Mapping[int, int]) -> list[Listener]:
-    """The rows of docs/operating.md without a listener."""
-    found = [(command, address.port) for command, address in listening(service)]
-    return [
-        each
-        for each in listed()
-        if each.needed and not any(each.admits(*one, chosen) for one in found)
-    ]
 
 
 def chosen_ports(service: Service) -> dict[int, int]:
@@ -130,15 +125,11 @@ def until_shown(url: str, *wanted: str) -> None:
     """Ray collects measurements every second: reads until every pattern is found."""
 
     def all_shown() -> bool:
-        shown = page(url)
+        with urlopen(url, timeout=10) as response:
+            shown = str(response.read().decode())
         return all(re.search(pattern, shown) for pattern in wanted)
 
     until(all_shown)
-
-
-def page(url: str) -> str:
-    with urlopen(url, timeout=10) as response:
-        return str(response.read().decode())
 
 
 @pytest.mark.placement

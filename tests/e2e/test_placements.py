@@ -10,11 +10,10 @@ import contextlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from tests.contract.test_cross_encoder import Score, language_model_forward
 from tests.e2e.test_reranking import when_loaded
 from tests.fixtures.service import Service, environment, started_service
 from tests.support.sample import SAMPLE, no_problem, sample_items
-from tests.support.waiting import until
+from tests.support.waiting import first, until
 from trivium import Client, LegState, Retrieval, Segment, Stage
 from trivium.errors import UnavailableError
 from trivium.files.reading import read_questions
@@ -107,23 +106,15 @@ def store(service: Service, library: Library) -> tuple[Client, str]:
 
 
 def reranked(memory: Client, question: str, token: str = "") -> Retrieval:
-    def ask() -> Retrieval:
-        return memory.retrieve(question, profile="two_stage", consistency_token=token, explain=True)
+    """The answer; asks again while the index is too busy."""
+    options: dict[str, Any] = {"profile": "two_stage", "consistency_token": token, "explain": True}
 
-    return when_loaded(partial(when_available, ask))
-
-
-def when_available(ask: Callable[[], Retrieval]) -> Retrieval:
-    """The first answer from when the index is asked again, which was too busy before."""
-    answers: list[Retrieval] = []
-
-    def answered() -> bool:
+    def ask() -> list[Retrieval]:
         with contextlib.suppress(UnavailableError):
-            answers.append(ask())
-        return bool(answers)
+            return [memory.retrieve(question, **options)]
+        return []
 
-    until(answered)
-    return answers[-1]
+    return when_loaded(lambda: first(ask, bool)[0])
 
 
 def cosines(answer: Retrieval) -> dict[str, float]:

@@ -13,7 +13,7 @@ from serving.pipeline.inference.reranker import LOADING
 from tests.contract.test_cross_encoder import CLOSE, Score, classifier_forward
 from tests.e2e.test_operations import until_shown
 from tests.fixtures.service import Service
-from tests.support.waiting import until
+from tests.support.waiting import first
 from trivium import Client, Retrieval, Segment, Stage
 
 pytestmark = pytest.mark.placement
@@ -43,15 +43,11 @@ def logit(tiny_bert_reranker: Path) -> Score:
 
 def when_loaded(ask: Callable[[], Retrieval]) -> Retrieval:
     """The first answer from when no model is being loaded, which a first question begins."""
-    answers: list[Retrieval] = []
 
-    def loaded() -> bool:
-        answers.append(ask())
-        said = answers[-1].rerank
-        return said is not None and not said.reason.endswith(LOADING)
+    def loaded(answer: Retrieval) -> bool:
+        return answer.rerank is not None and not answer.rerank.reason.endswith(LOADING)
 
-    until(loaded)
-    return answers[-1]
+    return first(ask, loaded)
 
 
 def test_hits_are_scored_by_cosine_and_model_logit(

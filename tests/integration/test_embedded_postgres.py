@@ -18,7 +18,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from serving.desk.embedded_postgres import EmbeddedPostgres, PostgresStartError, find_binaries
-from serving.desk.embedded_postgres.account import ACCOUNT
+from serving.desk.embedded_postgres.programs import ACCOUNT
 from tests.fixtures.postgres import QUICK, pid_of
 from tests.support.processes import is_alive, python_child, tree_of
 from tests.support.waiting import until
@@ -139,6 +139,14 @@ def test_pid_of_another_process_is_not_the_server(
             server.stop()
             bystander.kill()
     assert not of_another_server or answers(postgres_server)
+
+
+def test_server_of_a_killed_process_ends(root: Path) -> None:
+    with start_in_process(root) as starter:
+        pid = pid_of(root)
+        starter.kill()
+
+        until(lambda: not runs(pid))
 
 
 def test_server_of_a_killed_process_stays_for_others(root: Path) -> None:

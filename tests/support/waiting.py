@@ -24,6 +24,18 @@ def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         time.sleep(POLL_S)
 
 
+def first(ask: Callable[[], Result], holds: Callable[[Result], bool]) -> Result:
+    """Asks until an answer is as it should be, and returns it."""
+    answers: list[Result] = []
+
+    def asked() -> bool:
+        answers.append(ask())
+        return holds(answers[-1])
+
+    until(asked)
+    return answers[-1]
+
+
 async def until_async(condition: Callable[[], Awaitable[bool] | bool]) -> None:
     """Asks until a condition holds, and leaves the processor to others in between."""
     async with asyncio.timeout(PATIENCE_S):

@@ -145,11 +145,14 @@ def _read_checkpoint(folder: Path, weights: str, dimension: int | None) -> Encod
     if dimension is not None and not least <= dimension <= native:
         raise ValueError(f"dimension must be from {least} to the model's {native}, got {dimension}")
     dimension = dimension or native
+    tokenizer = folder / "tokenizer.json"
+    if not tokenizer.is_file():
+        raise DependencyError("embedder", "the checkpoint has no tokenizer.json")
     window = _window(folder)
     described = {
         "weights": weights,
         "config": _file_sha256(folder / "config.json"),
-        "tokenizer": _file_sha256(_tokenizer_file(folder)),
+        "tokenizer": _file_sha256(tokenizer),
         "modules": {name: _read_json(folder / path / "config.json") for path, name in modules},
         "prompts": [query_prompt, document_prompt],
         "dimension": dimension,
@@ -166,13 +169,6 @@ def _read_checkpoint(folder: Path, weights: str, dimension: int | None) -> Encod
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
-
-
-def _tokenizer_file(folder: Path) -> Path:
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise DependencyError("embedder", "the checkpoint has no tokenizer.json")
-    return path
 
 
 def _read_modules(folder: Path) -> list[tuple[str, str]]:

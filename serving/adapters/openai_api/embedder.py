@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, Self, TypeAlias
 
-import aiohttp
 import numpy as np
 
-from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, session_with_key
+from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, open_endpoint
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, UnsoundVectorError
 from serving.ports.embedding import TEXT_FORM, Embedding, EmbeddingModel, Vector, Vectors
@@ -59,24 +58,20 @@ class ApiModel:
 class ApiEmbedder:
     """Embeds by another service. A text is sent whole and has one vector.
 
-    `url` is the base address of the API, such as `https://host/v1`. `timeout_s` limits a request
-    for documents, of at most `batch` texts; that of a question is its deadline. Documents are tried
-    again by the projection, which waits longer after each failure.
+    `timeout_s` limits a request for documents, of at most `batch` texts; that of a question is its
+    deadline. Documents are tried again by the projection, which waits longer after each failure.
     """
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
-        url: str,
+        endpoint: Endpoint,
         model: ApiModel,
         *,
         batch: int = 64,
         timeout_s: float = 30.0,
         max_waiting: int = 512,
     ) -> None:
-        self._endpoint = Endpoint(
-            session, f"{url.rstrip('/')}/embeddings", dependency="embedder", api="embeddings API"
-        )
+        self._endpoint = endpoint
         self._model = model
         self._batch = batch
         self._timeout_s = timeout_s
@@ -88,9 +83,11 @@ class ApiEmbedder:
     async def opened(
         cls, url: str, model: ApiModel, key: str | None, **limits: Any
     ) -> AsyncIterator[Self]:
-        """Opens an embedder with the constructor's arguments, and the key to send as a token."""
-        async with session_with_key(key) as session:
-            yield cls(session, url, model, **limits)
+        """Opens an embedder at a base address of the API, with the key and other arguments."""
+        async with open_endpoint(
+            url, "embeddings", key, dependency="embedder", api="embeddings API"
+        ) as endpoint:
+            yield cls(endpoint, model, **limits)
 
     async def model(self) -> EmbeddingModel:
         model = self._model

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NoReturn
 
@@ -36,19 +37,17 @@ class RequestRefusedError(Exception):
     """The request was refused for what it says; the message has what the service says of it."""
 
 
+@dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A method of the API at `url`, over a client with the key in its headers.
+    """A method of an API at `url`, over a client with the key in its headers.
 
     Errors name the dependency, such as "embedder", and the API, such as "embeddings API".
     """
 
-    def __init__(
-        self, session: aiohttp.ClientSession, url: str, *, dependency: str, api: str
-    ) -> None:
-        self._session = session
-        self._url = url
-        self._dependency = dependency
-        self._api = api
+    session: aiohttp.ClientSession
+    url: str
+    dependency: str
+    api: str
 
     async def post(self, body: Mapping[str, Any], within_s: float) -> Any:
         """Returns the JSON of the answer; within_s above 0.
@@ -63,24 +62,24 @@ class Endpoint:
             # A redirect would take texts and key to another host.
             async with (
                 asyncio.timeout(within_s),
-                self._session.post(self._url, json=body, allow_redirects=False) as response,
+                self.session.post(self.url, json=body, allow_redirects=False) as response,
             ):
                 if response.status != HTTPStatus.OK:
                     said = _message(await response.content.read(MAX_ERROR_BYTES))
                     self._refuse(response.status, response.headers, said)
                 return await response.json(content_type=None)
         except aiohttp.ClientError as error:
-            raise self.failed(f"{self._url}: {type(error).__name__}") from error
+            raise self.failed(f"{self.url}: {type(error).__name__}") from error
         except ValueError as error:
             raise self.failed("the answer is not JSON") from error
 
     def failed(self, why: str) -> DependencyError:
         """The error for a failure of the service; `why` must not quote a text."""
-        return DependencyError(self._dependency, f"{self._api}: {why}")
+        return DependencyError(self.dependency, f"{self.api}: {why}")
 
     def _refuse(self, status: int, headers: Mapping[str, str], said: str) -> NoReturn:
         if status in BUSY:
-            raise OverloadedError(f"the {self._api}", _retry_after_s(headers))
+            raise OverloadedError(f"the {self.api}", _retry_after_s(headers))
         answer = f"status {status} ({said})" if said else f"status {status}"
         if status in REQUEST_REFUSED:
             raise RequestRefusedError(answer)
@@ -88,11 +87,16 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def session_with_key(key: str | None) -> AsyncIterator[aiohttp.ClientSession]:
-    """Opens an HTTP client that sends the key as a bearer token; None sends none."""
+async def open_endpoint(
+    url: str, method: str, key: str | None, *, dependency: str, api: str
+) -> AsyncIterator[Endpoint]:
+    """Opens a method of the API at a base address, such as `https://host/v1`.
+
+    The key is sent as a bearer token; None sends none.
+    """
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     async with aiohttp.ClientSession(headers=headers) as session:
-        yield session
+        yield Endpoint(session, f"{url.rstrip('/')}/{method}", dependency, api)
 
 
 def _message(body: bytes) -> str:

@@ -15,10 +15,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-import aiohttp
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, session_with_key
+from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, open_endpoint
 from serving.domain.items.records import Fact, Segment
 from serving.ports.text_analysis import (
     Conversation,
@@ -89,19 +88,13 @@ class ApiExtractor:
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
-        url: str,
+        endpoint: Endpoint,
         model: str,
         *,
         timeout_s: float = 60.0,
         max_tokens: int = 2048,
     ) -> None:
-        self._endpoint = Endpoint(
-            session,
-            f"{url.rstrip('/')}/chat/completions",
-            dependency="extractor",
-            api="chat completions API",
-        )
+        self._endpoint = endpoint
         self._model = model
         self._timeout_s = timeout_s
         self._max_tokens = max_tokens
@@ -112,18 +105,14 @@ class ApiExtractor:
     async def opened(
         cls, url: str, model: str, key: str | None, **limits: Any
     ) -> AsyncIterator[Self]:
-        """Opens an extractor with the constructor's arguments, and the key to send as a token."""
-        async with session_with_key(key) as session:
-            yield cls(session, url, model, **limits)
+        """Opens an extractor at a base address of the API, with the key and other arguments."""
+        async with open_endpoint(
+            url, "chat/completions", key, dependency="extractor", api="chat completions API"
+        ) as endpoint:
+            yield cls(endpoint, model, **limits)
 
     async def extract(self, conversation: Conversation) -> Proposal:
-        """Asks once. If these turns are refused or take too long, a usual turn is tried too.
-
-        Raises:
-            UnusableAnswerError: The answer is not of the schema, or only these turns fail.
-            OverloadedError: The other service is busy.
-            DependencyError: It cannot be reached, or fails with any turn.
-        """
+        """Asks once. If these turns are refused or take too long, a usual turn is tried too."""
         try:
             answer = await self._answer(conversation)
         except (RequestRefusedError, TimeoutError) as error:
@@ -161,14 +150,13 @@ class ApiExtractor:
                 {"role": "system", "content": INSTRUCTION},
                 {"role": "user", "content": _written(conversation)},
             ],
-            **self._bounds(),
+            **(
+                {"max_completion_tokens": self._max_tokens}
+                if self._is_new_model
+                else {"temperature": 0, "max_tokens": self._max_tokens}
+            ),
             "response_format": RESPONSE_FORMAT,
         }
-
-    def _bounds(self) -> dict[str, Any]:
-        if self._is_new_model:
-            return {"max_completion_tokens": self._max_tokens}
-        return {"temperature": 0, "max_tokens": self._max_tokens}
 
 
 def _labels(conversation: Conversation) -> tuple[list[tuple[str, Segment]], dict[str, Fact]]:
@@ -209,13 +197,16 @@ def _proposal(answer: Any, conversation: Conversation) -> Proposal:
         raise UnusableAnswerError(
             error.reason, sent_tokens=sent, received_tokens=received
         ) from error
-    facts = []
-    for fact in answered:
-        of_labels = {
-            "evidence": _ids(fact.evidence, segment_ids),
-            "closes": _ids(fact.closes, known_ids),
-        }
-        facts.append(ProposedFact(**dict(fact) | of_labels))
+    facts = (
+        ProposedFact(
+            **dict(fact)
+            | {
+                "evidence": _ids(fact.evidence, segment_ids),
+                "closes": _ids(fact.closes, known_ids),
+            }
+        )
+        for fact in answered
+    )
     return Proposal(facts=tuple(facts), sent_tokens=sent, received_tokens=received)
 
 

@@ -14,9 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Self, TypeAlias
 
-import aiohttp
-
-from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, session_with_key
+from serving.adapters.openai_api.endpoint import Endpoint, RequestRefusedError, open_endpoint
 from serving.domain.budget import Deadline
 
 TextsField: TypeAlias = Literal["documents", "texts"]
@@ -26,25 +24,10 @@ MIN_PROBABILITY = 1e-6
 
 
 class ApiReranker:
-    """Reranks by another service.
+    """Reranks by another service; `texts_field` is the field of the request that has the texts."""
 
-    Args:
-        session: A client with the key in its headers.
-        url: The base address of the API, such as `https://host/v1`.
-        model: Its name there.
-        texts_field: The field of the request that has the texts.
-    """
-
-    def __init__(
-        self,
-        session: aiohttp.ClientSession,
-        url: str,
-        model: str,
-        texts_field: TextsField = "documents",
-    ) -> None:
-        self._endpoint = Endpoint(
-            session, f"{url.rstrip('/')}/rerank", dependency="reranker", api="rerank API"
-        )
+    def __init__(self, endpoint: Endpoint, model: str, texts_field: TextsField) -> None:
+        self._endpoint = endpoint
         self._model = model
         self._texts_field = texts_field
 
@@ -53,20 +36,17 @@ class ApiReranker:
     async def opened(
         cls, url: str, model: str, key: str | None, texts_field: TextsField = "documents"
     ) -> AsyncIterator[Self]:
-        """Opens a reranker with the constructor's arguments, and the key to send as a token."""
-        async with session_with_key(key) as session:
-            yield cls(session, url, model, texts_field)
+        """Opens a reranker at a base address of the API, with the key and other arguments."""
+        async with open_endpoint(
+            url, "rerank", key, dependency="reranker", api="rerank API"
+        ) as endpoint:
+            yield cls(endpoint, model, texts_field)
 
     async def rerank(self, query: str, texts: Sequence[str], deadline: Deadline) -> list[float]:
         """Returns the logit of each text's relevance, in order.
 
         Scores from 0 to 1 are taken for probabilities, others for logits; both give the order of
         the other service.
-
-        Raises:
-            TimeoutError: The deadline passed first.
-            OverloadedError: The other service is busy.
-            DependencyError: It cannot be reached, or refuses the request.
         """
         if not texts:
             return []
@@ -77,7 +57,11 @@ class ApiReranker:
             raise self._endpoint.failed(
                 f"{error}; check the model's name and reranker.api.texts_field"
             ) from error
-        return _logits(self._scores(answer, len(texts)))
+        scores = self._scores(answer, len(texts))
+        if not all(0 <= score <= 1 for score in scores):
+            return scores
+        bounded = (min(max(score, MIN_PROBABILITY), 1 - MIN_PROBABILITY) for score in scores)
+        return [math.log(score / (1 - score)) for score in bounded]
 
     def _scores(self, answer: Any, count: int) -> list[float]:
         try:
@@ -94,10 +78,3 @@ class ApiReranker:
         if not all(map(math.isfinite, scores)):
             raise self._endpoint.failed("a score is not finite")
         return scores
-
-
-def _logits(scores: Sequence[float]) -> list[float]:
-    if not all(0 <= score <= 1 for score in scores):
-        return list(scores)
-    bounded = (min(max(score, MIN_PROBABILITY), 1 - MIN_PROBABILITY) for score in scores)
-    return [math.log(score / (1 - score)) for score in bounded]

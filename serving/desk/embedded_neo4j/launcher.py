@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from serving.adapters.maven_jars import DownloadError, LockedJar, download_by_jgo, fetch_jars
+from serving.adapters.maven_jars import LockedJar, download_by_jgo, fetch_jars
 from serving.desk.embedded_neo4j.watch import ErrorWatch
 from serving.domain.errors import DependencyError
 
@@ -48,10 +48,7 @@ def jar_directory(cache: Path, on_progress: OnProgress) -> Path:
     def report(done: int) -> None:
         on_progress(f"downloading Neo4j {VERSION}: {done} of {len(jars)} jars")
 
-    try:
-        fetch_jars(jars, directory, report, download_by_jgo)
-    except DownloadError as error:
-        raise DependencyError("graph", str(error)) from error
+    fetch_jars("graph", jars, directory, report, download_by_jgo)
     return directory
 
 

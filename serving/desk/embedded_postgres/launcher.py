@@ -3,7 +3,7 @@
 A start takes the lock, creates the cluster if there is none, attaches to a running server or starts
 one, and waits until it accepts connections. Every user of the server holds a shared lock, which the
 kernel releases when the process dies; the last user to stop stops the server. A guard process
-ends it when its users were killed (`end_with_users.py`).
+ends it when its users were killed (`postmaster.py`).
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from psycopg.conninfo import make_conninfo
 
-from serving.desk.embedded_postgres.account import ACCOUNT, ENVIRONMENT, Account
-from serving.desk.embedded_postgres.binaries import (
-    find_binaries,
-    major_version_of,
-    reachable_binaries,
-)
-from serving.desk.embedded_postgres.errors import PostgresStartError, reason_of
+from serving.desk.embedded_postgres import postmaster as postmasters
 from serving.desk.embedded_postgres.postmaster import (
     SHORT_SOCKET_PREFIX,
     SOCKET_NAME,
     Postmaster,
     ProcessTable,
     remove_if_short,
+    try_exclusive_lock,
     wait_until,
+)
+from serving.desk.embedded_postgres.programs import (
+    ACCOUNT,
+    ENVIRONMENT,
+    Account,
+    PostgresStartError,
+    find_binaries,
+    major_version_of,
+    reachable_binaries,
+    reason_of,
 )
 
 SETTINGS: Mapping[str, str] = {
@@ -53,7 +58,6 @@ SETTINGS: Mapping[str, str] = {
     "log_error_verbosity": "terse",  # DETAIL lines may quote rows
     "log_min_messages": "warning",
 }
-GUARD_PATH = Path(__file__).with_name("end_with_users.py")
 
 LONGEST_SOCKET_PATH = 107
 """The bytes of `sockaddr_un.sun_path` on Linux, without the NUL."""
@@ -126,8 +130,11 @@ class EmbeddedPostgres:
             with self._starting_or_stopping():
                 # First: it would take the lock when this process gives up its own.
                 self._end_guard()
-                if _try_exclusive_lock(self._in_use):
-                    self._stop_server()
+                if try_exclusive_lock(self._in_use) and (pid := self._processes.find()) is not None:
+                    postmaster = self._processes.ready(pid)
+                    self._processes.end(pid, lambda: self._has_ended(pid))
+                    if postmaster is not None:
+                        remove_if_short(postmaster.socket_directory)
                 self._in_use.close()
                 self._in_use = self._socket_directory = None
         _reap()
@@ -188,14 +195,10 @@ class EmbeddedPostgres:
             "--data-checksums",
         ]
         try:
-            with self._start_program(command) as initdb:
-                try:
-                    code = initdb.wait(START_WITHIN_S)
-                except subprocess.TimeoutExpired:
-                    initdb.kill()
-                    raise
-            if code:
-                raise subprocess.CalledProcessError(code, "initdb")
+            with self.log.open("ab") as log:
+                subprocess.run(
+                    command, check=True, timeout=START_WITHIN_S, **self._surroundings(log)
+                )
         except (OSError, subprocess.SubprocessError) as error:
             raise PostgresStartError(
                 f"initdb could not create {unfinished} ({reason_of(error)}); see {self.log}"
@@ -212,13 +215,18 @@ class EmbeddedPostgres:
             )
 
     def _start_server(self, binaries: Path) -> Postmaster:
-        self._processes.wait_for_orphans(START_WITHIN_S)
+        if not wait_until(lambda: not self._processes.servers(), START_WITHIN_S):
+            raise PostgresStartError(
+                f"processes {self._processes.servers()} of an earlier PostgreSQL still use "
+                f"{self.data}"
+            )
         socket_directory = self._make_socket_directory()
         command = [str(binaries / "postgres"), "-D", str(self.data), "-k", str(socket_directory)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         try:
-            child = self._start_program(command)
+            with self.log.open("ab") as log:
+                child = subprocess.Popen(command, **self._surroundings(log))
         except OSError as error:
             remove_if_short(socket_directory)
             raise PostgresStartError(f"cannot run {command[0]} ({reason_of(error)})") from error
@@ -244,23 +252,20 @@ class EmbeddedPostgres:
         self._account.own(directory)
         return directory
 
-    def _start_program(self, command: list[str]) -> subprocess.Popen[bytes]:
-        """Starts one of PostgreSQL's programs as the account, with its output to the log.
+    def _surroundings(self, log: IO[bytes]) -> dict[str, Any]:
+        """The arguments of one of PostgreSQL's programs: its account, and its output to the log.
 
-        It runs in its own session, so that Ctrl-C reaches only this process, which then stops the
-        server.
+        In its own session, so that Ctrl-C reaches only this process, which then stops the server.
         """
-        with self.log.open("ab") as log:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=ENVIRONMENT,
-                cwd=self.root,
-                start_new_session=True,
-                **self._account.credentials(),
-            )
+        return {
+            "stdin": subprocess.DEVNULL,
+            "stdout": log,
+            "stderr": log,
+            "env": ENVIRONMENT,
+            "cwd": self.root,
+            "start_new_session": True,
+            **self._account.credentials(),
+        }
 
     def _wait_until_ready(self, pid: int) -> Postmaster:
         def settled() -> bool:
@@ -289,7 +294,7 @@ class EmbeddedPostgres:
         self._end_guard()
         try:
             self._guard = subprocess.Popen(
-                [sys.executable, "-S", "-E", str(GUARD_PATH), str(self.root), str(pid)],
+                [sys.executable, "-P", "-S", "-E", postmasters.__file__, str(self.root), str(pid)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -305,15 +310,6 @@ class EmbeddedPostgres:
             self._guard.wait()
             self._guard = None
 
-    def _stop_server(self) -> None:
-        pid = self._processes.find()
-        if pid is None:
-            return
-        postmaster = self._processes.ready(pid)
-        self._processes.end(pid, lambda: self._has_ended(pid), START_WITHIN_S / 2)
-        if postmaster is not None:
-            remove_if_short(postmaster.socket_directory)
-
     def _last_fatal_line(self) -> str:
         with contextlib.suppress(OSError):
             for line in reversed(self.log.read_text(errors="replace").splitlines()):
@@ -325,12 +321,3 @@ class EmbeddedPostgres:
 def _reap() -> None:
     """Collects the exit codes of servers that have ended."""
     _children[:] = [child for child in _children if child.poll() is None]
-
-
-def _try_exclusive_lock(file: IO[bytes]) -> bool:
-    """Takes the file's exclusive lock without waiting; False if others share it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -1,22 +1,32 @@
-"""The server process of a data directory: finding it, its readiness, and ending it."""
+"""The server process of a data directory: finding it, its readiness, and ending it.
+
+`launcher.py` also starts this file as a script for each user of a server: a guard, which ends the
+server when nobody uses it any more, however its users ended. So it imports nothing of this service.
+A user has a shared lock on the file `users`, which the kernel releases when it is killed. A signal
+from the kernel (PR_SET_PDEATHSIG) would end the server under other users, and with the thread that
+started it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-from serving.desk.embedded_postgres.errors import PostgresStartError
+from typing import IO
 
 SOCKET_NAME = ".s.PGSQL.5432"
 SHORT_SOCKET_PREFIX = "trivium-pg-"
 """The prefix of socket directories outside the root, for roots with a long path."""
 
+END_WITHIN_S = 60.0
+"""For each of the signals that end a server."""
 _POLL_S = 0.01
 
 
@@ -75,27 +85,18 @@ class ProcessTable:
             return False
         return state not in "ZX" and name.startswith("postgres") and directory == self._data
 
-    def wait_for_orphans(self, timeout_s: float) -> None:
-        """Waits until the children of a killed server, which hold its shared memory, have ended.
-
-        Raises `PostgresStartError` if they still run after the timeout.
-        """
-        if not wait_until(lambda: not self._servers(), timeout_s):
-            raise PostgresStartError(
-                f"processes {self._servers()} of an earlier PostgreSQL still use {self._data}"
-            )
-
-    def end(self, pid: int, has_ended: Callable[[], bool], limit_s: float) -> None:
+    def end(self, pid: int, has_ended: Callable[[], bool]) -> None:
         """Ends the server: fast (ends sessions), then immediate (no checkpoint), then SIGKILL."""
         for signal_ in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
             if has_ended():
                 return
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal_)
-            if wait_until(has_ended, limit_s):
+            if wait_until(has_ended, END_WITHIN_S):
                 return
 
-    def _servers(self) -> list[int]:
+    def servers(self) -> list[int]:
+        """The server and its children, which hold its shared memory when it was killed."""
         pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
         return [pid for pid in pids if self.is_server(pid)]
 
@@ -120,3 +121,31 @@ def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+def end_with_users(root: Path, pid: int) -> None:
+    """Waits until nobody uses the server, and ends it, while none starts or stops one."""
+    processes = ProcessTable(root / "pgdata")
+    with (root / "users").open("ab") as users, (root / "lock").open("ab") as lock:
+        while True:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            # Who starts has the other lock first.
+            fcntl.flock(users, fcntl.LOCK_UN)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if try_exclusive_lock(users):
+                processes.end(pid, lambda: not processes.is_server(pid))
+                return
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def try_exclusive_lock(file: IO[bytes]) -> bool:
+    """Takes the file's exclusive lock without waiting; False if others share it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    end_with_users(Path(sys.argv[1]), int(sys.argv[2]))

@@ -19,16 +19,16 @@ from tokenizers import Tokenizer
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint, in_precision
 from serving.adapters.encoder.probes import probe_windows
-from serving.adapters.encoder.windows import WindowTokenizer
+from serving.adapters.encoder.windows import WindowEncoder
 from serving.domain.errors import DependencyError, UnsoundVectorError
 from serving.gpu.encoders.backend import is_last_token_pooled
 from serving.gpu.encoders.on_device import DeviceEncoder
 from serving.gpu.networks.errors import CheckpointError, DeviceMemoryError
+from serving.gpu.networks.passes import use_threads
 from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.checkpoint import load_qwen3
-from serving.gpu.networks.stored_tensors import StoredTensors
-from serving.gpu.networks.threads import use_threads
+from serving.gpu.networks.stored_tensors import stored_tensors
 from serving.ports.embedding import Device, TokenIds
 
 
@@ -60,8 +60,8 @@ class Qwen3Encoder(DeviceEncoder):
             architecture = Qwen3Architecture.read(checkpoint.architecture)
             if not is_last_token_pooled(checkpoint):
                 raise _refused("the checkpoint does not pool its last token alone")
-            require_end_token(checkpoint, self._tokenizer, architecture.vocabulary)
-            with StoredTensors(checkpoint.folder) as tensors:
+            require_end_token(checkpoint, self, architecture.vocabulary)
+            with stored_tensors(checkpoint.folder) as tensors:
                 network = load_qwen3(
                     tensors, architecture, checkpoint.window, torch.device(device), precision
                 )
@@ -71,7 +71,7 @@ class Qwen3Encoder(DeviceEncoder):
         )
         # Texts of all lengths: an overflow in this precision shows at start-up.
         try:
-            self.encode(probe_windows(self._tokenizer))
+            self.encode(probe_windows(self))
         except UnsoundVectorError as error:
             raise _refused(error.why) from error
 
@@ -89,7 +89,7 @@ class Qwen3Encoder(DeviceEncoder):
 
 
 def require_end_token(
-    checkpoint: EncoderCheckpoint, tokenizer: WindowTokenizer, vocabulary: int
+    checkpoint: EncoderCheckpoint, encoder: WindowEncoder, vocabulary: int
 ) -> None:
     """Checks that the tokenizer ends every window with the padding token.
 
@@ -103,10 +103,10 @@ def require_end_token(
     if end_id is None:
         raise _refused(f"the tokenizer does not know its padding token {end!r}")
     for name, windows in {
-        "no text": tokenizer.document(""),
-        "a text": tokenizer.document("a"),
-        "a question": [tokenizer.query("a")],
-        "a long text": tokenizer.document("a b " * checkpoint.window),
+        "no text": encoder.tokenize_document(""),
+        "a text": encoder.tokenize_document("a"),
+        "a question": [encoder.tokenize_query("a")],
+        "a long text": encoder.tokenize_document("a b " * checkpoint.window),
     }.items():
         for window in windows:
             if not window or window[-1] != end_id:

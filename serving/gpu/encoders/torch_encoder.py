@@ -10,9 +10,8 @@ from serving.adapters.encoder.checkpoint import EncoderCheckpoint, in_precision
 from serving.adapters.encoder.windows import padded
 from serving.domain.errors import DependencyError
 from serving.gpu.encoders.on_device import DeviceEncoder
-from serving.gpu.networks.passes import tokens_of_a_pass
+from serving.gpu.networks.passes import tokens_of_a_pass, use_threads
 from serving.gpu.networks.precision import Precision
-from serving.gpu.networks.threads import use_threads
 from serving.ports.embedding import Device, TokenIds
 
 

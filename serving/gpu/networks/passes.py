@@ -111,6 +111,16 @@ class BucketedPasses:
             return self._device.run(windows)
 
 
+def use_threads(device: str, threads: int) -> None:
+    """Sets the threads of a pass on the CPU, for this thread and those that use torch later.
+
+    For another device the number is left alone: it is a guard of compiled code, which a thread with
+    another number would compile again in the middle of a question.
+    """
+    if device.startswith("cpu"):
+        torch.set_num_threads(threads)
+
+
 def tokens_of_a_pass(device: torch.device) -> int:
     """The desired token budget of a device, padding included."""
     return CPU_TOKENS if device.type == "cpu" else ACCELERATOR_TOKENS

@@ -21,7 +21,7 @@ from serving.domain.errors import DependencyError
 from serving.gpu.networks.precision import Precision
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.checkpoint import head_rows, load_qwen3
-from serving.gpu.networks.stored_tensors import StoredTensors
+from serving.gpu.networks.stored_tensors import stored_tensors
 from serving.ports.reranking import Pair
 
 BEFORE = (
@@ -72,7 +72,7 @@ class Qwen3Reranker:
             known = architecture.vocabulary
             why = f"the tokenizer has token {most}, the network has {known} of them"
             raise DependencyError("reranker", why)
-        with StoredTensors(checkpoint.folder) as tensors:
+        with stored_tensors(checkpoint.folder) as tensors:
             network = load_qwen3(
                 tensors, architecture, checkpoint.window, torch.device(device), precision
             )

@@ -12,8 +12,8 @@ from serving.adapters.encoder.windows import batches_by_length
 from serving.adapters.reranker.checkpoint import Kind, RerankerCheckpoint
 from serving.domain.errors import DependencyError
 from serving.gpu.networks.errors import CheckpointError, DeviceMemoryError
+from serving.gpu.networks.passes import use_threads
 from serving.gpu.networks.precision import Precision
-from serving.gpu.networks.threads import use_threads
 from serving.gpu.rerankers.qwen3_reranker import Qwen3Reranker
 from serving.gpu.rerankers.sequence_classifier import SequenceClassifier
 from serving.ports.embedding import Device

@@ -1,4 +1,4 @@
-"""Examples, integrations and clients of other languages before the running service."""
+"""Examples, imports, integrations and clients of other languages before the running service."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from mcp import Client
 
+from tests.clients.importers.importing import EXPORTS as IMPORTED
 from tests.fixtures.service import Service
+from tests.support.answers import states
 from tests.support.sample import sample_items
 from tests.support.tracked_files import ROOT, tracked_files
-from trivium_langgraph import TriviumStore
+from trivium_importers.command import trivium_import
 from trivium_mcp import Connection, build_server
 
 EXAMPLES = ROOT / "examples"
+EXPORTS = {"mem0": IMPORTED / "mem0.json", "graphiti": IMPORTED / "graphiti.jsonl"}
 TSC = ROOT / "clients/typescript/node_modules/.bin/tsc"
 LATE_S = 240
 
@@ -74,6 +78,34 @@ def test_import_of_a_file_is_repeated_without_effect(service: Service) -> None:
     assert first.startswith("stored: 6 new, 0 as before\n1 ")
     assert "fifteenth of May" in first
     assert second.startswith("stored: 0 new, 6 as before\n1 ")
+
+
+def imported(service: Service, source: str) -> dict[str, Any]:
+    """The result of `trivium-import`."""
+    options = ["--address", service.address, "--tenant", "the-import"]
+    words = ["--json", source, str(EXPORTS[source])]
+    done = CliRunner().invoke(trivium_import, [*options, *words])
+    assert done.exit_code == 0, done.output
+    [stored] = json.loads(done.stdout)["stored"]
+    result: dict[str, Any] = stored["result"]
+    return result
+
+
+def test_exports_of_other_memories_are_stored_and_found(service: Service) -> None:
+    results = {source: imported(service, source) for source in EXPORTS}
+    token = results["graphiti"]["consistency_token"]
+    memory = service.client("the-import")
+
+    said = memory.retrieve("When is the wedding?", consistency_token=token)
+    answer = memory.retrieve("Where does Nora work?", consistency_token=token)
+
+    assert said.complete, states(said)
+    assert answer.complete, states(answer)
+    created = {source: result["created_count"] for source, result in results.items()}
+    assert created == {"mem0": 2, "graphiti": 7}
+    assert said.hits[0].text == "The wedding was moved to the ninth of November."
+    turn = next(hit for hit in answer.hits if "I left Acme" in hit.text)
+    assert "graph" in turn.legs
 
 
 def test_notebook_draws_a_ledger(service: Service, tmp_path: Path) -> None:
@@ -177,22 +209,6 @@ def test_example_of_mcp_recalls_stored_items(service: Service) -> None:
 
     assert "tools: recall, describe, explain, remember, forget" in output
     assert 'Nora said: "The wedding is on the eighth of November."' in output
-
-
-def test_a_store_of_langgraph_keeps_finds_and_deletes(service: Service) -> None:
-    with service.client("langgraph") as client:
-        store = TriviumStore(client)
-        for name, text in (("nora", "Nora eats no meat."), ("idris", "Idris plays chess.")):
-            store.put(("users", name), "note", {"text": text})
-        found = store.search(("users",), query="What does Nora eat?", limit=1)
-        elsewhere = store.search(("users", "idris"), query="What does Nora eat?")
-        store.delete(("users", "nora"), "note")
-        left = store.search(("users",), query="What does Nora eat?")
-
-    assert [(each.namespace, each.value["text"]) for each in found] == [
-        (("users", "nora"), "Nora eats no meat.")
-    ]
-    assert [each.namespace for each in (*elsewhere, *left) if "nora" in each.namespace] == []
 
 
 def test_example_of_langgraph_recalls_earlier_turns(service: Service) -> None:

@@ -34,12 +34,6 @@ def test_a_checkpoint_that_lacks_a_file_is_refused(folder: Path, file: str) -> N
         open_checkpoint(str(folder))
 
 
-@pytest.mark.parametrize("dimension", [65, 0])
-def test_more_than_the_model_has_is_refused(folder: Path, dimension: int) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        open_checkpoint(str(folder), dimension=dimension)
-
-
 def test_the_same_files_elsewhere_have_the_same_fingerprint(
     folder: Path, tiny_bert: EncoderCheckpoint
 ) -> None:

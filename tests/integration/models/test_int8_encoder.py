@@ -30,7 +30,6 @@ from serving.adapters.encoder.probes import (
     require_close,
 )
 from serving.adapters.encoder.published import PUBLISHED, PublishedModel, open_model
-from serving.adapters.encoder.windows import WindowTokenizer
 from serving.adapters.maven_jars import LockedJar
 from serving.config.settings import DEFAULT_MODEL, Settings, default_cache_dir
 from serving.domain.errors import DependencyError
@@ -44,7 +43,7 @@ pytestmark = pytest.mark.model
 @pytest.fixture(scope="session")
 def float32(published: EncoderCheckpoint) -> Vectors:
     encoder = OnnxEncoder(published, default_cache_dir())
-    return encoder.encode(probe_windows(WindowTokenizer(published)))
+    return encoder.encode(probe_windows(encoder))
 
 
 @pytest.fixture
@@ -167,7 +166,7 @@ def test_a_published_model_is_quantized_unless_float32_is_named(
 
 def test_int8_vectors_are_close_to_float32(published: EncoderCheckpoint, float32: Vectors) -> None:
     encoder = OnnxEncoder(published, default_cache_dir(), precision="int8")
-    made = encoder.encode(probe_windows(WindowTokenizer(published)))
+    made = encoder.encode(probe_windows(encoder))
 
     assert MIN_INT8_COSINE <= (made * float32).sum(axis=1).min() < 0.9999
     assert encoder.model().fingerprint != published.model.fingerprint

@@ -28,7 +28,6 @@ from serving.gpu.encoders.torch_encoder import TorchEncoder
 from serving.gpu.networks.precision import Precision
 from serving.ports.embedding import TokenIds, Vectors
 from serving.telemetry import NoRecorder
-from tests.fixtures.encoder import INSTRUCTION
 from tests.support.checkpoints import (
     Spoil,
     config,
@@ -41,8 +40,6 @@ from tests.support.checkpoints import (
 from tests.support.tiny_tokenizers import END_OF_TEXT
 
 CLOSE = 1e-5
-FAR = 0.05
-"""What a wrong vector differs by at least, in one of its components."""
 
 RAGGED = (
     "goa",
@@ -122,16 +119,6 @@ def test_rows_equal_transformers_and_sentence_transformers(
 
     assert distance(made, one_by_one(library, windows)) < CLOSE
     assert distance(made, by_sentence_transformers(tiny_qwen3, texts)) < CLOSE
-
-
-def test_only_questions_have_the_instruction_of_checkpoint(
-    encoder: Qwen3Encoder, tiny_qwen3: EncoderCheckpoint
-) -> None:
-    made = encoder.encode([encoder.tokenize_query("goa"), *encoder.tokenize_document("goa")])
-
-    wanted = by_sentence_transformers(tiny_qwen3, [f"{INSTRUCTION}goa", "goa"])
-    assert distance(made, wanted) < CLOSE
-    assert distance(made[:1], made[1:]) > FAR
 
 
 def test_shorter_vector_is_the_normalized_head(

@@ -23,9 +23,13 @@ from serving.adapters.postgres.connection.migrations import migrate
 from serving.adapters.postgres.connection.pool import MAX_WAITING, Database
 from serving.adapters.postgres.connection.row_security import CallerConnection
 from serving.desk.embedded_postgres import EmbeddedPostgres
-from serving.desk.embedded_postgres.account import ENVIRONMENT, Account
-from serving.desk.embedded_postgres.binaries import find_binaries, reachable_binaries
 from serving.desk.embedded_postgres.launcher import SETTINGS
+from serving.desk.embedded_postgres.programs import (
+    ENVIRONMENT,
+    Account,
+    find_binaries,
+    reachable_binaries,
+)
 from serving.domain.budget import Deadline
 from serving.domain.errors import OverloadedError, StoreUnavailableError
 from serving.ports.index_engine import FeedLostError

@@ -150,17 +150,14 @@ def test_the_logs_of_a_failed_start_are_kept_and_named(settings: Settings, tmp_p
     assert (kept / "neo4j.log").read_text() == "neo4j.log"
 
 
-def test_logs_of_stores_are_kept_without_rays(settings: Settings, tmp_path: Path) -> None:
+def test_only_existing_logs_are_kept_and_reported(settings: Settings, tmp_path: Path) -> None:
+    assert fail(settings, tmp_path / "nothing") == []
+
     log(settings.data_dir / "postgres" / "postgres.log")
     kept = settings.cache_dir / "failed-desk"
 
     assert fail(settings, tmp_path / "nothing") == [f"logs are in {kept}"]
-
     assert (kept / "postgres.log").read_text() == "postgres.log"
-
-
-def test_without_logs_nothing_is_reported_about_logs(settings: Settings, tmp_path: Path) -> None:
-    assert fail(settings, tmp_path / "nothing") == []
 
 
 def test_unwritable_logs_do_not_hide_start_error(settings: Settings, tmp_path: Path) -> None:
@@ -247,34 +244,21 @@ def test_slow_store_does_not_delay_another(store: Store, monkeypatch: pytest.Mon
 
 
 class Pauses:
-    """A wait that returns at once; something happens at some of its times, in seconds."""
+    """Waits that return at once until a time, in seconds; the store is mended at another one."""
 
-    def __init__(self, ends_at: float) -> None:
-        self.now = 0.0
-        self._ends_at = ends_at
-
-    def __call__(self, pause_s: float) -> bool:
-        self.now += pause_s
-        return self.now > self._ends_at
-
-
-class Broken:
-    """Does not start again until it is mended."""
-
-    def __init__(self, pauses: Pauses, error: Exception, mended_at: float = 1e9) -> None:
-        self._pauses, self._error, self._mended_at = pauses, error, mended_at
+    def __init__(self, store: Store, ends_at: float, mended_at: float = 1e9) -> None:
+        self._store, self._ends_at, self._mended_at = store, ends_at, mended_at
+        self._now = 0.0
         self.attempts: list[float] = []
 
-    def start(self) -> str:
-        return "address"
-
-    def restart_if_dead(self) -> None:
-        self.attempts.append(self._pauses.now)
-        if self._pauses.now < self._mended_at:
-            raise self._error
-
-    def stop(self) -> None:
-        """Nothing runs."""
+    def __call__(self, pause_s: float) -> bool:
+        self._now += pause_s
+        if self._now > self._ends_at:
+            return True
+        if self._now >= self._mended_at:
+            self._store.error = None
+        self.attempts.append(self._now)
+        return False
 
 
 @pytest.mark.parametrize(
@@ -282,23 +266,24 @@ class Broken:
     [PostgresStartError("no memory"), DependencyError("graph", "no memory"), OSError("no memory")],
 )
 def test_failed_restart_is_retried_after_doubling_pauses(error: Exception) -> None:
-    pauses, said = Pauses(ends_at=250), list[str]()
-    store = Broken(pauses, error)
+    store, said = Store(error), list[str]()
+    pauses = Pauses(store, ends_at=250)
 
     keep_running(store, "Nothing works.", said.append, pauses)
 
-    assert store.attempts == [2, 6, 14, 30, 62, 122, 182, 242]
+    assert pauses.attempts == [2, 6, 14, 30, 62, 122, 182, 242]
+    assert store.restarts == len(said) == 8
     assert "no memory. Nothing works. Next attempt in 4 s" in said[0]
     assert said[-1].endswith("in 60 s")
 
 
 def test_restarted_store_is_checked_as_often_again() -> None:
-    pauses, said = Pauses(ends_at=20), list[str]()
-    store = Broken(pauses, PostgresStartError("no memory"), mended_at=10)
+    store, said = Store(PostgresStartError("no memory")), list[str]()
+    pauses = Pauses(store, ends_at=20, mended_at=10)
 
     keep_running(store, "Nothing works.", said.append, pauses)
 
-    assert store.attempts == [2, 6, 14, 16, 18, 20]
+    assert pauses.attempts == [2, 6, 14, 16, 18, 20]
     assert len(said) == 2
 
 
@@ -330,15 +315,6 @@ def test_a_signal_raises_only_where_it_is_checked(
         interruption.check()
 
 
-def test_interruption_raises_at_once_if_safe(
-    interruption: Interruption, reported: list[str]
-) -> None:
-    with pytest.raises(KeyboardInterrupt), interruption.at_once():
-        send(signal.SIGINT)
-
-    assert reported == ["noted"]
-
-
 def test_signal_after_the_block_is_only_recorded(interruption: Interruption) -> None:
     with interruption.at_once():
         pass
@@ -356,7 +332,9 @@ def test_signal_before_the_block_keeps_it_from_running(interruption: Interruptio
         pytest.fail("the block was entered")
 
 
-def test_only_the_first_counts(interruption: Interruption, reported: list[str]) -> None:
+def test_signal_raises_at_once_and_the_first_alone(
+    interruption: Interruption, reported: list[str]
+) -> None:
     with pytest.raises(KeyboardInterrupt), interruption.at_once():
         send(signal.SIGINT)
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from serving.adapters.encoder.checkpoint import EncoderCheckpoint
-from serving.adapters.encoder.published import PUBLISHED
 from serving.composition import extras
 from serving.config.settings import load_settings
 from serving.desk.doctor import CheckResult, Gpus, examine
@@ -29,31 +28,23 @@ def of_model(**embedder: Any) -> CheckResult:
     return found("model", embedder=embedder)
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_doctor_names_the_runtime_of_the_model(minilm: EncoderCheckpoint, device: str) -> None:
-    finding = of_model(model=str(minilm.folder), device=device)
+@pytest.mark.parametrize(
+    ("model", "device", "runtime"),
+    [
+        ("minilm", "cpu", "torch on cpu in float32"),
+        ("minilm", "cuda", "torch on cuda in float32"),
+        ("tiny_qwen3", "cuda", "qwen3 on cuda in bfloat16"),
+    ],
+)
+def test_doctor_names_the_runtime_of_the_model(
+    request: pytest.FixtureRequest, model: str, device: str, runtime: str
+) -> None:
+    checkpoint: EncoderCheckpoint = request.getfixturevalue(model)
+
+    finding = of_model(model=str(checkpoint.folder), device=device)
 
     assert finding.ok
-    assert finding.text == f"{minilm.folder} by torch on {device} in float32"
-
-
-def test_qwen3_uses_lean_forward_and_bfloat16_on_accelerators(
-    tiny_qwen3: EncoderCheckpoint,
-) -> None:
-    model = str(tiny_qwen3.folder)
-
-    assert of_model(model=model).text == f"{model} by qwen3 on cpu in float32"
-    assert of_model(model=model, device="cuda").text.endswith("on cuda in bfloat16")
-
-
-def test_a_published_model_runs_in_int8_on_the_cpu(published: EncoderCheckpoint) -> None:
-    name = next(key for key, each in PUBLISHED.items() if each.folder_name == published.folder.name)
-
-    assert of_model(model=name).text == f"{name} by onnx on cpu in int8"
-    assert of_model(model=name, precision="float32").text.endswith("in float32")
-    on_cuda = of_model(model=name, device="cuda")
-    assert not on_cuda.ok
-    assert "Hugging Face id" in on_cuda.text
+    assert finding.text == f"{checkpoint.folder} by {runtime}"
 
 
 def test_a_published_model_may_still_be_fetched(tmp_path: Path) -> None:
@@ -72,13 +63,6 @@ def test_uncalled_api_model_needs_a_readable_key(tmp_path: Path) -> None:
     assert there.text == "m by the API at http://127.0.0.1:9/v1, which was not asked"
     assert not without_key.ok
     assert "embedder.api.key_file" in without_key.text
-
-
-def test_a_dimension_that_the_model_does_not_have_is_found() -> None:
-    finding = of_model(dimension=100_000)
-
-    assert not finding.ok
-    assert "dimension" in finding.text
 
 
 @pytest.mark.parametrize("part", ["embedder", "reranker"])
@@ -103,17 +87,27 @@ def test_published_reranker_is_found_if_installed(
     assert (finding.ok, shown in finding.text) == (installed, True), finding.text
 
 
-def test_a_folder_without_a_reranker_is_found(tiny_qwen3: EncoderCheckpoint) -> None:
-    finding = found("reranker", reranker={"model": str(tiny_qwen3.folder)})
+@pytest.mark.parametrize(
+    ("part", "section", "text"),
+    [
+        ("reranker", {"reranker": {}}, "is no known reranker"),
+        ("model", {"embedder": {"dimension": 100_000}}, "dimension must be from 32 to"),
+        (
+            "model",
+            {"embedder": {"precision": "int8"}},
+            "precision int8 is for an ONNX graph, and this model is run by qwen3",
+        ),
+    ],
+)
+def test_setting_that_the_model_cannot_meet_is_found(
+    tiny_qwen3: EncoderCheckpoint, part: str, section: dict[str, dict[str, Any]], text: str
+) -> None:
+    [(name, settings)] = section.items()
+
+    finding = found(part, **{name: {"model": str(tiny_qwen3.folder), **settings}})
 
     assert not finding.ok
-    assert "is no known reranker" in finding.text
-
-
-def test_a_precision_that_the_model_does_not_have_is_found(tiny_qwen3: EncoderCheckpoint) -> None:
-    finding = of_model(model=str(tiny_qwen3.folder), precision="int8")
-    assert not finding.ok
-    assert finding.text == "precision int8 is for an ONNX graph, and this model is run by qwen3"
+    assert text in finding.text
 
 
 @pytest.mark.parametrize("runs", [True, False])

@@ -69,30 +69,17 @@ def test_locked_jars_are_distinct_files_of_one_neo4j() -> None:
     assert {each.version for each in jars if each.artifact == "neo4j-kernel"} == {"5.26.30"}
 
 
-def test_a_line_of_the_lock_may_have_a_classifier() -> None:
-    epoll = LockedJar.parse("00ff  io.netty:epoll:jar:linux-x86_64:4.1.137.Final")
-
-    assert epoll == LockedJar("00ff", "io.netty", "epoll", "linux-x86_64", "4.1.137.Final")
-    assert epoll.file_name == "epoll-4.1.137.Final-linux-x86_64.jar"
-
-
-def test_every_jar_is_fetched_and_the_progress_reported(fetch: Fetch) -> None:
+def test_every_jar_is_fetched_once_and_reported(fetch: Fetch) -> None:
     reported: list[str] = []
+    again = Repository()
 
     directory = fetch(Repository(), reported.append)
+    fetch(again)
 
     assert fetched(directory) == sorted(each.file_name for each in JARS)
     assert len(reported) == 20
     assert reported[-1].endswith("20 of 20 jars")
-
-
-def test_a_second_time_asks_for_nothing(fetch: Fetch) -> None:
-    fetch(Repository())
-    repository = Repository()
-
-    fetch(repository)
-
-    assert repository.asked == []
+    assert again.asked == []
 
 
 def test_interrupted_download_resumes(fetch: Fetch) -> None:
@@ -262,10 +249,6 @@ class Watched:
                 found.append(check)
             self.clock.now += EVERY_S
         return found
-
-
-def test_server_that_answers_is_left_alone() -> None:
-    assert Watched().started_again_at(10) == []
 
 
 def test_server_with_lasting_errors_starts_ever_later() -> None:

@@ -65,6 +65,11 @@ def test_deployment_not_running_is_named_with_its_reason() -> None:
     assert waits_for(None) == "waiting for Serve"
 
 
+@pytest.fixture(autouse=True)
+def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "POLL_S", 0)
+
+
 def nothing() -> None:
     """Lets a start go on."""
 
@@ -82,9 +87,7 @@ class LateNode:
         return "node"
 
 
-def test_a_node_may_register_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "POLL_S", 0)
-
+def test_a_node_may_register_late() -> None:
     assert wait_for_node(LateNode(), nothing) == "node"
 
 
@@ -137,15 +140,9 @@ class Raylet:
         self.states.append("runs")
 
 
-@pytest.fixture
-def without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "POLL_S", 0)
-
-
 SLEEPS = psutil.STATUS_SLEEPING
 
 
-@pytest.mark.usefixtures("without_pause")
 def test_raylet_is_suspended_until_ports_are_known(tmp_path: Path) -> None:
     raylet: Any = Raylet(tmp_path, ports_after=6, agents=[SLEEPS, SLEEPS])
 
@@ -154,7 +151,6 @@ def test_raylet_is_suspended_until_ports_are_known(tmp_path: Path) -> None:
     assert raylet.states == ["suspended", "suspended", "suspended", "runs"]
 
 
-@pytest.mark.usefixtures("without_pause")
 def test_raylet_goes_on_if_an_agent_ends(tmp_path: Path) -> None:
     raylet: Any = Raylet(tmp_path, ports_after=99, agents=[SLEEPS, psutil.STATUS_ZOMBIE])
 
@@ -163,7 +159,6 @@ def test_raylet_goes_on_if_an_agent_ends(tmp_path: Path) -> None:
     assert raylet.states == ["runs"]
 
 
-@pytest.mark.usefixtures("without_pause")
 def test_signal_ends_the_wait_for_agents(tmp_path: Path) -> None:
     raylet: Any = Raylet(tmp_path, ports_after=99, agents=[SLEEPS, SLEEPS])
 

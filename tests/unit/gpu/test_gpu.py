@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -27,7 +27,13 @@ from serving.gpu.networks.batches import Network, PackedBatch, Rows, Window, pac
 from serving.gpu.networks.buckets import Bucket, BucketPlan
 from serving.gpu.networks.cuda_graphs import translated_memory_errors
 from serving.gpu.networks.errors import CheckpointError, DeviceMemoryError
-from serving.gpu.networks.passes import BucketedPasses, DirectPasses, Passes, open_passes
+from serving.gpu.networks.passes import (
+    BucketedPasses,
+    DirectPasses,
+    Passes,
+    open_passes,
+    use_threads,
+)
 from serving.gpu.networks.qwen3.architecture import Qwen3Architecture
 from serving.gpu.networks.qwen3.elementwise import (
     Steps,
@@ -38,7 +44,6 @@ from serving.gpu.networks.qwen3.elementwise import (
     try_out,
     with_open_tokens,
 )
-from serving.gpu.networks.threads import use_threads
 from serving.gpu.rerankers.sequence_classifier import separator_of, types_of
 from serving.ports.embedding import TokenIds
 from serving.ports.reranking import Pair
@@ -124,30 +129,7 @@ def test_buckets_are_distinct_and_the_largest_comes_first(budget: int, window: i
     assert all(bucket.tokens <= budget and bucket.length <= window for bucket in buckets)
 
 
-def test_instructed_question_wastes_two_tokens_of_forty() -> None:
-    plan = BucketPlan(token_budget=4096, window=2048)
-
-    assert plan.choose(1, 38) == Bucket(1, 40)
-    assert plan.choose(32, 38) == Bucket(32, 40)
-
-
-def test_beyond_the_budget_there_is_no_bucket() -> None:
-    plan = BucketPlan(token_budget=4096, window=2048)
-
-    assert plan.choose(2, 2048) == Bucket(2, 2048)
-    assert plan.choose(3, 2048) is None
-    assert plan.choose(5000, 1) is None
-
-
 CUDA = torch.device("cuda:1")
-
-
-def fail_twice() -> None:
-    """Raises like a capture that runs out of memory and then cannot be ended."""
-    try:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-    finally:
-        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
 
 
 def test_out_of_memory_names_the_device() -> None:
@@ -156,6 +138,14 @@ def test_out_of_memory_names_the_device() -> None:
         translated_memory_errors(CUDA),
     ):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def fail_twice() -> None:
+    """Raises like a capture that runs out of memory and then cannot be ended."""
+    try:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+    finally:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
 
 
 def test_out_of_memory_survives_a_failing_capture_end() -> None:
@@ -175,18 +165,15 @@ def made() -> DeviceVector:
     return DeviceVector(torch.from_numpy(VALUES.copy()))
 
 
-def test_numpy_reads_a_device_vector_as_float32() -> None:
-    vector = np.asarray(made())
-
-    assert vector.dtype == np.float32
-    np.testing.assert_array_equal(vector, VALUES)
-    assert len(made()) == len(VALUES)
-
-
-def test_device_vector_is_copied_to_the_host_once() -> None:
+def test_numpy_reads_a_device_vector_once_as_float32() -> None:
     vector = made()
 
-    assert np.asarray(vector) is np.asarray(vector)
+    array = np.asarray(vector)
+
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, VALUES)
+    assert len(vector) == len(VALUES)
+    assert np.asarray(vector) is array
 
 
 def test_copy_of_a_device_vector_has_its_own_memory() -> None:
@@ -381,8 +368,17 @@ PUBLISHED: dict[str, object] = {
 """As written by transformers 4, without irrelevant keys."""
 
 
-def test_a_configuration_of_transformers_4_is_read() -> None:
-    assert Qwen3Architecture.read(PUBLISHED) == Qwen3Architecture(
+LATER = {
+    **{name: value for name, value in PUBLISHED.items() if not name.startswith("rope")},
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+    "layer_types": ["full_attention"] * 28,
+}
+"""The same by transformers 5."""
+
+
+@pytest.mark.parametrize("config", [PUBLISHED, LATER])
+def test_configuration_of_either_transformers_is_read(config: dict[str, object]) -> None:
+    assert Qwen3Architecture.read(config) == Qwen3Architecture(
         vocabulary=151669,
         hidden=1024,
         feed_forward=3072,
@@ -393,16 +389,6 @@ def test_a_configuration_of_transformers_4_is_read() -> None:
         epsilon=1e-6,
         rope_theta=1e6,
     )
-
-
-def test_a_configuration_of_transformers_5_is_the_same() -> None:
-    later = {
-        **{name: value for name, value in PUBLISHED.items() if not name.startswith("rope")},
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
-        "layer_types": ["full_attention"] * 28,
-    }
-
-    assert Qwen3Architecture.read(later) == Qwen3Architecture.read(PUBLISHED)
 
 
 @pytest.mark.parametrize(
@@ -502,23 +488,15 @@ def test_step_without_compiler_is_noticed_at_start(step: str) -> None:
 # ---------------------------------------------------------------- threads
 
 
-@pytest.fixture
-def before() -> Iterator[int]:
-    threads = torch.get_num_threads()
-    yield threads
-    torch.set_num_threads(threads)
+@pytest.mark.parametrize(("device", "more"), [("cpu", 1), ("cuda:0", 0)])
+def test_threads_of_a_cpu_alone_are_set(device: str, more: int) -> None:
+    before = torch.get_num_threads()
+    try:
+        use_threads(device, before + 1)
 
-
-def test_threads_of_a_cpu_are_set(before: int) -> None:
-    use_threads("cpu", before + 1)
-
-    assert torch.get_num_threads() == before + 1
-
-
-def test_threads_of_another_device_are_left(before: int) -> None:
-    use_threads("cuda:0", before + 1)
-
-    assert torch.get_num_threads() == before
+        assert torch.get_num_threads() == before + more
+    finally:
+        torch.set_num_threads(before)
 
 
 # ---------------------------------------------------------------- cuVS

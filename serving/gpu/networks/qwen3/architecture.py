@@ -48,6 +48,8 @@ class Qwen3Architecture:
             value = config.get(name)
             if not accepted(value):
                 raise CheckpointError(f"{name} is {value!r}, which this Qwen3 does not compute")
+        # transformers 5 writes the rotary settings as a mapping of their own.
+        rope: Mapping[str, Any] = config.get("rope_parameters") or config
         return cls(
             vocabulary=_positive(config, "vocab_size"),
             hidden=_positive(config, "hidden_size"),
@@ -57,14 +59,8 @@ class Qwen3Architecture:
             key_value_heads=_positive(config, "num_key_value_heads"),
             head_dimension=_positive(config, "head_dim"),
             epsilon=float(_present(config, "rms_norm_eps")),
-            rope_theta=float(_present(_rope(config), "rope_theta")),
+            rope_theta=float(_present(rope, "rope_theta")),
         )
-
-
-def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The rotary settings; transformers 5 writes them as a mapping of their own."""
-    parameters: Mapping[str, Any] = config.get("rope_parameters") or config
-    return parameters
 
 
 def _is_plain_rope(parameters: Mapping[str, Any] | None) -> bool:
