@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
@@ -16,9 +17,11 @@ from pathlib import Path
 import click
 import numpy as np
 
+from bench.harness.options import FOLDER, folders_argument
 from bench.holds.cases import Case, read_cases
-from bench.holds.fitting import Sample, fit, sample_of
-from bench.holds.measures import Outcome, means, outcome
+from bench.holds.fitting import fit, sample_of
+from bench.holds.measures import MARKS, Outcome, means, outcome
+from bench.reports.report import markdown_table
 from serving.domain.ranking.holds import model as shipped
 from serving.domain.ranking.holds.judge import Judgement, judge
 from serving.domain.ranking.holds.model import Model
@@ -27,7 +30,7 @@ from serving.domain.ranking.holds.rules import RULES, Rules
 
 TOGETHER = ("holds3", "changes", "updates")
 TABLE = Path(shipped.__file__).with_name(shipped.TABLE)
-MEASURES = ("current first", "kept", "harm", "mrr", "recall", "right", "wrong", "other")
+MEASURES = ("current first", "kept", "harm", "mrr", "recall", *MARKS)
 FOLDS_OF_CONVERSATIONS = 4
 DIGITS = 5
 
@@ -41,12 +44,9 @@ WITHOUT = {
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@folders_argument
 @click.option(
-    "--heads",
-    required=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="What `python -m bench.holds.heads` has written.",
+    "--heads", required=True, type=FOLDER, help="What `python -m bench.holds.heads` has written."
 )
 @click.option("--write", is_flag=True, help="Write the weights of a model of all sets.")
 @click.option("--each-rule", is_flag=True, help="Measure without each rule, too.")
@@ -61,9 +61,12 @@ def main(
     if write:
         TABLE.write_text(_as_table(fit(samples)), encoding="utf-8")
         click.echo(f"written to {TABLE}")
-    models = _models(samples)
-    blind = [_without_vectors(case) for case in cases]
-    _show("no rule", [outcome(case, _unmoved(case)) for case in cases])
+    folds = sorted({_fold(each.case) for each in samples})
+    models = {fold: fit([each for each in samples if _fold(each.case) != fold]) for fold in folds}
+    blind = [
+        replace(case, head=[replace(each, vector=None) for each in case.head]) for case in cases
+    ]
+    _show("no rule", [outcome(case, Judgement([()] * len(case.head[:HEAD]))) for case in cases])
     _show("model", _judged(cases, models))
     _show("model, no vectors", _judged(blind, models))
     for least in order:
@@ -77,16 +80,10 @@ def main(
 
 
 def _as_table(model: Model) -> str:
-    def rounded(given: object) -> object:
-        if isinstance(given, float):
-            return round(given, DIGITS)
-        return (
-            {name: rounded(each) for name, each in given.items()}
-            if isinstance(given, dict)
-            else given
-        )
+    def rounded(number: str) -> float:
+        return round(float(number), DIGITS)
 
-    return json.dumps(rounded(asdict(model)), indent=1) + "\n"
+    return json.dumps(json.loads(json.dumps(asdict(model)), parse_float=rounded), indent=1) + "\n"
 
 
 def _fold(case: Case) -> str:
@@ -95,19 +92,6 @@ def _fold(case: Case) -> str:
         return case.hand
     part = int(hashlib.sha256(case.hand.encode()).hexdigest(), 16) % FOLDS_OF_CONVERSATIONS
     return f"conversations-{part}"
-
-
-def _models(samples: Sequence[Sample]) -> dict[str, Model]:
-    folds = sorted({_fold(each.case) for each in samples})
-    return {fold: fit([each for each in samples if _fold(each.case) != fold]) for fold in folds}
-
-
-def _without_vectors(case: Case) -> Case:
-    return replace(case, head=[replace(each, vector=None) for each in case.head])
-
-
-def _unmoved(case: Case) -> Judgement:
-    return Judgement([()] * len(case.head[:HEAD]))
 
 
 def _judged(
@@ -120,27 +104,22 @@ def _judged(
 
 
 def _show(title: str, outcomes: Sequence[Outcome]) -> None:
-    sets = dict.fromkeys(each.case.set_name for each in outcomes)
-    groups: dict[str, list[Outcome]] = {
-        name: [each for each in outcomes if each.case.set_name == name] for name in sets
-    }
+    groups: defaultdict[str, list[Outcome]] = defaultdict(list)
+    for each in outcomes:
+        groups[each.case.set_name].append(each)
     groups["together"] = list(chain.from_iterable(groups.get(name, []) for name in TOGETHER))
     groups["all"] = list(outcomes)
-    click.echo(f"\n| {title} | " + " | ".join(MEASURES) + " |\n| --- |" + " ---: |" * len(MEASURES))
+    rows = []
     for name, own in groups.items():
         found = means(own)
         shown = [
-            ""
-            if measure not in found
-            else f"{found[measure]:.0f}"
-            if measure in ("right", "wrong", "other")
-            else f"{found[measure]:.3f}"
-            for measure in MEASURES
+            f"{found[each]:{'.0f' if each in MARKS else '.3f'}}" if each in found else ""
+            for each in MEASURES
         ]
-        click.echo(f"| {name} | " + " | ".join(shown) + " |")
+        rows.append((name, *shown))
+    click.echo(f"\n{markdown_table((title, *MEASURES), rows)}")
     total = means(outcomes)
-    promised = total["right"] + total["wrong"]
-    if promised:
+    if promised := total["right"] + total["wrong"]:
         click.echo(f"\nprecision of marks: {total['right'] / promised:.3f}")
 
 

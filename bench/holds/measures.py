@@ -15,6 +15,7 @@ from serving.domain.ranking.holds.pairs import HEAD
 
 DEPTH = 10
 NOWHERE = 99
+MARKS = ("right", "wrong", "other")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def outcome(case: Case, judged: Judgement) -> Outcome:
     kinds = [_kind(case, at) for at in judged.outdated_by]
     if not case.changed:
         scores["harm"] = float("wrong" in kinds)
-    return Outcome(case, scores, {kind: kinds.count(kind) for kind in ("right", "wrong", "other")})
+    return Outcome(case, scores, {kind: kinds.count(kind) for kind in MARKS})
 
 
 def _kind(case: Case, marked: int) -> str:
@@ -71,8 +72,5 @@ def means(outcomes: Sequence[Outcome]) -> dict[str, float]:
     for each in outcomes:
         for name, score in each.scores.items():
             found[name].append(score)
-    marks = {
-        kind: float(sum(each.marks.get(kind, 0) for each in outcomes))
-        for kind in ("right", "wrong", "other")
-    }
+    marks = {kind: float(sum(each.marks.get(kind, 0) for each in outcomes)) for kind in MARKS}
     return {name: float(np.mean(scores)) for name, scores in found.items()} | marks

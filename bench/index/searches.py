@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.harness.collection import read_collection
-from bench.harness.latency import Latency
-from bench.harness.results import Json, Result, append_record, run_folder
-from bench.reports.environment import describe
+from bench.harness.options import HELP, folders_argument
+from bench.harness.results import Json, Latency, Result, run_folder
+from bench.reports.recording import record_all
 from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex
 from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.rule import EXTRA_CANDIDATES, n_probes
@@ -106,8 +106,7 @@ async def embedded(folders: Sequence[Path]) -> Corpus:
     questions: list[str] = []
     for folder in folders:
         collection = read_collection(folder)
-        for memory in collection.memories.values():
-            texts += [f"{segment.speaker}: {segment.text}" for segment in memory.segments]
+        texts += [f"{segment.speaker}: {segment.text}" for segment in collection.segments]
         questions += [query.text for query in collection.judged]
     chosen = np.random.default_rng(0).permutation(len(questions))[:QUESTIONS]
     async with open_embedder(load_settings(), NoRecorder()) as embedder:
@@ -302,13 +301,8 @@ def searching(engine: IndexEngine, queries: Vectors, per_s: float) -> Iterator[l
             each.result()
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    metavar="[FOLDER]...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
+@click.command(context_settings=HELP)
+@folders_argument
 @click.option(
     "--rows",
     multiple=True,
@@ -328,24 +322,14 @@ def main(
     out: Path | None,
 ) -> None:
     """Measure the index over topic mixtures, and over the texts of each FOLDER together."""
-    out = out or run_folder("index")
-    out.mkdir(parents=True, exist_ok=True)
-    environment = describe()
-    for corpus in corpora(folders, rows, dimension):
-        click.echo(corpus.name)
-        for result in measured(corpus, probes):
-            append_record(out, result.as_record(environment))
-            values = ", ".join(f"{name} {value}" for name, value in result.measured.items())
-            click.echo(f"  {result.parameters.get('way', result.scenario)}: {values}")
-    click.echo(f"written to {out}")
 
+    def results() -> Iterator[Result]:
+        if folders:
+            yield from measured(asyncio.run(embedded(folders)), probes)
+        for size in rows:
+            yield from measured(topic_mixture(size, dimension), probes)
 
-def corpora(folders: Sequence[Path], rows: Sequence[int], dimension: int) -> Iterator[Corpus]:
-    """The corpora, made lazily."""
-    if folders:
-        yield asyncio.run(embedded(folders))
-    for size in rows:
-        yield topic_mixture(size, dimension)
+    record_all(results(), out or run_folder("index"), {})
 
 
 if __name__ == "__main__":

@@ -16,11 +16,9 @@ from pathlib import Path
 import click
 
 from bench.harness.collection import Collection, left_without_facts
-from bench.harness.connections import MAX_CONNECTIONS, connected
-from bench.harness.options import HELP, chosen, data_option, out_option
+from bench.harness.options import HELP, chosen, count_option, data_option, out_option
 from bench.harness.results import Result, Take, number
-from bench.harness.service import fresh_data, started
-from bench.harness.writing import store
+from bench.harness.writing import loaded
 from bench.peers.bm25_numpy import Bm25Numpy
 from bench.peers.graph_memory import graph_memory
 from bench.peers.lance import Lance
@@ -35,14 +33,15 @@ from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.telemetry import NoRecorder
 
+CONNECTED = 64
+"""For as many callers there are connections to the service."""
+
 
 @click.command(context_settings=HELP)
 @data_option
-@click.option("--turns", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option(
-    "--calls", type=click.IntRange(min=1), default=500, show_default=True, help="Of each load."
-)
-@click.option("--questions", type=click.IntRange(min=1), help="Of the set, to try the command.")
+@count_option("--turns", 3, "How often each system has its turn.")
+@count_option("--calls", 500, "Of each load.")
+@count_option("--questions", None, "Of the set, to try the command.")
 @out_option
 def main(data: Path | None, turns: int, calls: int, questions: int | None, out: Path) -> None:
     """Measure the service and its peers, and write JSON, tables and a plot."""
@@ -69,25 +68,21 @@ async def _measure(
             results = {system: await judged(system, collection.judged) for system in of_one}
             for result in results.values():
                 take(result)
-            systems.append(max(of_one, key=lambda system: _recall(results[system])))
+            recalls = {
+                system: number(result.measured, "recall@10", "mean") or 0.0
+                for system, result in results.items()
+            }
+            systems.append(max(recalls, key=recalls.__getitem__))
         async for result in take_turns(systems, collection.queries, turns=turns, calls=calls):
             take(result)
-
-
-def _recall(result: Result) -> float:
-    return number(result.measured, "recall@10", "mean") or 0.0
 
 
 @contextlib.asynccontextmanager
 async def _systems(collection: Collection) -> AsyncIterator[Sequence[Sequence[System]]]:
     """Starts the service, and fills all systems; each peer with each of its rank constants."""
     async with contextlib.AsyncExitStack() as stack:
-        console.print("starting the service")
-        data_dir = stack.enter_context(fresh_data())
-        target = await stack.enter_async_context(started(data_dir))
-        connections = await stack.enter_async_context(connected(target.address, MAX_CONNECTIONS))
-        console.print("writing to the service")
-        await store(connections, collection)
+        service = loaded(collection, callers=CONNECTED)
+        target, connections = await stack.enter_async_context(service)
         embedder = await stack.enter_async_context(open_embedder(load_settings(), NoRecorder()))
         console.print("embedding the passages for the peers")
         memories = await passages_of(collection, embedder)

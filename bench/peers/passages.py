@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
-from bench.harness.collection import Collection, Memory
+from bench.harness.collection import Collection, Memory, as_embedded, as_stored
 from bench.harness.writing import batches
 from bench.peers.peer import Memories, Passage
-from serving.domain.items import records
-from serving.domain.items.text import text_of, text_to_embed
+from serving.domain.items.text import text_of
 from serving.ports.embedding import Embedder
-from trivium.values import Segment
-
-_UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def passages_of(collection: Collection, embedder: Embedder) -> Memories:
@@ -39,19 +34,9 @@ def _texts_of(memory: Memory) -> Iterator[tuple[str, str, str, Sequence[str]]]:
     """The id, the text, its form to embed and the evidence of each passage."""
     for segment in memory.segments:
         if not segment.sensitive:
-            stored = _stored(segment)
-            yield segment.id, text_of(stored), text_to_embed(stored), (segment.id,)
+            text = text_of(as_stored(segment))
+            yield segment.id, text, as_embedded(segment), (segment.id,)
     for fact in memory.facts:
         if fact.evidence and not fact.sensitive:
             sentence = fact.sentence or f"{fact.subject} {fact.relation} {fact.object}"
             yield f"fact {fact.id}", sentence, sentence, fact.evidence
-
-
-def _stored(segment: Segment) -> records.Segment:
-    return records.Segment(
-        id=segment.id,
-        text=segment.text,
-        title=segment.title,
-        speaker=segment.speaker,
-        event_time=segment.event_time or _UNDATED,
-    )

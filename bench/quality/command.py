@@ -19,13 +19,6 @@ SHOWN_PROBLEMS = 10
 EXPECTED = (OSError, ValueError, TriviumError, ServiceStartError)
 """Errors that end a command with their message and without a traceback."""
 
-folders_argument = click.argument(
-    "folders",
-    nargs=-1,
-    metavar="[FOLDER]...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
-
 
 @contextlib.contextmanager
 def ended_by_message() -> Iterator[None]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import click
 
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import connected
+from bench.harness.options import HELP, address_option
 from bench.harness.service import running
 from bench.quality import memories, session, slices
 from bench.quality.command import ended_by_message, read_sets
@@ -49,7 +49,7 @@ async def ask(address: str | None) -> list[dict[str, Any]]:
 
 
 def _head(collection: Collection, query: Query, answer: Retrieval) -> dict[str, Any]:
-    rows = {row.id: row for memory in collection.memories.values() for row in memory.segments}
+    rows = {row.id: row for row in collection.segments}
     return {
         "set": collection.name,
         "question": query.text,
@@ -70,18 +70,14 @@ def _head(collection: Collection, query: Query, answer: Retrieval) -> dict[str, 
     }
 
 
-def lines(heads: list[dict[str, Any]]) -> Iterator[str]:
-    """Writes a line for each question."""
-    for head in heads:
-        yield json.dumps(head, ensure_ascii=False) + "\n"
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
+@click.command(context_settings=HELP)
+@address_option
 def main(address: str | None) -> None:
     """Store what the legs of a service find for some questions of each shipped set."""
     with ended_by_message():
-        HEADS.write_text("".join(lines(asyncio.run(ask(address)))), encoding="utf-8")
+        heads = asyncio.run(ask(address))
+        lines = (json.dumps(head, ensure_ascii=False) + "\n" for head in heads)
+        HEADS.write_text("".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

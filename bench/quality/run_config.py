@@ -70,7 +70,11 @@ def parse_config(text: str) -> RunConfig:
 
 def format_config(config: RunConfig) -> str:
     """Writes a configuration so that `parse_config` reads it."""
-    changes = [f"{path}={_format(value)}" for path, value in _leaves("", config.changes)]
+    # JSON can escape a blank within a text, which would end the change.
+    changes = [
+        f"{path}={json.dumps(value, separators=(',', ':'))}".replace(" ", "\\u0020")
+        for path, value in _leaves("", config.changes)
+    ]
     return " ".join([f"{config.name}={config.profile}", *changes])
 
 
@@ -80,11 +84,6 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _leaves(f"{path}.{name}" if path else name, inner)
     else:
         yield path, value
-
-
-def _format(value: Any) -> str:
-    # JSON can escape a blank within a text, which would end the change.
-    return json.dumps(value, separators=(",", ":")).replace(" ", "\\u0020")
 
 
 def legs_of(config: RunConfig, profiles: Iterable[Profile]) -> tuple[str, ...]:
@@ -186,19 +185,15 @@ def choose_configs(
     if wanted not in names:
         raise ValueError(f"no configuration is called {wanted!r}; there are {', '.join(names)}")
     first = configs.pop(names.index(wanted))
-    configs = [first, *configs, *(_ablation(first, leg, profiles) for leg in without_legs)]
+    carried = legs_of(first, profiles)
+    if lacking := [leg for leg in without_legs if leg not in carried]:
+        raise ValueError(
+            f"configuration {first.name!r} has no leg {lacking[0]!r}, but {', '.join(carried)}"
+        )
     for config in configs:
         legs_of(config, profiles)
+    configs = [first, *configs, *map(first.without, without_legs)]
     twice = [name for name, count in Counter(each.name for each in configs).items() if count > 1]
     if twice:
         raise ValueError(f"two configurations are called {twice[0]!r}")
     return tuple(configs)
-
-
-def _ablation(config: RunConfig, leg: str, profiles: Sequence[Profile]) -> RunConfig:
-    carried = legs_of(config, profiles)
-    if leg not in carried:
-        raise ValueError(
-            f"configuration {config.name!r} has no leg {leg!r}, but {', '.join(carried)}"
-        )
-    return config.without(leg)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from bench.harness.collection import Collection
 from bench.harness.connections import Connections
 from bench.harness.processes import ServiceProcesses
-from bench.harness.results import Result, table
+from bench.harness.results import table
 from bench.harness.writing import BatchLoader, measure_projection, projected
 from bench.quality.run_config import RunConfig, legs_of
 from bench.quality.scoring.evaluate import Answers, evaluate
@@ -79,7 +79,9 @@ async def store(connections: Connections, collection: Collection) -> Connections
         since = time.perf_counter()
         loader = BatchLoader(apart)
         for result in await loader.load(collection):
-            _check_stored(collection, result)
+            if rejected := table(result.measured, "outcomes").get("rejected"):
+                kind = result.parameters["kind"]
+                raise RejectedError(f"{collection.name}: the service rejected {rejected} {kind}")
         await measure_projection(apart, collection, loader.tokens, since)
     return apart
 
@@ -105,10 +107,3 @@ async def _is_stored(connections: Connections, collection: Collection) -> bool:
         if (counts.segment_count, counts.fact_count) != (len(memory.segments), len(memory.facts)):
             return False
     return True
-
-
-def _check_stored(collection: Collection, result: Result) -> None:
-    outcomes = table({"measured": result.measured}, "measured", "outcomes")
-    if rejected := outcomes.get("rejected"):
-        kind = result.parameters["kind"]
-        raise RejectedError(f"{collection.name}: the service rejected {rejected} {kind}")

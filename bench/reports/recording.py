@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from bench.harness.collection import Collection
 from bench.harness.results import Json, Record, Result, append_record, run_folder
 from bench.harness.service import ServiceStartError
 from bench.reports import environment
+from bench.reports.report import head
 from trivium.errors import TriviumError
 
 console = Console(stderr=True)
@@ -29,6 +30,7 @@ class Taking:
     """
 
     def __init__(self, folder: Path, about: Mapping[str, Json]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.records: list[Record] = []
         self._about = about
@@ -45,7 +47,7 @@ def recorded(
     kind: str,
     collection: Collection,
     out: Path,
-    summary: Callable[[Sequence[Record]], str],
+    tables: Callable[[Sequence[Record]], str],
     save_picture: Callable[[Sequence[Record], Path], None] | None = None,
 ) -> Iterator[Taking]:
     """Yields what takes each result; what was taken is kept, also if the run fails.
@@ -54,17 +56,14 @@ def recorded(
         kind: What is measured, the first part of the folder's name.
         collection: The set that it is measured on.
         out: Where to make the folder.
-        summary: Writes the records as Markdown.
+        tables: Writes the records as Markdown.
         save_picture: Draws them; None draws nothing.
 
     Raises:
         click.ClickException: The service failed; the message is brief.
         click.Abort: The run was cancelled.
     """
-    about = environment.about(collection)
-    folder = run_folder(f"{kind}-{collection.name}", out)
-    folder.mkdir(parents=True)
-    take = Taking(folder, about)
+    take = Taking(run_folder(f"{kind}-{collection.name}", out), environment.about(collection))
     try:
         yield take
     except (TriviumError, ServiceStartError) as error:
@@ -73,8 +72,18 @@ def recorded(
         raise click.Abort from None
     finally:
         if take.records:
-            (folder / "summary.md").write_text(summary(take.records), encoding="utf-8")
+            text = f"{head(take.records[0])}\n{tables(take.records)}\n"
+            (take.folder / "summary.md").write_text(text, encoding="utf-8")
             if save_picture is not None:
-                save_picture(take.records, folder / "overview.png")
-            console.print(Markdown(summary(take.records)))
-            console.print(f"written to {folder}")
+                save_picture(take.records, take.folder / "overview.png")
+            console.print(Markdown(text))
+            console.print(f"written to {take.folder}")
+
+
+def record_all(results: Iterable[Result], folder: Path, about: Mapping[str, Json]) -> None:
+    """Records and prints results of something without a service as they come."""
+    take = Taking(folder, {**environment.describe(), **about})
+    for result in results:
+        take(result)
+        click.echo(f"{result.scenario} {result.parameters} {result.latency} {result.measured}")
+    click.echo(f"written to {folder}")

@@ -28,13 +28,20 @@ import click
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
 from bench.harness.load import Call, Run, open_loop, poisson_arrivals
-from bench.harness.options import HELP, chosen, data_option, out_option
+from bench.harness.options import (
+    HELP,
+    chosen,
+    count_option,
+    data_option,
+    measure_option,
+    out_option,
+)
 from bench.harness.processes import ServiceProcesses, spent
-from bench.harness.results import Record, Result, Take, number, select, table
+from bench.harness.results import Record, Result, Take, number, select
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
-from bench.reports.report import Column, counts, head, latency, parameter, table_of, value
+from bench.reports.report import Column, counted, latency, parameter, table_of, value
 from bench.speed.faults.relay import Streams
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.desk.ray_environment import LOOPBACK, free_ports
@@ -185,15 +192,15 @@ class Plan:
 
 @click.command(context_settings=HELP)
 @data_option
-@click.option("--per-second", type=float, default=1000.0, show_default=True, help="Of the others.")
-@click.option("--seconds", type=float, default=5.0, show_default=True, help="Of each phase.")
-@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
+@measure_option("--per-second", 1000.0, "Requests of the others.")
+@measure_option("--seconds", 5.0, "Of each phase.")
+@count_option("--rounds", 5, "How often each phase has its turn.")
 @out_option
 def main(data: Path | None, per_second: float, seconds: float, rounds: int, out: Path) -> None:
     """Ask at a steady rate with a key while others send hostile bodies, in turns."""
     collection = chosen(data)
     plan = Plan(per_second, seconds, rounds)
-    with recorded(HOSTILE, collection, out, summary) as take:
+    with recorded(HOSTILE, collection, out, hostile_table) as take:
         asyncio.run(_measure(collection, plan, take))
 
 
@@ -281,24 +288,13 @@ def result_of(
 ) -> Result:
     """Summarises what the tenant saw in a phase, what the others were answered, and the CPU."""
     run = Run(calls, plan.seconds * plan.rounds)
-    return Result(
-        scenario=HOSTILE,
-        parameters={"others": other.value, "per_s": plan.per_s, "budget_ms": BUDGET_S * 1e3},
-        n=len(calls),
-        throughput_per_s=run.throughput_per_s,
-        latency=run.latency,
-        errors=run.errors,
-        measured={
-            "sent_per_s": round(sum(answered.values()) / run.seconds, 1),
-            "statuses": dict(sorted(answered.items())),
-            "cores": {role: round(cpu_s.get(role, 0.0) / run.seconds, 2) for role in ROLES},
-        },
+    return run.result(
+        HOSTILE,
+        {"others": other.value, "per_s": plan.per_s, "budget_ms": BUDGET_S * 1e3},
+        sent_per_s=round(sum(answered.values()) / run.seconds, 1),
+        statuses=dict(sorted(answered.items())),
+        cores={role: round(cpu_s.get(role, 0.0) / run.seconds, 2) for role in ROLES},
     )
-
-
-def summary(records: Sequence[Record]) -> str:
-    """The Markdown of a run; `records` has at least one."""
-    return f"{head(records[0])}\n{hostile_table(records)}\n"
 
 
 def hostile_table(records: Sequence[Record]) -> str:
@@ -315,13 +311,13 @@ def hostile_table(records: Sequence[Record]) -> str:
     columns: dict[str, Column] = {
         "others send": parameter("others"),
         "a second": value("measured", "sent_per_s"),
-        "they are answered": lambda each: counts(table(each, "measured", "statuses")),
+        "they are answered": counted("measured", "statuses"),
         "questions": value("n"),
         **latency("p50", "p99"),
         "p99, ratio": ratio("latency", "p99_ms"),
         "answers/s": value("throughput_per_s"),
         "ratio": ratio("throughput_per_s"),
-        "errors": lambda each: counts(table(each, "errors")),
+        "errors": counted("errors"),
         **{f"cores of the {role}": value("measured", "cores", role) for role in ROLES},
     }
     return table_of(phases, columns)

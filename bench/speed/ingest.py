@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from bench.harness.connections import Connections
-from bench.harness.latency import Latency
-from bench.harness.results import Result
+from bench.harness.results import Latency, Result
 from serving.pipeline.retrieval.legs import (
     ContextLeg,
     DenseLeg,

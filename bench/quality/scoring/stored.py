@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 from bench.quality.scoring.evaluate import Answers
 
@@ -76,17 +78,13 @@ def read_rows(path: Path) -> list[Row]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             try:
-                rows.append(_row(line))
-            except (ValueError, TypeError) as error:
-                raise StoredError(f"{path}:{number}: is no stored score: {error}") from None
+                rows.append(_ROW.validate_json(line))
+            except ValidationError as error:
+                why = error.errors()[0]["msg"]
+                raise StoredError(f"{path}:{number}: is no stored score: {why}") from None
     if not rows:
         raise StoredError(f"{path}: holds no scores")
     return rows
 
 
-def _row(line: str) -> Row:
-    found = json.loads(line)
-    if not isinstance(found, dict):
-        raise ValueError("is not a JSON object")
-    known = {field.name for field in fields(Row)}
-    return Row(**{name: value for name, value in found.items() if name in known})
+_ROW = TypeAdapter(Row)

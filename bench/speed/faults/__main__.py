@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
-from bench.harness.load import open_loop, poisson_arrivals
-from bench.harness.options import HELP, chosen, data_option, out_option
-from bench.harness.results import Take
+from bench.harness.load import Call, Run, leg_states, open_loop, poisson_arrivals
+from bench.harness.options import HELP, chosen, data_option, measure_option, out_option
+from bench.harness.results import Json, Record, Result, Take, number, percentile_ms, select, table
+from bench.reports import plots
 from bench.reports.recording import console, recorded
-from bench.speed.faults.dependencies import Dependency, Fault
-from bench.speed.faults.figures import Observed, result_of, save_picture, summary
-from bench.speed.faults.placements import in_each_placement
-from bench.speed.overload.loads import Offered, capacity, recovery
+from bench.reports.report import Column, counted, parameter, table_of, value
+from bench.speed.faults.dependencies import Dependency, Fault, in_each_placement
+from bench.speed.loads import CALM_ANSWERS, LATE, Offered, capacity, is_whole_in_time, recovery
+from trivium.values import Retrieval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FAULT = "fault"
+"""The scenario."""
 
 BUDGET_S = 0.1
 SHARE = 0.5
@@ -32,17 +43,13 @@ SHARE = 0.5
 
 CAPACITY_CALLS = 1000
 BEFORE_S, AFTER_S = 3.0, 12.0
+BIN_S = 0.5
+"""The width of a step of the timeline."""
 
 
 @click.command(context_settings=HELP)
 @data_option
-@click.option(
-    "--seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=8.0,
-    show_default=True,
-    help="How long each fault lasts.",
-)
+@measure_option("--seconds", 8.0, "How long each fault lasts.")
 @out_option
 def main(data: Path | None, seconds: float, out: Path) -> None:
     """Let stores and replicas fail in each way under half the capacity.
@@ -74,6 +81,21 @@ async def _fail_all(
                 take(result_of(observed, BUDGET_S, rate_per_s))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The calls around a fault.
+
+    `began_s` and `ended_s` are in seconds from the first call; the fault has ended when the
+    dependency is back.
+    """
+
+    dependency: str
+    fault: Fault
+    run: Run[Retrieval]
+    began_s: float
+    ended_s: float
+
+
 async def observe(
     dependency: Dependency,
     fault: Fault,
@@ -101,6 +123,153 @@ async def observe(
     return Observed(
         dependency=dependency.name, fault=fault, run=run, began_s=began_s, ended_s=ended_s
     )
+
+
+# ---------------------------------------------------------------- figures
+
+
+class Outcome(StrEnum):
+    """The outcome of a call for its caller."""
+
+    WHOLE = "whole"
+    PARTIAL = "without some leg"
+    REFUSED = "error at once"
+    LATE = "late"
+
+
+def outcome(call: Call[Retrieval], budget_s: float) -> Outcome:
+    """The outcome of a call: an answer after its budget, or DEADLINE_EXCEEDED, is late."""
+    if is_whole_in_time(call, budget_s):
+        return Outcome.WHOLE
+    if call.seconds > budget_s or call.code == LATE:
+        return Outcome.LATE
+    return Outcome.REFUSED if call.answer is None else Outcome.PARTIAL
+
+
+def result_of(observed: Observed, budget_s: float, rate_per_s: float) -> Result:
+    """Summarises the calls that were due while the dependency was faulty, and what came after."""
+    calls = sorted(observed.run.calls, key=lambda call: call.due_s)
+    lasted_s = observed.ended_s - observed.began_s
+    due = [call for call in calls if observed.began_s <= call.due_s < observed.ended_s]
+    during = Run(due, lasted_s)
+    ended = Counter(outcome(call, budget_s) for call in due)
+    failed = [call.seconds for call in due if call.answer is None]
+    return during.result(
+        FAULT,
+        {
+            "dependency": observed.dependency,
+            "fault": observed.fault.value,
+            "budget_ms": round(budget_s * 1e3),
+            "rate_per_s": round(rate_per_s, 1),
+        },
+        outcomes={each.value: ended[each] for each in Outcome},
+        errors_p95_ms=percentile_ms(failed, 0.95, 1),
+        leg_states=leg_states(answer for _, answer in during.answered),
+        lasted_s=round(lasted_s, 2),
+        began_s=round(observed.began_s, 2),
+        back_s=back_after(calls, observed.ended_s, budget_s),
+        timeline=timeline(calls, budget_s),
+    )
+
+
+def back_after(calls: Sequence[Call[Retrieval]], since_s: float, budget_s: float) -> float | None:
+    """Seconds until answers were whole and in time again; None if that was not seen.
+
+    Args:
+        calls: By when they were due.
+        since_s: When the dependency was back.
+        budget_s: The time that each call had.
+    """
+    calm: list[float] = []
+    for call in calls:
+        if call.due_s < since_s:
+            continue
+        calm = [*calm, call.due_s] if is_whole_in_time(call, budget_s) else []
+        if len(calm) == CALM_ANSWERS:
+            return round(calm[0] - since_s, 2)
+    return None
+
+
+def timeline(calls: Sequence[Call[Retrieval]], budget_s: float) -> dict[str, Json]:
+    """Calls by outcome, in steps of `BIN_S` from the first."""
+    length = 1 + max((int(call.due_s / BIN_S) for call in calls), default=0)
+    steps: dict[str, list[int]] = {each.value: [0] * length for each in Outcome}
+    for call in calls:
+        steps[outcome(call, budget_s).value][int(call.due_s / BIN_S)] += 1
+    return dict(steps)
+
+
+def summary(records: Sequence[Record]) -> str:
+    """The outcomes of each fault, then its legs and errors."""
+    columns: dict[str, Column] = {
+        "fault": fault_name,
+        "legs not OK": counted("measured", "leg_states"),
+        "errors": counted("errors"),
+    }
+    return f"{faults_table(records)}\n\n{table_of(select(records, FAULT), columns)}"
+
+
+def faults_table(records: Sequence[Record]) -> str:
+    """A line for each fault; empty for none."""
+
+    def share(ended: Outcome) -> Column:
+        def written(record: Record) -> str:
+            count = number(record, "measured", "outcomes", ended.value) or 0.0
+            return f"{count / (number(record, 'n') or 1.0):.1%}"
+
+        return written
+
+    columns: dict[str, Column] = {
+        "fault": fault_name,
+        "calls": value("n"),
+        **{each.value: share(each) for each in Outcome},
+        "answers p95 ms": value("latency", "p95_ms"),
+        "errors p95 ms": value("measured", "errors_p95_ms"),
+        "as before after, s": value("measured", "back_s"),
+    }
+    return table_of(select(records, FAULT), columns)
+
+
+def fault_name(record: Record) -> str:
+    """The name of a fault, such as "neo4j hung"."""
+    return f"{parameter('dependency')(record)} {parameter('fault')(record)}"
+
+
+COLOURS = {
+    Outcome.WHOLE: "#5b9279",
+    Outcome.PARTIAL: "#d9a441",
+    Outcome.REFUSED: "#2f6690",
+    Outcome.LATE: "#b5536c",
+}
+COLUMNS = 2
+
+
+def save_picture(records: Sequence[Record], path: Path) -> None:
+    """Draws a panel for each fault, how calls ended over time."""
+    faults = select(records, FAULT)
+    rows = -(-len(faults) // COLUMNS)
+    with plots.picture(path, 6.8 * COLUMNS, 2.5 * rows + 0.6) as figure:
+        for place, fault in enumerate(faults, start=1):
+            unit = "s; between the lines the fault lasted"
+            axes = plots.panel(figure, place, fault_name(fault), unit, rows, COLUMNS)
+            _draw(axes, fault)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, frameon=False, ncols=len(labels), loc="outside upper right")
+
+
+def _draw(axes: Axes, fault: Record) -> None:
+    steps = table(fault, "measured", "timeline")
+    base: list[float] = []
+    for ended, colour in COLOURS.items():
+        heights = [count / BIN_S for count in cast(Sequence[int], steps[ended.value])]
+        base = base or [0.0] * len(heights)
+        starts = [step * BIN_S for step in range(len(heights))]
+        axes.bar(starts, heights, BIN_S, bottom=base, align="edge", color=colour, label=ended.value)
+        base = [low + height for low, height in zip(base, heights, strict=True)]
+    began_s = number(fault, "measured", "began_s") or 0.0
+    for at_s in (began_s, began_s + (number(fault, "measured", "lasted_s") or 0.0)):
+        axes.axvline(at_s, color=plots.INK, linewidth=1, linestyle=":")
+    axes.set_ylabel("calls a second", color=plots.MUTED)
 
 
 if __name__ == "__main__":

@@ -28,16 +28,11 @@ from bench.peers.tables import claims
 from bench.reports.baselines import baseline, promote
 from bench.reports.recording import recorded
 from bench.speed import __main__ as speed
-from bench.speed import ghz, hostile, suite
-from bench.speed.cpu.__main__ import VARIANTS
+from bench.speed import ghz, hostile, overload, recall
+from bench.speed.cpu import VARIANTS
+from bench.speed.faults import __main__ as faults
 from bench.speed.faults import degradation
-from bench.speed.faults import figures as faults
 from bench.speed.faults.dependencies import Fault
-from bench.speed.overload import __main__ as overload
-from bench.speed.overload import loads
-from bench.speed.recall import calls as recall
-from bench.speed.recall.figures import recall_table
-from bench.speed.recall.figures import result_of as recall_result
 from serving.config.profiles import ProfileBook
 from serving.desk.ray_environment import LOOPBACK
 from serving.domain.breaker import FAILURES
@@ -106,7 +101,7 @@ def records_in(out: Path) -> Sequence[Record]:
 def test_speed_measures_starts_writing_and_every_load(
     address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suite, "started", starting(address))
+    monkeypatch.setattr(speed, "started", starting(address))
     out = tmp_path / "out"
 
     run(speed.main, "--data", str(data), "--calls", "20", "--out", str(out))
@@ -147,7 +142,7 @@ def test_scale_measures_each_size_and_a_restart(
 def test_overload_offers_every_share_with_every_budget(
     address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overload, "Plan", partial(loads.Plan, shares=(0.01,), writers=1))
+    monkeypatch.setattr(overload, "Plan", partial(overload.Plan, shares=(0.01,), writers=1))
     out = tmp_path / "out"
     load = ("--budgets", "20000,30000", "--seconds", "0.2", "--calls", "4")
 
@@ -165,11 +160,13 @@ def test_prefetched_recall_waits_for_no_search() -> None:
             clock = asyncio.get_running_loop().time
             return await recall.run_calls(clients, [["When is the wedding?"]], plan, clock)
 
-        return recall_result(run_in_virtual_time(simulate()), plan).as_record({})
+        return recall.result_of(run_in_virtual_time(simulate()), plan).as_record({})
 
     plans = [recall.Plan(prefetch=prefetch, seconds=20) for prefetch in (True, False)]
 
-    waited = [line.split(" | ")[4] for line in recall_table([*map(measured, plans)]).splitlines()]
+    waited = [
+        line.split(" | ")[4] for line in recall.recall_table([*map(measured, plans)]).splitlines()
+    ]
 
     assert waited[2:] == ["0", "20"]
 
@@ -180,8 +177,7 @@ def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
     observed = faults.Observed(
         dependency="neo4j", fault=Fault.HUNG, run=Run(calls, 10.0), began_s=2.0, ended_s=5.0
     )
-    about: Record = {"machine": {}, "versions": {}, "collection": {}}
-    records = [faults.result_of(observed, 0.1, rate_per_s=1).as_record(about)]
+    records = [faults.result_of(observed, 0.1, rate_per_s=1).as_record({})]
 
     faults.save_picture(records, tmp_path / "picture.png")
 

@@ -124,8 +124,8 @@ async def test_system_is_judged_in_ten_and_twenty_segments() -> None:
     passages = [(str(place), [str(place)]) for place in range(30)]
     _, (system, _) = await systems_over(*passages)
     queries = [
-        Query(id="early", tenant=OHARA, text="?", relevant=frozenset({"1", "12"})),
-        Query(id="late", tenant=OHARA, text="?", relevant=frozenset({"25"})),
+        Query(id="early", tenant=OHARA, text="?", grades={"1": 1, "12": 1}),
+        Query(id="late", tenant=OHARA, text="?", grades={"25": 1}),
     ]
 
     measured = (await judged(system, queries)).measured

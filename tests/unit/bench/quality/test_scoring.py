@@ -13,13 +13,21 @@ import pytest
 from bench.harness.collection import Query, read_collection
 from bench.harness.results import Record
 from bench.quality import blocks, slices
-from bench.quality.scoring.answers import briefed_segments, ranked_segments
 from bench.quality.scoring.evaluate import score
 from bench.quality.scoring.gate import compare, verdict
 from bench.quality.scoring.intervals import Estimate, mean_interval, paired_difference
-from bench.quality.scoring.metrics import EVIDENCE, KEPT, METRICS, current_first, kept, scores
-from bench.quality.scoring.overview import overview
+from bench.quality.scoring.metrics import (
+    EVIDENCE,
+    KEPT,
+    METRICS,
+    briefed_segments,
+    current_first,
+    kept,
+    ranked_segments,
+    scores,
+)
 from bench.quality.scoring.stored import Row, StoredError, read_rows, write_rows
+from bench.quality.scoring.summary import overview
 from serving.domain.briefing import BlockForm, BriefingLimits, briefing
 from serving.domain.items.records import Segment as StoredSegment
 from tests.fakes.retrievals import retrieval
@@ -171,8 +179,7 @@ def test_marks_count_by_their_text() -> None:
         id="q",
         tenant="t",
         text="?",
-        relevant=frozenset("ab"),
-        current=frozenset("a"),
+        grades={"a": 2, "b": 1},
         outdated=frozenset("o"),
         holds=frozenset("h"),
     )
