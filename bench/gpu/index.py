@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -18,17 +19,16 @@ import torch
 
 from bench.gpu.networks.floors import about_device, speed_of
 from bench.harness.options import HELP, device_option, tiny_option
-from bench.harness.results import Json, Latency, Result, run_folder
+from bench.harness.results import Latency, Result, run_folder
 from bench.index.searches import (
     WANTED,
     Corpus,
     K,
-    Search,
     by_engine,
     fill,
+    of_search,
     rebuilt_under_load,
-    recall,
-    timed,
+    shape_of,
     topic_mixture,
     true_nearest,
 )
@@ -68,31 +68,16 @@ def main(device: str, tiny: bool, sizes: Sequence[int], out: Path | None) -> Non
 
 def results(corpus: Corpus, device: torch.device, bytes_per_s: float) -> Iterator[Result]:
     """Measures an index in every way, from vectors on the host to rows there."""
-    rows, dimension = corpus.vectors.shape
-    shape: dict[str, Json] = {"rows": rows, "dimension": dimension}
-    true = true_nearest(corpus)
     on_device = torch.from_numpy(corpus.vectors).half().to(device)
 
     def product(query: Vector) -> list[int]:
         scores = on_device @ torch.from_numpy(query).half().to(device)
         return [int(row) for row in torch.topk(scores.float(), K).indices.cpu()]
 
-    def result(way: str, search: Search, **about: Json) -> Result:
-        for query in corpus.queries[:WARM_UPS]:
-            search(query)
-        _, seconds, found = zip(*(timed(search, query) for query in corpus.queries), strict=True)
-        return Result(
-            scenario="index",
-            parameters={"way": way, **shape},
-            n=len(seconds),
-            throughput_per_s=round(len(seconds) / sum(seconds), 1),
-            latency=Latency.of(seconds),
-            measured={"recall": round(recall(found, true), 4), **about},
-        )
-
+    result = partial(of_search, corpus, true_nearest(corpus))
     yield result("product", product, floor_ms=round(on_device.nbytes / bytes_per_s * 1e3, 4))
     settings = IndexSettings.model_validate({"kind": "ivf", "device": str(device)})
-    engine = engine_maker(settings, dimension)()
+    engine = engine_maker(settings, corpus.vectors.shape[1])()
     fill(engine, corpus.vectors)
     yield result("exact", by_engine(engine))
     started = time.perf_counter()
@@ -106,7 +91,7 @@ def results(corpus: Corpus, device: torch.device, bytes_per_s: float) -> Iterato
         taken.append(time.perf_counter() - started)
     yield Result(
         scenario="index",
-        parameters={"way": "lists", "batch": AT_ONCE, **shape},
+        parameters={"way": "lists", "batch": AT_ONCE, **shape_of(corpus)},
         n=ROUNDS,
         throughput_per_s=round(AT_ONCE * ROUNDS / sum(taken[WARM_UPS:]), 1),
         latency=Latency.of(taken[WARM_UPS:]),
@@ -115,7 +100,7 @@ def results(corpus: Corpus, device: torch.device, bytes_per_s: float) -> Iterato
     taken = asyncio.run(_of_callers(engine, corpus))
     yield Result(
         scenario="index side by side",
-        parameters={"callers": CALLERS, **shape},
+        parameters={"callers": CALLERS, **shape_of(corpus)},
         n=len(taken),
         throughput_per_s=round(len(taken) / (time.perf_counter() - started), 1),
         latency=Latency.of(taken),

@@ -121,16 +121,10 @@ class Collection:
 
 
 def read_collection(folder: Path, *, query_limit: int | None = None) -> Collection:
-    """Reads an evaluation set.
+    """Reads the files of a set; at most `query_limit` questions.
 
-    Its scopes become tenants; what has none goes to one named after the folder.
-    Questions are in random order, so that neighbours ask different tenants.
-
-    Args:
-        folder: Has `corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`, and where
-            there are any `facts.jsonl`, `triples.jsonl`, `outdated.tsv`, `holds.tsv` and
-            `traps.tsv`.
-        query_limit: At most this many questions.
+    Its scopes become tenants; what has none goes to one named after the folder. Questions are in
+    random order, so that neighbours ask different tenants.
 
     Raises:
         OSError: A file is missing.
@@ -189,14 +183,8 @@ def left_without_facts(collection: Collection) -> Collection:
 def _read_grades(path: Path, report: Report, known: Set[str]) -> defaultdict[str, dict[str, float]]:
     """The grades above 0 of each question, by segment.
 
-    Args:
-        path: Lines of question, segment and grade with tabs between; a first line whose grade is
-            no number is one of headings.
-        report: Called with each line that cannot be read or names an unknown segment.
-        known: The ids of all segments.
-
-    Raises:
-        OSError: The file cannot be read.
+    A line is a question, a segment and a grade with tabs between; a first one whose grade is no
+    number has headings. Others that cannot be read, or name an unknown segment, are reported.
     """
     grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for number, line in enumerate(read_lines(str(path), report)):

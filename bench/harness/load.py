@@ -106,10 +106,7 @@ async def open_loop(
 ) -> Run[Answer]:
     """Sends a question at each arrival; its latency counts from the arrival.
 
-    Args:
-        ask: Sends a question.
-        queries: At least as many as arrivals.
-        arrivals_s: Seconds from the start, ascending.
+    Arrivals are in seconds from the start, ascending; there are as many questions.
     """
     calls: list[Call[Answer]] = []
 

@@ -21,11 +21,9 @@ _REPLICA = re.compile(r"ray::ServeReplica:[^:]+:(?P<deployment>\w+)")
 
 
 def role_of(name: str, command: Sequence[str]) -> str:
-    """The role of a process.
+    """The role of a process, by its executable and its command line.
 
-    Args:
-        name: Of its executable.
-        command: Its command line, which Ray and PostgreSQL overwrite by titles.
+    Ray and PostgreSQL overwrite their command lines by titles.
     """
     line = " ".join(command)
     if name.startswith("postgres"):
@@ -108,12 +106,7 @@ class CpuUse:
 async def cpu_over(
     cpu: Callable[[], Mapping[str, float]], work: Awaitable[Returned]
 ) -> tuple[Returned, CpuUse]:
-    """Does the work, and returns the CPU time that it used.
-
-    Args:
-        cpu: The CPU seconds by role until now.
-        work: What to measure.
-    """
+    """Does the work, and returns the CPU time that it used, by readings before and after."""
     before, busy_s, started = cpu(), _machine_busy_s(), time.perf_counter()
     returned = await work
     wall_s = time.perf_counter() - started

@@ -24,10 +24,6 @@ def percentile(values: Iterable[float], share: float) -> float:
     """The least of the values that at least `share` of them do not exceed (nearest rank).
 
     No value is made up by interpolation: a p99 of a hundred calls is one of them.
-
-    Args:
-        values: At least one.
-        share: Above 0 and at most 1.
     """
     ordered = sorted(values)
     return ordered[math.ceil(share * len(ordered)) - 1]

@@ -32,14 +32,7 @@ NAMES = (
 
 
 def multiplied_sample(tenants: int = TENANTS) -> Collection:
-    """Reads the sample and multiplies it.
-
-    Args:
-        tenants: How many memories to make.
-
-    Raises:
-        OSError: A file is missing.
-    """
+    """Reads the sample, and makes as many memories of it."""
     problems: list[Problem] = []
     paths = [str(FOLDER / name) for name in ("conversation.jsonl", "facts.jsonl")]
     items = [found.item for found in read_items(paths, problems.append)]

@@ -37,12 +37,9 @@ class ServiceStartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A service.
+    """A service: where it answers, and, if it was started here, its first process.
 
-    Args:
-        address: Where it answers.
-        pid: Its first process; 0 if it was not started here.
-        healthy_after_s: From the command to the first SERVING, if it was.
+    `healthy_after_s` is the time from the command to the first SERVING.
     """
 
     address: str
@@ -81,9 +78,7 @@ async def started(
 ) -> AsyncIterator[Target]:
     """Starts the service and waits until it is healthy; ends it by SIGTERM.
 
-    Args:
-        data_dir: For its data.
-        environment: More settings, such as `TRIVIUM_NEO4J__URI`.
+    The environment has more settings, such as `TRIVIUM_NEO4J__URI`.
 
     Raises:
         ServiceStartError: It ended, or was not healthy within four minutes.

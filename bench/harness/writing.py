@@ -26,8 +26,7 @@ POLL_S = 0.1
 class BatchLoader:
     """Writes a collection in batches, segments first, one batch at a time.
 
-    Attributes:
-        tokens: The last consistency token of each tenant.
+    `tokens` has the last consistency token of each tenant.
     """
 
     def __init__(self, connections: Connections) -> None:
@@ -89,12 +88,7 @@ async def store(connections: Connections, collection: Collection) -> None:
 async def loaded(
     collection: Collection, address: str | None = None, callers: int = 1
 ) -> AsyncIterator[tuple[Target, Connections]]:
-    """A service that has a set, with connections for as many callers.
-
-    Args:
-        collection: What is written to it.
-        address: Of a running service; None starts one on fresh data.
-        callers: Who ask at once.
+    """A service that has a set, with connections for as many callers; a new one without an address.
 
     Raises:
         ServiceStartError: It did not start.
@@ -118,12 +112,8 @@ async def measure_projection(
 ) -> Result:
     """Waits until everything is embedded, in the index and in the graph.
 
-    Args:
-        connections: To the service.
-        collection: What was written.
-        tokens: The last token of each tenant.
-        since: When the first write began, by `time.perf_counter`.
-        without_graph: Does not wait for the graph, which a machine without Neo4j never has.
+    `tokens` has the last one of each tenant; the first write began at `since`, by
+    `time.perf_counter`. A machine without Neo4j never has the graph.
 
     Raises:
         TimeoutError: It took longer than half an hour.

@@ -60,12 +60,7 @@ class Case:
 
 
 def read_cases(folder: Path, heads: Path) -> list[Case]:
-    """The judged questions of a set, with the candidates that were stored for them.
-
-    Args:
-        folder: The set; it is called as the folder is.
-        heads: Has a file of this name with the candidates, and one with their vectors.
-    """
+    """The judged questions of a set, with the candidates and vectors in the files of its name."""
     collection = read_collection(folder)
     name, heads = folder.name, heads / f"{folder.name}.jsonl"
     segments = {

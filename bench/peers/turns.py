@@ -96,12 +96,7 @@ def in_process(peer: Peer, embedder: Embedder, memories: Memories) -> Sequence[S
 
 
 def served(connections: Connections, pid: int) -> System:
-    """The service, over gRPC.
-
-    Args:
-        connections: To the service.
-        pid: Its first process.
-    """
+    """The service, over gRPC, by its first process."""
 
     async def search(query: Query, limit: int) -> Sequence[str]:
         answer = await connections.ask(query, timeout=BUDGET_S, limit=limit)
@@ -127,12 +122,6 @@ async def take_turns(
 
     Every second turn goes through the systems in the reverse order. Each load goes on where the
     last one of its system ended.
-
-    Args:
-        systems: What answers.
-        queries: Asked again and again.
-        turns: How often.
-        calls: The questions of each load.
     """
     streams = {system.name: itertools.cycle(queries) for system in systems}
     for callers in CALLERS:

@@ -39,12 +39,7 @@ def ended_by_message() -> Iterator[None]:
 def read_sets(
     folders: Sequence[Path], query_limit: int | None, skip_unreadable: bool
 ) -> list[Collection]:
-    """Reads the sets of a command.
-
-    Args:
-        folders: One for each set.
-        query_limit: At most this many questions of each; None takes all.
-        skip_unreadable: Whether to leave out lines that cannot be read, and say so.
+    """Reads the sets of a command; lines that cannot be read may be left out, which is said.
 
     Raises:
         click.ClickException: Two sets have one name, one has no judged question, or lines cannot

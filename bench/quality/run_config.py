@@ -22,25 +22,14 @@ LEXICAL_AND_DENSE = "words + meaning"
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """The ranking of the questions of a run.
-
-    Args:
-        name: What it is called in tables and results.
-        profile: The profile it begins with.
-        changes: What is changed in that, in the form of a profile file.
-    """
+    """The ranking of the questions of a run: a profile with changes in the form of its file."""
 
     name: str
     profile: str = DEFAULT_PROFILE
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def without(self, *legs: str, name: str = "") -> RunConfig:
-        """The same with some legs at weight 0.
-
-        Args:
-            legs: The legs to take away.
-            name: Of the new configuration; empty means "this - leg - leg".
-        """
+        """The same with some legs at weight 0, called "this - leg - leg" unless it has a name."""
         given = self.changes.get("legs", {})
         silent = {leg: {**(given.get(leg) or {}), "weight": 0} for leg in legs}
         changes = {**self.changes, "legs": {**given, **silent}}
@@ -167,13 +156,9 @@ def choose_configs(
 ) -> tuple[RunConfig, ...]:
     """The configurations to measure, the baseline first.
 
-    Args:
-        profiles: As the service lists them.
-        given: Named by the user; none measures the default ones, or with `without_legs` the
-            default profile.
-        without_legs: Legs to take away from the baseline, one at a time.
-        baseline: The name of the configuration to compare with; empty means that of the default
-            profile if it is among them, else the first.
+    Without any given they are the default ones, or with `without_legs` the default profile; each of
+    these legs is taken away from the baseline. That is by default the default profile if it is
+    among them, else the first.
 
     Raises:
         ValueError: A profile, a leg or the baseline does not exist, or two have one name.

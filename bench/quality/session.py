@@ -33,17 +33,7 @@ async def measure(
     configs: Sequence[RunConfig],
     processes: ServiceProcesses | None = None,
 ) -> list[Answers]:
-    """Writes a set, waits until every leg has it, and sends its judged questions.
-
-    Args:
-        connections: To the service.
-        profiles: As the service lists them.
-        collection: The set.
-        configs: The configurations.
-        processes: Those of the service, as in `evaluate`.
-
-    Returns:
-        The answers under each of them.
+    """Writes a set, waits until every leg has it, and asks its questions under each configuration.
 
     Raises:
         RejectedError: The service would not store all of it.
@@ -63,11 +53,8 @@ async def measure(
 async def store(connections: Connections, collection: Collection) -> Connections:
     """Writes a set, unless all of it is stored, and waits until every leg has it.
 
-    The set has tenants of its own, named by its contents: it is written once however often it
-    is measured, and apart from all other data.
-
-    Returns:
-        The connections to these tenants.
+    The set has tenants of its own, named by its contents: it is written once however often it is
+    measured, and apart from all other data. Returns the connections to them.
 
     Raises:
         RejectedError: The service would not store all of it.

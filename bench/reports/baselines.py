@@ -25,23 +25,12 @@ DROPPED = frozenset({"by_category", "by_stratum"})
 
 
 def baseline(name: str) -> list[Record]:
-    """The records of a baseline.
-
-    Args:
-        name: Its folder below `BASELINES`, such as "speed/load".
-
-    Raises:
-        OSError: There is no such baseline.
-    """
+    """The records of a baseline, by its folder below `BASELINES`, such as "speed/load"."""
     return read_records(BASELINES / name)
 
 
 def promote(runs: Sequence[Path], target: Path) -> None:
     """Replaces a baseline by the results of runs, in their order.
-
-    Args:
-        runs: Folders with results; at least one.
-        target: The folder of the baseline.
 
     Raises:
         OSError: A run has no results; the baseline is then as it was.

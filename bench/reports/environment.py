@@ -79,11 +79,7 @@ def describe() -> dict[str, Json]:
 
 
 def about_device(device: str) -> dict[str, Json]:
-    """The device, the driver and the libraries, as each result of a device names them.
-
-    Args:
-        device: As torch names it.
-    """
+    """The device, by its name in torch, the driver and the libraries, as each result names them."""
     import torch
 
     kind, _, number = device.partition(":")

@@ -22,12 +22,7 @@ console = Console(stderr=True)
 
 
 class Taking:
-    """Takes each result of a run as it comes.
-
-    Attributes:
-        folder: Of the run; other files can be put into it.
-        records: What was taken.
-    """
+    """Takes each result of a run as it comes; other files can be put into its folder."""
 
     def __init__(self, folder: Path, about: Mapping[str, Json]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,12 +47,7 @@ def recorded(
 ) -> Iterator[Taking]:
     """Yields what takes each result; what was taken is kept, also if the run fails.
 
-    Args:
-        kind: What is measured, the first part of the folder's name.
-        collection: The set that it is measured on.
-        out: Where to make the folder.
-        tables: Writes the records as Markdown.
-        save_picture: Draws them; None draws nothing.
+    The folder has the kind and the collection in its name, and at the end tables and a picture.
 
     Raises:
         click.ClickException: The service failed; the message is brief.

@@ -168,12 +168,7 @@ def _remark(record: Record) -> str:
 
 
 def estimate(found: Record, sign: str = "") -> str:
-    """A mean with its interval, or the mean alone if it has none.
-
-    Args:
-        found: With `mean`, `low` and `high`; empty if it was not measured.
-        sign: "+" to write that of a difference.
-    """
+    """A mean with its interval, or alone if it has none; the sign "+" is for a difference."""
     mean, low, high = (number(found, part) for part in ("mean", "low", "high"))
     if mean is None:
         return "-"

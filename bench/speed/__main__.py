@@ -53,12 +53,9 @@ SETTLING_CALLS = 100
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The measurements to make, and their data.
+    """The measurements to make, and their data, which is written whichever they are.
 
-    Args:
-        collection: The data.
-        scenarios: Of `SCENARIOS`; the data is written whichever they are.
-        min_calls: The minimum number of questions of each loop, going round.
+    Each loop has at least `min_calls` questions, going round.
     """
 
     collection: Collection

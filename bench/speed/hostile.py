@@ -177,13 +177,7 @@ async def _answered(connection: Streams, request: bytes) -> tuple[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to send.
-
-    Attributes:
-        per_s: Requests of the others, a second.
-        seconds: Of each phase.
-        rounds: How often each phase has its turn.
-    """
+    """Requests of the others a second, seconds of each phase, and how often each has its turn."""
 
     per_s: float
     seconds: float

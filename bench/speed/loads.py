@@ -128,16 +128,10 @@ class Offered:
         arrivals: Sequence[float],
         recovery_s: float | None = None,
     ) -> Result:
-        """Summarises a load.
+        """Summarises a load of a share of the capacity, whose times count from when calls were due.
 
-        Args:
-            scenario: Its name.
-            run: All calls; times count from when each was due.
-            name: The share by which it is called.
-            share: Of the capacity.
-            arrivals: When calls were due.
-            recovery_s: From the last arrival until answers were whole and in time again; None if
-                that was not awaited to its end.
+        `recovery_s` is the time from the last arrival until answers were whole and in time again;
+        None if that was not awaited to its end.
         """
         refused = [call.seconds for call in run.calls if call.code == REFUSED]
         late = [call for call in run.calls if call.code == LATE]

@@ -48,12 +48,7 @@ BUDGET_S = 0.08
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The calls to simulate.
-
-    Attributes:
-        prefetch: Whether interim transcripts are searched with.
-        seconds: For how long new turns begin.
-    """
+    """Whether interim transcripts are searched with, and for how long new turns begin."""
 
     prefetch: bool
     seconds: float = 60.0

@@ -89,16 +89,10 @@ async def evaluate(
     legs: Sequence[str],
     processes: ServiceProcesses | None = None,
 ) -> Answers:
-    """Sends all questions under a configuration, one at a time.
+    """Sends judged questions, no two of one id, under a configuration, one at a time.
 
-    What was written must be projected by now.
-
-    Args:
-        connections: To the service.
-        queries: Judged questions, no two of one id.
-        config: The configuration.
-        legs: The legs that it has, for the record.
-        processes: Those of the service, to measure the CPU time of an answer.
+    What was written must be projected by now. `legs` are for the record; with the processes of the
+    service, the CPU time of an answer is measured.
     """
     scored: dict[str, Scored] = {}
 
@@ -162,13 +156,9 @@ GROUPINGS: Mapping[str, Callable[[Query], str]] = {
 
 
 def outcome(answers: Answers, baseline: Answers, command: str) -> Result:
-    """The result of one configuration.
+    """The result of one configuration, and its differences to the baseline, unless it is this.
 
-    Args:
-        answers: Under the configuration; at least one.
-        baseline: The answers to the same questions that it is compared with; itself compares
-            nothing.
-        command: What makes this result again.
+    `command` makes this result again.
     """
     against = None if baseline is answers else baseline
     run, scored = answers.run, answers.scored

@@ -23,17 +23,7 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One metric under one configuration, stored and now.
-
-    Args:
-        set: The collection.
-        config: The name of the configuration.
-        metric: Its name.
-        n: Over how many questions.
-        stored: The stored mean.
-        now: The mean now.
-        difference: now - stored, paired.
-    """
+    """One metric of `n` questions under one configuration: its means, and now - stored, paired."""
 
     set: str
     config: str

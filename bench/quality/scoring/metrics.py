@@ -77,10 +77,8 @@ def scores(
 ) -> dict[str, float]:
     """Every metric of one answer, by its name.
 
-    Args:
-        ranked: Ids of segments, best first, none twice.
-        relevant: Those that answer the question; at least one.
-        briefed: Those whose text is in the block for a prompt.
+    `ranked` are ids, best first, none twice; `briefed` those whose text is in the block for a
+    prompt.
     """
     head = ranked[:DEPTH]
     run = {id_: float(DEPTH - place) for place, id_ in enumerate(head)}

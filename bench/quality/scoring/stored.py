@@ -24,16 +24,9 @@ class StoredError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The scores of one question under one configuration.
+    """The scores of one question under one configuration, as a line has them.
 
-    Args:
-        set: The collection.
-        way: The name of the configuration; the files of results call it so.
-        query: The question's id.
-        scope: Its conversation.
-        scores: Every metric by its name.
-        ranked: The ids of the segments found, best first.
-        fault: What went wrong, if anything did.
+    `way` is the name of the configuration, `scope` the conversation.
     """
 
     set: str

@@ -175,10 +175,7 @@ def result_of(observed: Observed, budget_s: float, rate_per_s: float) -> Result:
 def back_after(calls: Sequence[Call[Retrieval]], since_s: float, budget_s: float) -> float | None:
     """Seconds until answers were whole and in time again; None if that was not seen.
 
-    Args:
-        calls: By when they were due.
-        since_s: When the dependency was back.
-        budget_s: The time that each call had.
+    Calls are ordered by when they were due; the dependency was back at `since_s`.
     """
     calm: list[float] = []
     for call in calls:

@@ -59,14 +59,7 @@ async def _hang_all(
 async def degradation(
     dependency: Dependency, connections: Connections, queries: cycle[Query], profile: str
 ) -> Result:
-    """Asks questions of a profile while a dependency hangs, after all is as usual.
-
-    Args:
-        dependency: Which answers now, and again when this returns.
-        connections: To the service.
-        queries: At least one.
-        profile: By its name.
-    """
+    """Asks questions of a profile while a dependency hangs, after all is as usual."""
     ask = partial(connections.ask, profile=profile, timeout=BUDGET_S)
     await recovery(ask, queries, BUDGET_S)
     await dependency.begin(Fault.HUNG)

@@ -47,13 +47,9 @@ REPLICAS = {"index": "VectorIndex", "embedder": "Embedder"}
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A store behind a relay.
+    """A store behind a relay, which `start` starts again after it was killed.
 
-    Attributes:
-        name: Of the dependency.
-        start: Starts it again after it was killed.
-        processes: Its processes, the one that has started the others first.
-        relay: Between the service and the store.
+    The first of its processes has started the others.
     """
 
     name: str
@@ -92,9 +88,7 @@ class Store:
 class Replica:
     """The only replica of a deployment, which Serve starts again after it was killed.
 
-    Attributes:
-        name: Of the dependency.
-        service: The first process of the service.
+    `service` is the first process of the service.
     """
 
     name: str
@@ -156,12 +150,9 @@ async def in_each_placement(
 
 @contextlib.asynccontextmanager
 async def _stores(folder: Path) -> AsyncIterator[tuple[list[Store], Mapping[str, str]]]:
-    """Starts PostgreSQL and Neo4j behind relays.
+    """Starts PostgreSQL and Neo4j behind relays, with their data in a folder.
 
     Yields the stores, and the environment that makes a service use them.
-
-    Args:
-        folder: For their data; PostgreSQL's account must be able to enter it.
     """
     postgres = EmbeddedPostgres(folder / "postgres")
     neo4j = EmbeddedNeo4j(folder / "neo4j", Settings().cache_dir)
