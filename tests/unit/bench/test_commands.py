@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -38,7 +36,7 @@ from serving.desk.ray_environment import LOOPBACK
 from serving.domain.breaker import FAILURES
 from tests.fakes.service import running
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
-from tests.unit.bench.quality.fake_memory import FakeMemory
+from tests.unit.bench.fake_memory import FakeMemory, written_set
 from tests.unit.client.conversation.fake_memory import FakeMemory as FakeClient
 
 
@@ -62,17 +60,13 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    folder = tmp_path / "twenty"
-    folder.mkdir()
     numbers = range(20)
-    files = {
-        "corpus.jsonl": [{"id": f"t{each}", "text": f"Number {each}."} for each in numbers],
-        "queries.jsonl": [{"id": f"q{each}", "text": f"Which {each}?"} for each in numbers],
-    }
-    for name, lines in files.items():
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "qrels.tsv").write_text("".join(f"q{each}\tt{each}\t1\n" for each in numbers))
-    return folder
+    return written_set(
+        tmp_path / "twenty",
+        qrels="".join(f"q{each}\tt{each}\t1\n" for each in numbers),
+        corpus=[{"id": f"t{each}", "text": f"Number {each}."} for each in numbers],
+        queries=[{"id": f"q{each}", "text": f"Which {each}?"} for each in numbers],
+    )
 
 
 def starting(address: str) -> Callable[[Path], AbstractAsyncContextManager[Target]]:
@@ -114,29 +108,18 @@ def test_speed_measures_starts_writing_and_every_load(
     assert all(not each["errors"] for each in found)
 
 
-class CountingMemory(FakeMemory):
-    def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
-        response = super().GetStats(request, context)
-        response.tenant.segment_count = len(self.segments[request.tenant])
-        response.index.vector_count = sum(map(len, self.segments.values()))
-        response.service.dimension = 4
-        return response
-
-
 def test_scale_measures_each_size_and_a_restart(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory, out = CountingMemory(), tmp_path / "out"
-    small = ("--segments", "10,20", "--tenants", "1", "--calls", "2")
+    monkeypatch.setattr(scale, "started", starting(address))
+    out, small = tmp_path / "out", ("--segments", "10,20", "--tenants", "1", "--calls", "2")
 
-    with running(memory):
-        monkeypatch.setattr(scale, "started", starting(memory.address))
-        run(scale.main, "--data", str(data), *small, "--out", str(out))
+    run(scale.main, "--data", str(data), *small, "--out", str(out))
 
-    [folder] = out.iterdir()
-    scenarios = [str(each["scenario"]) for each in records_in(out)]
+    found = records_in(out)
+    scenarios = [str(each["scenario"]) for each in found]
     assert scenarios == ["grow", "ask", "ask", "ask", "footprint", "restart"] * 2
-    assert "| 20 | " in (folder / "summary.md").read_text()
+    assert "| 20 | " in scale.growth_table(found)
 
 
 def test_overload_offers_every_share_with_every_budget(
@@ -236,11 +219,11 @@ HOSTILE = [hostile.Other.WITHOUT_KEY, hostile.Other.WITH_KEY, hostile.Other.WRON
 
 @pytest.mark.parametrize("other", HOSTILE)
 def test_hostile_bodies_go_to_routes_that_exist(other: hostile.Other) -> None:
-    paths = [re.split(" ", each.decode())[1] for each in hostile.requests(other, "key")]
+    requests = [each.decode() for each in hostile.requests(other, "key")]
 
-    assert {"/v1/ingest", "/v1/retrieve", "/v1/query"} <= set(paths)
-    keys = [b"authorization: Bearer key" in each for each in hostile.requests(other, "key")]
-    assert set(keys) == {other is hostile.Other.WITH_KEY}
+    assert {"/v1/ingest", "/v1/retrieve", "/v1/query"} <= {each.split()[1] for each in requests}
+    keys = {"authorization: Bearer key" in each for each in requests}
+    assert keys == {other is hostile.Other.WITH_KEY}
 
 
 def test_cpu_asks_with_legs_of_the_default_profile() -> None:
