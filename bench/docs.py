@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from bench.gpu.end_to_end import loads_table as gpu_service_table
-from bench.harness.options import HELP
+from bench.harness import options
 from bench.harness.results import Json, Record, find, number, select, table
 from bench.peers import tables as peers
 from bench.quality.scoring.summary import overview
@@ -261,7 +261,7 @@ def pages() -> Mapping[Path, str]:
     return {PAGE: filled(TEMPLATE), **with_blocks}
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=options.HELP)
 @click.option("--check", is_flag=True, help="Write nothing; fail if a page would change.")
 def main(check: bool) -> None:
     """Write the figures of docs/benchmarks.md, README.md and other pages from the baselines."""

@@ -18,10 +18,10 @@ from pathlib import Path
 import click
 import numpy as np
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections, connected, connections_for
 from bench.harness.load import Run, closed_loop
-from bench.harness.options import HELP, chosen, count_option, data_option, list_option, out_option
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Record, Result, Take, find, number, select, table
 from bench.harness.service import fresh_data, started
@@ -278,15 +278,15 @@ def _points(records: Sequence[Record], *path: str) -> list[tuple[float, float]]:
     return [(size, figure) for size, figure in found if size and figure]
 
 
-@click.command(context_settings=HELP)
-@data_option
-@list_option("--segments", "10000,50000,100000", "The sizes of the one tenant, ascending.")
+@click.command(context_settings=options.HELP)
+@options.data
+@options.numbers("--segments", "10000,50000,100000", "The sizes of the one tenant, ascending.")
 @click.option("--tenants", default=20, show_default=True, help=f"With {SMALL_SEGMENTS} segments.")
-@count_option("--calls", 400, "Questions of each loop.")
-@out_option
+@options.count("--calls", 400, "Questions of each loop.")
+@options.out
 def main(data: Path | None, segments: Sequence[float], tenants: int, calls: int, out: Path) -> None:
     """Fill one tenant with vectors given, and measure the service at each size."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     sizes = [round(size) for size in segments]
 
     async def run(data_dir: Path, take: Take) -> None:

@@ -17,7 +17,7 @@ import torch
 from bench.gpu.networks.cases import BY_NAME, CASES, TINY_CASES, Case
 from bench.gpu.networks.contenders import Run, random_windows
 from bench.gpu.networks.floors import Speed, about_device, speed_of, wait_for
-from bench.harness.options import HELP, device_option, tiny_option
+from bench.harness import options
 from bench.harness.results import Latency, Result, run_folder
 from bench.reports.recording import record_all
 from serving.gpu.networks.errors import DeviceMemoryError
@@ -26,9 +26,9 @@ from serving.gpu.networks.precision import Precision
 WARM_UPS = 3
 
 
-@click.command(context_settings=HELP)
-@device_option
-@tiny_option
+@click.command(context_settings=options.HELP)
+@options.device
+@options.tiny
 @click.option("--only", multiple=True, type=click.Choice(sorted(BY_NAME)), help="These alone.")
 @click.option("--rounds", default=50, show_default=True, help="Times each batch is measured.")
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
 from bench.harness.load import (
@@ -32,7 +33,6 @@ from bench.harness.load import (
     open_loop,
     poisson_arrivals,
 )
-from bench.harness.options import HELP, device_option, out_option, tiny_option
 from bench.harness.processes import CpuUse, ServiceProcesses, cpu_over
 from bench.harness.results import Record, Result, Take, select
 from bench.harness.sample import multiplied_sample
@@ -53,11 +53,11 @@ CLIENTS = max(1, (os.cpu_count() or 1) // 4)
 """Processes that ask: one alone would be the limit of a service with several ingresses."""
 
 
-@click.command(context_settings=HELP)
-@device_option
-@tiny_option
+@click.command(context_settings=options.HELP)
+@options.device
+@options.tiny
 @click.option("--seconds", default=8.0, show_default=True, help="Of each load.")
-@out_option
+@options.out
 def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
     """Measure the service in placement `gpu`, with random weights of published sizes."""
     # Not above: the processes that ask import this module too, and torch would delay them.

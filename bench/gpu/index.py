@@ -18,20 +18,9 @@ import numpy as np
 import torch
 
 from bench.gpu.networks.floors import about_device, speed_of
-from bench.harness.options import HELP, device_option, tiny_option
+from bench.harness import options
 from bench.harness.results import Latency, Result, run_folder
-from bench.index.searches import (
-    WANTED,
-    Corpus,
-    K,
-    by_engine,
-    fill,
-    of_search,
-    rebuilt_under_load,
-    shape_of,
-    topic_mixture,
-    true_nearest,
-)
+from bench.index import searches
 from bench.reports.recording import record_all
 from serving.composition.index_engine import engine_maker
 from serving.config.settings import IndexSettings
@@ -48,9 +37,9 @@ FULL, TINY = ((100_000, 1_000_000), 1024), ((1_100,), 16)
 """Rows and dimension."""
 
 
-@click.command(context_settings=HELP)
-@device_option
-@tiny_option
+@click.command(context_settings=options.HELP)
+@options.device
+@options.tiny
 @click.option("--rows", "sizes", multiple=True, type=click.IntRange(min=1_100), help="Sizes.")
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
 def main(device: str, tiny: bool, sizes: Sequence[int], out: Path | None) -> None:
@@ -61,37 +50,39 @@ def main(device: str, tiny: bool, sizes: Sequence[int], out: Path | None) -> Non
     made = (
         result
         for size in sizes or rows
-        for result in results(topic_mixture(size, dimension), on, speed.bytes_per_s)
+        for result in results(searches.topic_mixture(size, dimension), on, speed.bytes_per_s)
     )
     record_all(made, out or run_folder("gpu-index"), about_device(on, speed))
 
 
-def results(corpus: Corpus, device: torch.device, bytes_per_s: float) -> Iterator[Result]:
+def results(corpus: searches.Corpus, device: torch.device, bytes_per_s: float) -> Iterator[Result]:
     """Measures an index in every way, from vectors on the host to rows there."""
     on_device = torch.from_numpy(corpus.vectors).half().to(device)
 
     def product(query: Vector) -> list[int]:
         scores = on_device @ torch.from_numpy(query).half().to(device)
-        return [int(row) for row in torch.topk(scores.float(), K).indices.cpu()]
+        return [int(row) for row in torch.topk(scores.float(), searches.K).indices.cpu()]
 
-    result = partial(of_search, corpus, true_nearest(corpus))
+    result = partial(searches.of_search, corpus, searches.true_nearest(corpus))
     yield result("product", product, floor_ms=round(on_device.nbytes / bytes_per_s * 1e3, 4))
     settings = IndexSettings.model_validate({"kind": "ivf", "device": str(device)})
     engine = engine_maker(settings, corpus.vectors.shape[1])()
-    fill(engine, corpus.vectors)
-    yield result("exact", by_engine(engine))
+    searches.fill(engine, corpus.vectors)
+    yield result("exact", searches.by_engine(engine))
     started = time.perf_counter()
     engine.maintain()
-    yield result("lists", by_engine(engine), build_s=round(time.perf_counter() - started, 2))
+    yield result(
+        "lists", searches.by_engine(engine), build_s=round(time.perf_counter() - started, 2)
+    )
 
-    batch, taken = [(query, WANTED) for query in corpus.queries[:AT_ONCE]], []
+    batch, taken = [(query, searches.WANTED) for query in corpus.queries[:AT_ONCE]], []
     for _ in range(WARM_UPS + ROUNDS):
         started = time.perf_counter()
         engine.search_all(batch)
         taken.append(time.perf_counter() - started)
     yield Result(
         scenario="index",
-        parameters={"way": "lists", "batch": AT_ONCE, **shape_of(corpus)},
+        parameters={"way": "lists", "batch": AT_ONCE, **searches.shape_of(corpus)},
         n=ROUNDS,
         throughput_per_s=round(AT_ONCE * ROUNDS / sum(taken[WARM_UPS:]), 1),
         latency=Latency.of(taken[WARM_UPS:]),
@@ -100,22 +91,22 @@ def results(corpus: Corpus, device: torch.device, bytes_per_s: float) -> Iterato
     taken = asyncio.run(_of_callers(engine, corpus))
     yield Result(
         scenario="index side by side",
-        parameters={"callers": CALLERS, **shape_of(corpus)},
+        parameters={"callers": CALLERS, **searches.shape_of(corpus)},
         n=len(taken),
         throughput_per_s=round(len(taken) / (time.perf_counter() - started), 1),
         latency=Latency.of(taken),
     )
-    yield rebuilt_under_load(engine, corpus, REBUILD_PER_S, QUIET_S)
+    yield searches.rebuilt_under_load(engine, corpus, REBUILD_PER_S, QUIET_S)
 
 
-async def _of_callers(engine: IndexEngine, corpus: Corpus) -> list[float]:
+async def _of_callers(engine: IndexEngine, corpus: searches.Corpus) -> list[float]:
     """The times of searches whose callers wait for one before the next."""
     queue, seconds = SearchQueue(), []
 
     async def caller(number: int) -> None:
         for query in np.roll(corpus.queries, number, axis=0):
             started = time.perf_counter()
-            await queue.search(engine, query, WANTED)
+            await queue.search(engine, query, searches.WANTED)
             seconds.append(time.perf_counter() - started)
 
     await asyncio.gather(*map(caller, range(CALLERS)))

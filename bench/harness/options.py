@@ -17,16 +17,16 @@ Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 HELP = {"help_option_names": ["-h", "--help"]}
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
-data_option = click.option(
+data = click.option(
     "--data", type=FOLDER, help="An evaluation set; without, the sample conversation multiplied."
 )
-folders_argument = click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=FOLDER)
-address_option = click.option(
+folders = click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=FOLDER)
+address = click.option(
     "--address",
     metavar="HOST:PORT",
     help="A running service, instead of starting one; the data is written to it, and stays.",
 )
-out_option = click.option(
+out = click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     default=RESULTS,
@@ -34,19 +34,19 @@ out_option = click.option(
 )
 
 
-def count_option(name: str, default: int | None, help: str, least: int = 1) -> Decorator:
+def count(name: str, default: int | None, help: str, least: int = 1) -> Decorator:
     """An option for a whole number."""
     kind = click.IntRange(min=least)
     return click.option(name, type=kind, default=default, show_default=True, help=help)
 
 
-def measure_option(name: str, default: float, help: str) -> Decorator:
+def measure(name: str, default: float, help: str) -> Decorator:
     """An option for a number above 0, such as seconds."""
     kind = click.FloatRange(min=0, min_open=True)
     return click.option(name, type=kind, default=default, show_default=True, help=help)
 
 
-def list_option(name: str, default: str, help: str) -> Decorator:
+def numbers(name: str, default: str, help: str) -> Decorator:
     """An option for numbers above 0, separated by commas."""
     return click.option(name, default=default, show_default=True, callback=_numbers, help=help)
 
@@ -75,7 +75,7 @@ def _existing(_context: click.Context, _option: click.Parameter, device: str) ->
     return device
 
 
-device_option = click.option(
+device = click.option(
     "--device", default="cuda", show_default=True, callback=_existing, help="As torch names it."
 )
-tiny_option = click.option("--tiny", is_flag=True, help="Of no size: proves the script, no speed.")
+tiny = click.option("--tiny", is_flag=True, help="Of no size: proves the script, no speed.")

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from bench.harness.options import FOLDER, folders_argument
+from bench.harness import options
 from bench.holds.cases import Case, read_cases
 from bench.holds.fitting import fit, sample_of
 from bench.holds.measures import MARKS, Outcome, means, outcome
@@ -44,9 +44,12 @@ WITHOUT = {
 
 
 @click.command()
-@folders_argument
+@options.folders
 @click.option(
-    "--heads", required=True, type=FOLDER, help="What `python -m bench.holds.heads` has written."
+    "--heads",
+    required=True,
+    type=options.FOLDER,
+    help="What `python -m bench.holds.heads` has written.",
 )
 @click.option("--write", is_flag=True, help="Write the weights of a model of all sets.")
 @click.option("--each-rule", is_flag=True, help="Measure without each rule, too.")

@@ -16,9 +16,9 @@ from pathlib import Path
 import click
 import numpy as np
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query, as_embedded, left_without_facts
 from bench.harness.connections import Connections, connected
-from bench.harness.options import address_option, folders_argument
 from bench.harness.service import running
 from bench.quality.command import ended_by_message, read_sets
 from bench.quality.session import store
@@ -36,9 +36,9 @@ OFF = {"current_first": False}
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@folders_argument
+@options.folders
 @click.option("--without-facts", is_flag=True, help="Leave the facts of the sets out.")
-@address_option
+@options.address
 def main(out: Path, folders: Sequence[Path], without_facts: bool, address: str | None) -> None:
     """Write the candidates of all judged questions of each FOLDER to OUT."""
     out.mkdir(parents=True, exist_ok=True)

@@ -27,8 +27,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.harness import options
 from bench.harness.collection import read_collection
-from bench.harness.options import HELP, folders_argument
 from bench.harness.results import Json, Latency, Result, run_folder
 from bench.reports.recording import record_all
 from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex
@@ -297,8 +297,8 @@ def searching(engine: IndexEngine, queries: Vectors, per_s: float) -> Iterator[l
             each.result()
 
 
-@click.command(context_settings=HELP)
-@folders_argument
+@click.command(context_settings=options.HELP)
+@options.folders
 @click.option(
     "--rows",
     multiple=True,

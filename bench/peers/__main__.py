@@ -15,8 +15,8 @@ from pathlib import Path
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, left_without_facts
-from bench.harness.options import HELP, chosen, count_option, data_option, out_option
 from bench.harness.results import Result, Take, number
 from bench.harness.writing import loaded
 from bench.peers.bm25_numpy import Bm25Numpy
@@ -37,15 +37,15 @@ CONNECTED = 64
 """For as many callers there are connections to the service."""
 
 
-@click.command(context_settings=HELP)
-@data_option
-@count_option("--turns", 3, "How often each system has its turn.")
-@count_option("--calls", 500, "Of each load.")
-@count_option("--questions", None, "Of the set, to try the command.")
-@out_option
+@click.command(context_settings=options.HELP)
+@options.data
+@options.count("--turns", 3, "How often each system has its turn.")
+@options.count("--calls", 500, "Of each load.")
+@options.count("--questions", None, "Of the set, to try the command.")
+@options.out
 def main(data: Path | None, turns: int, calls: int, questions: int | None, out: Path) -> None:
     """Measure the service and its peers, and write JSON, tables and a plot."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     collection = replace(collection, queries=collection.queries[:questions])
     with recorded("peers", collection, out, summary, save_picture) as take:
         sets = (left_without_facts(collection), collection)

@@ -10,15 +10,9 @@ from pathlib import Path
 import click
 from rich.markdown import Markdown
 
+from bench.harness import options
 from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import connected
-from bench.harness.options import (
-    HELP,
-    address_option,
-    count_option,
-    folders_argument,
-    out_option,
-)
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Record, run_folder
 from bench.harness.service import running
@@ -47,8 +41,8 @@ Choose = Callable[[Sequence[Profile]], Sequence[RunConfig]]
 """Chooses the configurations by the profiles of the service, the baseline first."""
 
 
-@click.command(context_settings=HELP)
-@folders_argument
+@click.command(context_settings=options.HELP)
+@options.folders
 @click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Measure this profile.")
 @click.option(
     "--config",
@@ -67,8 +61,8 @@ Choose = Callable[[Sequence[Profile]], Sequence[RunConfig]]
 @click.option(
     "--baseline", default="", metavar="NAME", help="The run that the others are compared with."
 )
-@out_option
-@address_option
+@options.out
+@options.address
 @click.option(
     "--names",
     "name_change",
@@ -81,7 +75,7 @@ Choose = Callable[[Sequence[Profile]], Sequence[RunConfig]]
     is_flag=True,
     help="Leave the facts of the sets out, to measure what the service extracts (or has without).",
 )
-@count_option("--limit-queries", None, "At most this many of each set.")
+@options.count("--limit-queries", None, "At most this many of each set.")
 @click.option(
     "--skip-unreadable", is_flag=True, help="Leave out lines that cannot be read, and go on."
 )

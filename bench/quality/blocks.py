@@ -15,9 +15,9 @@ from pathlib import Path
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import as_stored, read_collection
 from bench.harness.connections import connected
-from bench.harness.options import HELP, address_option
 from bench.harness.service import running
 from bench.quality import session
 from bench.quality.command import ended_by_message
@@ -107,9 +107,9 @@ def _as_stored(turn: values.Segment) -> Segment:
     return replace(as_stored(turn), event_time=said, mentions=mentions)
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=options.HELP)
 @click.option("--ask", "asks", is_flag=True, help="Ask a service first, and store what it found.")
-@address_option
+@options.address
 def main(asks: bool, address: str | None) -> None:
     """Write the blocks of the diary's questions into the README of the diary."""
     with ended_by_message():

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import connected
-from bench.harness.options import HELP, address_option
 from bench.harness.service import running
 from bench.quality import memories, session, slices
 from bench.quality.command import ended_by_message, read_sets
@@ -70,8 +70,8 @@ def _head(collection: Collection, query: Query, answer: Retrieval) -> dict[str, 
     }
 
 
-@click.command(context_settings=HELP)
-@address_option
+@click.command(context_settings=options.HELP)
+@options.address
 def main(address: str | None) -> None:
     """Store what the legs of a service find for some questions of each shipped set."""
     with ended_by_message():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from bench.harness.options import FOLDER, HELP
+from bench.harness import options
 from bench.harness.results import Record, append_record, read_records, table
 
 BASELINES = Path(__file__).parents[1] / "baselines"
@@ -49,9 +49,9 @@ def promote(runs: Sequence[Path], target: Path) -> None:
                 shutil.copy(path, target)
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=options.HELP)
 @click.argument("name")
-@click.argument("runs", nargs=-1, required=True, type=FOLDER)
+@click.argument("runs", nargs=-1, required=True, type=options.FOLDER)
 def main(name: str, runs: Sequence[Path]) -> None:
     """Replace the baseline NAME (such as speed/load) by the results of the RUN folders."""
     promote(runs, BASELINES / name)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection
 from bench.harness.connections import (
     LIMIT,
@@ -28,7 +29,6 @@ from bench.harness.load import (
     poisson_arrivals,
     repeated,
 )
-from bench.harness.options import HELP, chosen, count_option, data_option, out_option
 from bench.harness.processes import ServiceProcesses, cpu_over
 from bench.harness.results import Json, Result, Take, curve_ms
 from bench.harness.service import Target, fresh_data, started
@@ -71,19 +71,19 @@ def _scenarios(_context: click.Context, _option: click.Parameter, given: str) ->
     return names or SCENARIOS
 
 
-@click.command(context_settings=HELP)
-@data_option
+@click.command(context_settings=options.HELP)
+@options.data
 @click.option(
     "--only",
     default="",
     callback=_scenarios,
     help=f"Scenarios by comma, of {', '.join(SCENARIOS)}; without, all.",
 )
-@count_option("--calls", 1000, "The minimum number of questions of each loop, going round.")
-@out_option
+@options.count("--calls", 1000, "The minimum number of questions of each loop, going round.")
+@options.out
 def main(data: Path | None, only: Sequence[str], calls: int, out: Path) -> None:
     """Measure the service, and write JSON, a summary and a picture."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     for problem in collection.problems[:10]:
         console.print(f"left out: {problem}", style="yellow")
     with recorded("speed", collection, out, summary, save_picture) as take:

@@ -19,9 +19,9 @@ from typing import Any
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.load import closed_loop
-from bench.harness.options import HELP, chosen, count_option, data_option, out_option
 from bench.harness.processes import ServiceProcesses, cpu_over
 from bench.harness.results import Record, Take, find, number, select
 from bench.harness.service import KEPT_QUESTIONS
@@ -77,16 +77,16 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 questions as the service keeps vectors for, again and again."""
 
 
-@click.command(context_settings=HELP)
-@data_option
-@count_option("--calls", 1000, "Of each variant.")
+@click.command(context_settings=options.HELP)
+@options.data
+@options.count("--calls", 1000, "Of each variant.")
 @click.option(
     "--flame/--no-flame", default=True, help="Whether to draw flame.svg, which needs ptrace."
 )
-@out_option
+@options.out
 def main(data: Path | None, calls: int, flame: bool, out: Path) -> None:
     """Measure the CPU time of an answer by what is asked and by process."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     with recorded(CPU, collection, out, cpu_table, save_picture) as take:
         picture = take.folder / "flame.svg" if flame else None
         asyncio.run(_measure(collection, calls, picture, take))
@@ -106,10 +106,8 @@ async def _measure(collection: Collection, calls: int, flame: Path | None, take:
         async def ask(
             changes: Mapping[str, Any], count: int, asked: Iterator[Query] = queries
         ) -> Any:
-            options: dict[str, Any] = {"profile_overrides": changes} if changes else {}
-            return await closed_loop(
-                partial(connections.ask, **options), islice(asked, count), CALLERS
-            )
+            one = partial(connections.ask, profile_overrides=changes or None)
+            return await closed_loop(one, islice(asked, count), CALLERS)
 
         await ask({}, WARM_UP_ROUNDS * calls)
         for name, changes in VARIANTS.items():

@@ -19,9 +19,9 @@ from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.json_format import MessageToDict
 
+from bench.harness import options
 from bench.harness.collection import Collection
 from bench.harness.connections import LIMIT
-from bench.harness.options import HELP, address_option, chosen, data_option, out_option
 from bench.harness.results import Json, Record, Result, number, percentile
 from bench.harness.writing import loaded
 from bench.reports import environment
@@ -35,14 +35,14 @@ CONNECTIONS = 8
 OK, REFUSED, LATE = "OK", "ResourceExhausted", "DeadlineExceeded"
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=options.HELP)
 @click.option("--ghz", "program", default="ghz", show_default=True, help="The program.")
-@data_option
-@address_option
+@options.data
+@options.address
 @click.option("--rate", type=click.IntRange(min=1), required=True, help="Calls a second.")
 @click.option("--budget", default=100, show_default=True, help="What each call has, in ms.")
 @click.option("--seconds", default=20, show_default=True, help="How long calls are sent.")
-@out_option
+@options.out
 def main(
     program: str,
     data: Path | None,
@@ -53,7 +53,7 @@ def main(
     out: Path,
 ) -> None:
     """Measure the service with ghz."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     with recorded("ghz", collection, out, ghz_table) as take:
         take(asyncio.run(_measure(program, collection, address, rate, budget, seconds)))
 

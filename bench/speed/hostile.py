@@ -25,17 +25,10 @@ from typing import NamedTuple
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
 from bench.harness.load import Call, Run, open_loop, poisson_arrivals
-from bench.harness.options import (
-    HELP,
-    chosen,
-    count_option,
-    data_option,
-    measure_option,
-    out_option,
-)
 from bench.harness.processes import ServiceProcesses, spent
 from bench.harness.results import Record, Result, Take, number, select
 from bench.harness.service import fresh_data, started
@@ -184,15 +177,15 @@ class Plan:
     rounds: int
 
 
-@click.command(context_settings=HELP)
-@data_option
-@measure_option("--per-second", 1000.0, "Requests of the others.")
-@measure_option("--seconds", 5.0, "Of each phase.")
-@count_option("--rounds", 5, "How often each phase has its turn.")
-@out_option
+@click.command(context_settings=options.HELP)
+@options.data
+@options.measure("--per-second", 1000.0, "Requests of the others.")
+@options.measure("--seconds", 5.0, "Of each phase.")
+@options.count("--rounds", 5, "How often each phase has its turn.")
+@options.out
 def main(data: Path | None, per_second: float, seconds: float, rounds: int, out: Path) -> None:
     """Ask at a steady rate with a key while others send hostile bodies, in turns."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     plan = Plan(per_second, seconds, rounds)
     with recorded(HOSTILE, collection, out, hostile_table) as take:
         asyncio.run(_measure(collection, plan, take))

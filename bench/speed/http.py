@@ -17,8 +17,8 @@ import grpc.aio
 from aiohttp import ClientSession
 from google.protobuf.json_format import MessageToJson
 
+from bench.harness import options
 from bench.harness.load import Ask, closed_loop, repeated
-from bench.harness.options import HELP, count_option
 from bench.harness.results import Latency
 from bench.harness.sample import FOLDER
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
@@ -89,11 +89,11 @@ async def measure(grpc_address: str, http_address: str, tenant: str, calls: int)
                 click.echo(f"{callers:>7}  {name:<14}{figures}")
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=options.HELP)
 @click.option("--address", default="127.0.0.1:9000", show_default=True, help="The port of gRPC.")
 @click.option("--http", default="http://127.0.0.1:8000", show_default=True, help="That of HTTP.")
 @click.option("--tenant", default="demo", show_default=True, help="Who has the sample.")
-@count_option("--calls", 1000, "By each protocol.", least=ROUNDS)
+@options.count("--calls", 1000, "By each protocol.", least=ROUNDS)
 def main(address: str, http: str, tenant: str, calls: int) -> None:
     """Compare HTTP with gRPC on a `make demo` that runs."""
     asyncio.run(measure(address, http, tenant, calls))

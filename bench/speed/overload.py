@@ -11,18 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Query
 from bench.harness.connections import Connections
-from bench.harness.options import (
-    HELP,
-    address_option,
-    chosen,
-    count_option,
-    data_option,
-    list_option,
-    measure_option,
-    out_option,
-)
 from bench.harness.results import Record, Take, number, select, table
 from bench.harness.sample import TENANTS
 from bench.harness.writing import loaded
@@ -68,14 +59,14 @@ class Plan:
     writers: int = 8
 
 
-@click.command(context_settings=HELP)
-@data_option
-@address_option
-@count_option("--tenants", TENANTS, "How often the sample conversation is multiplied.")
-@list_option("--budgets", "50,100,300", "What callers give each call, in ms.")
-@measure_option("--seconds", 20.0, "How long each load lasts.")
-@count_option("--calls", 1000, "Calls to measure the capacity, after as many to warm up.")
-@out_option
+@click.command(context_settings=options.HELP)
+@options.data
+@options.address
+@options.count("--tenants", TENANTS, "How often the sample conversation is multiplied.")
+@options.numbers("--budgets", "50,100,300", "What callers give each call, in ms.")
+@options.measure("--seconds", 20.0, "How long each load lasts.")
+@options.count("--calls", 1000, "Calls to measure the capacity, after as many to warm up.")
+@options.out
 def main(
     data: Path | None,
     address: str | None,
@@ -86,7 +77,7 @@ def main(
     out: Path,
 ) -> None:
     """Load the service beyond its capacity, and write JSON, a summary and a picture."""
-    collection = chosen(data, tenants)
+    collection = options.chosen(data, tenants)
     plan = Plan(
         queries=collection.queries,
         capacity_calls=calls,

@@ -14,16 +14,8 @@ from pathlib import Path
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection
-from bench.harness.options import (
-    HELP,
-    address_option,
-    chosen,
-    data_option,
-    list_option,
-    measure_option,
-    out_option,
-)
 from bench.harness.results import Latency, Record, Result, Take, curve_ms, select, table
 from bench.harness.writing import loaded
 from bench.reports import plots
@@ -62,21 +54,21 @@ class Call:
     counts: Counts
 
 
-@click.command(context_settings=HELP)
-@data_option
-@address_option
-@list_option("--calls", "1,8,32", "How many at once.")
-@measure_option(
+@click.command(context_settings=options.HELP)
+@options.data
+@options.address
+@options.numbers("--calls", "1,8,32", "How many at once.")
+@options.measure(
     "--seconds",
     60.0,
     "For how long new turns begin, for each number of calls, with prefetch or not.",
 )
-@out_option
+@options.out
 def main(
     data: Path | None, address: str | None, calls: Sequence[float], seconds: float, out: Path
 ) -> None:
     """Simulate calls, and measure from the final transcript of a turn to the prompt block."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     counts = [round(each) for each in calls]
     with recorded(RECALL, collection, out, recall_table, save_picture) as take:
         asyncio.run(_measure(address, collection, counts, seconds, take))

@@ -19,17 +19,10 @@ from typing import Any
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
 from bench.harness.load import Ask, closed_loop, meanwhile, open_loop
-from bench.harness.options import (
-    HELP,
-    chosen,
-    count_option,
-    data_option,
-    measure_option,
-    out_option,
-)
 from bench.harness.processes import ServiceProcesses, cpu_over
 from bench.harness.results import Json, Latency, Record, Result, Take, select
 from bench.harness.writing import loaded
@@ -43,7 +36,7 @@ RESIDENT = "resident"
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "memory": {},
-    "stores": {"profile_overrides": {"in_memory": False}},
+    "stores": {"in_memory": False},
 }
 
 TURN = 100
@@ -55,14 +48,14 @@ BY_WORDS = "lexical"
 WRITTEN_TO = "bench-written-to"
 
 
-@click.command(context_settings=HELP)
-@data_option
-@count_option("--callers", 1, "Who ask at once.")
-@measure_option("--writes", 100.0, "Of another tenant, a second, at the end.")
-@out_option
+@click.command(context_settings=options.HELP)
+@options.data
+@options.count("--callers", 1, "Who ask at once.")
+@options.measure("--writes", 100.0, "Of another tenant, a second, at the end.")
+@options.out
 def main(data: Path | None, callers: int, writes: float, out: Path) -> None:
     """Compare the answers and the CPU time with and without tenants in memory."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     with recorded(RESIDENT, collection, out, resident_table) as take:
         asyncio.run(_measure(collection, callers, writes, take))
 
@@ -85,8 +78,10 @@ def resident_table(records: Sequence[Record]) -> str:
 class _Variant:
     """The measurements of a variant."""
 
-    def __init__(self, connections: Connections, options: Mapping[str, Any], callers: int) -> None:
-        self._ask: Ask[Query, Retrieval] = partial(connections.ask, **options)
+    def __init__(self, connections: Connections, changes: Mapping[str, Any], callers: int) -> None:
+        self._ask: Ask[Query, Retrieval] = partial(
+            connections.ask, profile_overrides=changes or None
+        )
         self._callers = callers
         self.answers: list[Retrieval | None] = []
         self.seconds: list[float] = []
@@ -129,8 +124,8 @@ async def _measure(collection: Collection, callers: int, writes: float, take: Ta
     async with loaded(collection, callers=callers) as (target, connections):
         processes = ServiceProcesses(target.pid)
         # Loads the tenants, and what the stores keep of them.
-        for options in VARIANTS.values():
-            await _Variant(connections, options, callers).take(processes, queries)
+        for changes in VARIANTS.values():
+            await _Variant(connections, changes, callers).take(processes, queries)
         memory, stores = (_Variant(connections, each, callers) for each in VARIANTS.values())
         for start in range(0, len(queries), TURN):
             turns = (memory, stores) if start // TURN % 2 == 0 else (stores, memory)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
 from bench.harness.load import Call, Run, leg_states, open_loop, poisson_arrivals
-from bench.harness.options import HELP, chosen, data_option, measure_option, out_option
 from bench.harness.results import Json, Record, Result, Take, number, percentile_ms, select, table
 from bench.reports import plots
 from bench.reports.recording import console, recorded
@@ -47,16 +47,16 @@ BIN_S = 0.5
 """The width of a step of the timeline."""
 
 
-@click.command(context_settings=HELP)
-@data_option
-@measure_option("--seconds", 8.0, "How long each fault lasts.")
-@out_option
+@click.command(context_settings=options.HELP)
+@options.data
+@options.measure("--seconds", 8.0, "How long each fault lasts.")
+@options.out
 def main(data: Path | None, seconds: float, out: Path) -> None:
     """Let stores and replicas fail in each way under half the capacity.
 
     Writes JSON, a summary and a picture.
     """
-    collection = chosen(data)
+    collection = options.chosen(data)
     with recorded("faults", collection, out, summary, save_picture) as take:
         asyncio.run(in_each_placement(collection, partial(_fail_all, collection, seconds, take)))
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
 from bench.harness.load import Call, closed_loop, leg_states
-from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.results import Record, Result, Take, percentile_ms, select
 from bench.reports.recording import console, recorded
 from bench.reports.report import Column, counted, parameter, table_of, value
@@ -33,12 +33,12 @@ BETWEEN_S = 1.2 * FIRST_PAUSE_S
 """Each question may then make a probe, for which it must not wait."""
 
 
-@click.command(context_settings=HELP)
-@data_option
-@out_option
+@click.command(context_settings=options.HELP)
+@options.data
+@options.out
 def main(data: Path | None, out: Path) -> None:
     """Ask ten questions of each profile while each store and replica hangs."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     with recorded(DEGRADATION, collection, out, degradation_table) as take:
         asyncio.run(in_each_placement(collection, partial(_hang_all, collection, take)))
 
