@@ -20,8 +20,8 @@ from bench.harness import options
 from bench.harness.collection import Collection, Query, as_embedded, left_without_facts
 from bench.harness.connections import Connections, connected
 from bench.harness.service import running
-from bench.quality.command import ended_by_message, read_sets
-from bench.quality.session import store
+from bench.quality.session import read_sets, store
+from bench.reports.recording import ended_by_message
 from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
 from serving.domain.ranking.holds.pairs import HEAD
@@ -42,7 +42,7 @@ OFF = {"current_first": False}
 def main(out: Path, folders: Sequence[Path], without_facts: bool, address: str | None) -> None:
     """Write the candidates of all judged questions of each FOLDER to OUT."""
     out.mkdir(parents=True, exist_ok=True)
-    with ended_by_message():
+    with ended_by_message(OSError, ValueError):
         sets = read_sets(folders, None, False)
         if without_facts:
             sets = [left_without_facts(each) for each in sets]

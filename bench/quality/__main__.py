@@ -17,7 +17,6 @@ from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Record, run_folder
 from bench.harness.service import running
 from bench.quality import memories, slices
-from bench.quality.command import ended_by_message, read_sets
 from bench.quality.mishearing import NameChange, with_changed_names
 from bench.quality.run_config import (
     RunConfig,
@@ -30,9 +29,9 @@ from bench.quality.scoring import gate, stored
 from bench.quality.scoring.evaluate import Answers, outcome
 from bench.quality.scoring.stored import Row, StoredError
 from bench.quality.scoring.summary import headlines, overview, save_plot, summary
-from bench.quality.session import measure
+from bench.quality.session import measure, read_sets
 from bench.reports import environment
-from bench.reports.recording import Taking, console
+from bench.reports.recording import Taking, console, ended_by_message
 from trivium.tuning import Profile
 
 FAILED = 1
@@ -116,7 +115,7 @@ def main(
     profile is measured alone and left out; for a gate, only alone. docs/quality.md is the guide.
     """
     gating = bool(gate_file or store_file)
-    with ended_by_message():
+    with ended_by_message(OSError, ValueError):
         given = [*(RunConfig(name, name) for name in profiles), *map(parse_config, configs)]
 
         def chosen(of: Sequence[Profile]) -> Sequence[RunConfig]:

@@ -20,7 +20,7 @@ from bench.harness.collection import as_stored, read_collection
 from bench.harness.connections import connected
 from bench.harness.service import running
 from bench.quality import session
-from bench.quality.command import ended_by_message
+from bench.reports.recording import ended_by_message
 from serving.domain.briefing import briefing
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Query, Scope
@@ -112,7 +112,7 @@ def _as_stored(turn: values.Segment) -> Segment:
 @options.address
 def main(asks: bool, address: str | None) -> None:
     """Write the blocks of the diary's questions into the README of the diary."""
-    with ended_by_message():
+    with ended_by_message(OSError, ValueError):
         if asks:
             store(asyncio.run(ask(address)))
         PAGE.write_text(page(), encoding="utf-8")

@@ -17,7 +17,7 @@ from bench.harness.collection import Collection, Query
 from bench.harness.connections import connected
 from bench.harness.service import running
 from bench.quality import memories, session, slices
-from bench.quality.command import ended_by_message, read_sets
+from bench.reports.recording import ended_by_message
 from trivium.values import Retrieval
 
 HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ async def ask(address: str | None) -> list[dict[str, Any]]:
     """Asks a service some questions of each set; without an address, one that is started for it."""
     heads = []
     async with running(address) as target, connected(target.address, 1) as connections:
-        for collection in read_sets(FOLDERS, None, skip_unreadable=False):
+        for collection in session.read_sets(FOLDERS, None, skip_unreadable=False):
             stored = await session.store(connections, collection)
             for query in collection.judged[:QUESTIONS]:
                 answer = await stored.ask(
@@ -74,7 +74,7 @@ def _head(collection: Collection, query: Query, answer: Retrieval) -> dict[str, 
 @options.address
 def main(address: str | None) -> None:
     """Store what the legs of a service find for some questions of each shipped set."""
-    with ended_by_message():
+    with ended_by_message(OSError, ValueError):
         heads = asyncio.run(ask(address))
         lines = (json.dumps(head, ensure_ascii=False) + "\n" for head in heads)
         HEADS.write_text("".join(lines), encoding="utf-8")

@@ -38,6 +38,23 @@ class Taking:
 
 
 @contextmanager
+def ended_by_message(*errors: type[Exception]) -> Iterator[None]:
+    """Ends a command with the message of a failed service, or of these errors, without a traceback.
+
+    Raises:
+        click.Abort: It was interrupted.
+        click.ClickException: Something of that went wrong.
+    """
+    expected: tuple[type[Exception], ...] = (TriviumError, ServiceStartError, *errors)
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    except expected as error:
+        raise click.ClickException(str(error)) from error
+
+
+@contextmanager
 def recorded(
     kind: str,
     collection: Collection,
@@ -48,18 +65,11 @@ def recorded(
     """Yields what takes each result; what was taken is kept, also if the run fails.
 
     The folder has the kind and the collection in its name, and at the end tables and a picture.
-
-    Raises:
-        click.ClickException: The service failed; the message is brief.
-        click.Abort: The run was cancelled.
     """
     take = Taking(run_folder(f"{kind}-{collection.name}", out), environment.about(collection))
     try:
-        yield take
-    except (TriviumError, ServiceStartError) as error:
-        raise click.ClickException(str(error)) from error
-    except asyncio.CancelledError:
-        raise click.Abort from None
+        with ended_by_message():
+            yield take
     finally:
         if take.records:
             text = f"{head(take.records[0])}\n{tables(take.records)}\n"

@@ -106,7 +106,8 @@ async def _measure(collection: Collection, calls: int, flame: Path | None, take:
         async def ask(
             changes: Mapping[str, Any], count: int, asked: Iterator[Query] = queries
         ) -> Any:
-            one = partial(connections.ask, profile_overrides=changes or None)
+            changed: Any = {"profile_overrides": changes} if changes else {}
+            one = partial(connections.ask, **changed)
             return await closed_loop(one, islice(asked, count), CALLERS)
 
         await ask({}, WARM_UP_ROUNDS * calls)

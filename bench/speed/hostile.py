@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import count, cycle
@@ -177,6 +177,15 @@ class Plan:
     rounds: int
 
 
+@dataclass(slots=True)
+class Phase:
+    """The calls of the tenant, how often each status was answered to others, and CPU seconds."""
+
+    calls: list[Call[Retrieval]] = field(default_factory=list)
+    answered: Counter[str] = field(default_factory=Counter)
+    cpu_s: Counter[str] = field(default_factory=Counter)
+
+
 @click.command(context_settings=options.HELP)
 @options.data
 @options.measure("--per-second", 1000.0, "Requests of the others.")
@@ -225,9 +234,7 @@ async def _in_turns(
     take: Take,
 ) -> None:
     ask = partial(connections.ask, timeout=BUDGET_S)
-    calls: dict[Other, list[Call[Retrieval]]] = {other: [] for other in Other}
-    answered: dict[Other, Counter[str]] = {other: Counter() for other in Other}
-    cpu_s: dict[Other, Counter[str]] = {other: Counter() for other in Other}
+    phases = {other: Phase() for other in Other}
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as attacker:
         # The first round is for connections, and for the process to start.
@@ -252,11 +259,11 @@ async def _in_turns(
                 if other is Other.WITHOUT_KEY:
                     cores = (used["attacker"] + used.get("haproxy", 0.0)) / plan.seconds
                 if number:
-                    calls[other] += run.calls
-                    answered[other].update(made.statuses)
-                    cpu_s[other].update(used)
-    for other in Other:
-        take(result_of(other, calls[other], answered[other], cpu_s[other], plan))
+                    phases[other].calls += run.calls
+                    phases[other].answered.update(made.statuses)
+                    phases[other].cpu_s.update(used)
+    for other, phase in phases.items():
+        take(result_of(other, phase, plan))
 
 
 def _key(settings: Mapping[str, str], role: str) -> str:
@@ -266,21 +273,15 @@ def _key(settings: Mapping[str, str], role: str) -> str:
     return subprocess.check_output(["env", *variables, *command], text=True).strip()
 
 
-def result_of(
-    other: Other,
-    calls: Sequence[Call[Retrieval]],
-    answered: Mapping[str, int],
-    cpu_s: Mapping[str, float],
-    plan: Plan,
-) -> Result:
-    """Summarises what the tenant saw in a phase, what the others were answered, and the CPU."""
-    run = Run(calls, plan.seconds * plan.rounds)
+def result_of(other: Other, phase: Phase, plan: Plan) -> Result:
+    """Summarises all turns of a phase."""
+    run = Run(phase.calls, plan.seconds * plan.rounds)
     return run.result(
         HOSTILE,
         {"others": other.value, "per_s": plan.per_s, "budget_ms": BUDGET_S * 1e3},
-        sent_per_s=round(sum(answered.values()) / run.seconds, 1),
-        statuses=dict(sorted(answered.items())),
-        cores={role: round(cpu_s.get(role, 0.0) / run.seconds, 2) for role in ROLES},
+        sent_per_s=round(phase.answered.total() / run.seconds, 1),
+        statuses=dict(sorted(phase.answered.items())),
+        cores={role: round(phase.cpu_s[role] / run.seconds, 2) for role in ROLES},
     )
 
 

@@ -36,7 +36,7 @@ RESIDENT = "resident"
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "memory": {},
-    "stores": {"in_memory": False},
+    "stores": {"profile_overrides": {"in_memory": False}},
 }
 
 TURN = 100
@@ -78,10 +78,8 @@ def resident_table(records: Sequence[Record]) -> str:
 class _Variant:
     """The measurements of a variant."""
 
-    def __init__(self, connections: Connections, changes: Mapping[str, Any], callers: int) -> None:
-        self._ask: Ask[Query, Retrieval] = partial(
-            connections.ask, profile_overrides=changes or None
-        )
+    def __init__(self, connections: Connections, given: Mapping[str, Any], callers: int) -> None:
+        self._ask: Ask[Query, Retrieval] = partial(connections.ask, **given)
         self._callers = callers
         self.answers: list[Retrieval | None] = []
         self.seconds: list[float] = []
@@ -124,8 +122,8 @@ async def _measure(collection: Collection, callers: int, writes: float, take: Ta
     async with loaded(collection, callers=callers) as (target, connections):
         processes = ServiceProcesses(target.pid)
         # Loads the tenants, and what the stores keep of them.
-        for changes in VARIANTS.values():
-            await _Variant(connections, changes, callers).take(processes, queries)
+        for given in VARIANTS.values():
+            await _Variant(connections, given, callers).take(processes, queries)
         memory, stores = (_Variant(connections, each, callers) for each in VARIANTS.values())
         for start in range(0, len(queries), TURN):
             turns = (memory, stores) if start // TURN % 2 == 0 else (stores, memory)

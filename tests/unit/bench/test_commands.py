@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -184,17 +185,22 @@ def test_degradation_tells_first_questions_from_later_ones() -> None:
 def test_hostile_phases_are_compared_with_the_quiet_one() -> None:
     plan = hostile.Plan(per_s=100, seconds=1, rounds=2)
     answer: Any = SimpleNamespace(leg_reports=())
-    quiet = hostile.result_of(hostile.Other.NOTHING, [Call(0.01, answer)] * 4, {}, {}, plan)
     attacked = [Call(0.02, answer)] * 3 + [Call(1.0, code="UNAVAILABLE")]
-    noisy = hostile.result_of(hostile.Other.WITH_KEY, attacked, {"400": 20}, {"haproxy": 0.5}, plan)
+    phases = {
+        hostile.Other.NOTHING: hostile.Phase([Call(0.01, answer)] * 4),
+        hostile.Other.WITH_KEY: hostile.Phase(
+            attacked, Counter({"400": 20}), Counter({"haproxy": 1})
+        ),
+    }
+    results = [hostile.result_of(other, phase, plan) for other, phase in phases.items()]
 
-    table = hostile.hostile_table([each.as_record({}) for each in (quiet, noisy)])
+    table = hostile.hostile_table([each.as_record({}) for each in results])
 
     cells = [cell.strip() for cell in table.splitlines()[-1].split("|")]
     assert cells[1:4] == ["hostile bodies with a reader's key", "10", "400: 20"]
     assert cells[7] == "2.00"
     assert cells[9:11] == ["0.75", "UNAVAILABLE: 1"]
-    assert cells[11:14] == ["0", "0.25", "0"]
+    assert cells[11:14] == ["0", "0.5", "0"]
 
 
 async def test_attacker_counts_its_answers() -> None:
