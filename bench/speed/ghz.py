@@ -78,17 +78,9 @@ async def _measure(
         settings.write_text(json.dumps(settings_of(rate, budget, seconds)), encoding="utf-8")
         described = FileDescriptorSet(file=described_with_imports(SERVICE))
         messages.write_bytes(described.SerializeToString())
-        command: list[str | Path] = [
-            program,
-            "--config",
-            settings,
-            "--protoset",
-            messages,
-            "-D",
-            asked,
-        ]
+        command = [program, "--config", settings, "--protoset", messages, "-D", asked]
         async with loaded(collection, address) as (service, _):
-            command += ["-D", asked, "-O", "json", "-o", report, service.address]
+            command += ["-O", "json", "-o", report, service.address]
             try:
                 run = partial(subprocess.run, command, check=True, cwd=environment.ROOT)
                 await asyncio.to_thread(run)

@@ -19,6 +19,7 @@ from google.protobuf import descriptor_pool
 
 from bench import docs, scale
 from bench.gpu import index as gpu_index
+from bench.harness import writing
 from bench.harness.load import Call, Run
 from bench.harness.results import Record, Result, read_records
 from bench.harness.sample import multiplied_sample
@@ -27,8 +28,7 @@ from bench.peers.tables import claims
 from bench.reports.baselines import baseline, promote
 from bench.reports.recording import recorded
 from bench.speed import __main__ as speed
-from bench.speed import ghz, hostile, overload, recall
-from bench.speed.cpu import VARIANTS
+from bench.speed import cpu, ghz, hostile, overload, recall, resident
 from bench.speed.faults import __main__ as faults
 from bench.speed.faults import degradation
 from bench.speed.faults.dependencies import Fault
@@ -123,18 +123,42 @@ def test_scale_measures_each_size_and_a_restart(
     assert "| 20 | " in scale.growth_table(found)
 
 
-def test_overload_offers_every_share_with_every_budget(
-    address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "options", "scenarios"),
+    [
+        (
+            overload.main,
+            ["--budgets", "20000,30000", "--seconds", "0.2", "--calls", "4"],
+            {"capacity": 1, "overload": 2, "during writes": 2},
+        ),
+        (cpu.main, ["--calls", "2", "--no-flame"], {"cpu": len(cpu.VARIANTS)}),
+        (recall.main, ["--calls", "1", "--seconds", "0.01"], {"recall": 2}),
+        (resident.main, ["--writes", "20"], {"resident": 3}),
+    ],
+    ids=["overload", "cpu", "recall", "resident"],
+)
+def test_command_measures_a_set_in_every_scenario(
+    address: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: click.Command,
+    options: Sequence[str],
+    scenarios: dict[str, int],
 ) -> None:
+    @asynccontextmanager
+    async def running(_: str | None) -> AsyncIterator[Target]:
+        yield Target(address, os.getpid())
+
+    monkeypatch.setattr(writing, "running", running)
     monkeypatch.setattr(overload, "Plan", partial(overload.Plan, shares=(0.01,), writers=1))
-    out = tmp_path / "out"
-    load = ("--budgets", "20000,30000", "--seconds", "0.2", "--calls", "4")
+    monkeypatch.setattr(cpu, "SETTLING_CALLS", 1)
 
-    run(overload.main, "--data", str(data), "--address", address, "--out", str(out), *load)
+    run(command, "--data", str(data), "--out", str(tmp_path / "out"), *options)
 
-    scenarios = [str(each["scenario"]) for each in records_in(out)]
-    assert scenarios.count("overload") == 2
-    assert scenarios.count("during writes") == 2
+    [folder] = (tmp_path / "out").iterdir()
+    assert Counter(str(each["scenario"]) for each in read_records(folder)) == scenarios
+    assert (folder / "summary.md").read_text()
 
 
 def test_prefetched_recall_waits_for_no_search() -> None:
@@ -235,7 +259,7 @@ def test_hostile_bodies_go_to_routes_that_exist(other: hostile.Other) -> None:
 def test_cpu_asks_with_legs_of_the_default_profile() -> None:
     profiles = ProfileBook.load()
 
-    for changes in VARIANTS.values():
+    for changes in cpu.VARIANTS.values():
         assert profiles.changed("default", changes).legs
 
 
