@@ -20,8 +20,8 @@ import numpy as np
 
 from bench.harness import options
 from bench.harness.collection import Collection, Query
-from bench.harness.connections import Connections, connected, connections_for
-from bench.harness.load import Run, closed_loop
+from bench.harness.connections import connected, connections_for
+from bench.harness.load import closed_loop
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Record, Result, Take, find, number, select, table
 from bench.harness.service import fresh_data, started
@@ -30,7 +30,7 @@ from bench.reports import plots
 from bench.reports.recording import console, recorded
 from bench.reports.report import Column, figures, latency, parameter, table_of, value
 from trivium.aio import AsyncClient
-from trivium.values import Embedding, Retrieval, Segment
+from trivium.values import Embedding, Segment
 
 BIG, SMALL = "scale-big", "scale-small-{:04}"
 SMALL_SEGMENTS = 200
@@ -91,21 +91,13 @@ async def settled(client: AsyncClient, rows: int) -> int:
 async def lists_built(client: AsyncClient) -> None:
     """Waits until the index builds nothing, as its training takes a core for minutes."""
     async with asyncio.timeout(WITHIN_S):
-        while building := [
-            tier.rebuilding
-            for tier in (await client.stats(timeout=30)).index.tiers
-            if tier.rebuilding
-        ]:
-            console.print(f"{client.tenant}: {', '.join(building)}")
+        while True:
+            index = (await client.stats(timeout=30)).index
+            building = ", ".join(tier.rebuilding for tier in index.tiers if tier.rebuilding)
+            if not building:
+                return
+            console.print(f"{client.tenant}: {building}")
             await asyncio.sleep(5.0)
-
-
-async def fill(connections: Connections, tenants: Sequence[str], texts: Texts) -> None:
-    """Writes the segments of small tenants."""
-    for filled, name in enumerate(tenants, start=1):
-        await texts.write(connections.client(name), 0, SMALL_SEGMENTS)
-        if filled % 100 == 0:
-            console.print(f"{filled} of {len(tenants)} small tenants have their segments")
 
 
 async def grow(
@@ -125,16 +117,6 @@ async def grow(
         throughput_per_s=round((size - stored) / written_s, 1),
         measured={"projected_per_s": projected_per_s, "states_without_counts": without_counts},
     )
-
-
-async def ask(
-    connections: Connections, tenants: Sequence[str], callers: int, texts: Sequence[str]
-) -> Run[Retrieval]:
-    """Asks random ones of the tenants."""
-    draw = random.Random(0)
-    asked = [Query(id=str(n), tenant=draw.choice(tenants), text=t) for n, t in enumerate(texts)]
-    await closed_loop(connections.ask, asked[:WARM_UP], callers)
-    return await closed_loop(connections.ask, asked[WARM_UP:], callers)
 
 
 def footprint(data_dir: Path, pid: int, rows: int) -> dict[str, Json]:
@@ -175,14 +157,18 @@ async def measure(
         client = connections.client(BIG)
         about = (await client.stats(timeout=30)).service
         texts = Texts(collection, about.model_fingerprint, about.dimension)
-        if not stored:
-            await fill(connections, small, texts)
+        for filled, name in enumerate(small if not stored else (), start=1):
+            await texts.write(connections.client(name), 0, SMALL_SEGMENTS)
+            if filled % 100 == 0:
+                console.print(f"{filled} of {tenants} small tenants have their segments")
         take(await grow(client, texts, stored, size, rows - size))
         await lists_built(client)
         questions = [each.text for each in islice(cycle(collection.queries), WARM_UP + calls)]
         for name, callers in LOADS:
-            asked = [BIG] if name == "one" else small
-            found = await ask(connections, asked, callers, questions)
+            draw, asked = random.Random(0), [BIG] if name == "one" else small
+            queries = [Query(id="", tenant=draw.choice(asked), text=text) for text in questions]
+            await closed_loop(connections.ask, queries[:WARM_UP], callers)
+            found = await closed_loop(connections.ask, queries[WARM_UP:], callers)
             take(found.result("ask", {**parameters, "tenant": name, "callers": callers}))
         taken = footprint(data_dir, target.pid, rows)
         take(Result(scenario="footprint", parameters=parameters, n=rows, measured=taken))

@@ -98,19 +98,6 @@ def _definition(config: RunConfig, profiles: Iterable[Profile]) -> Mapping[str, 
     return without_nulls(merged(by_name[config.profile].definition, config.changes))
 
 
-def _single_legs(config: RunConfig, profiles: Sequence[Profile]) -> list[RunConfig]:
-    """The configuration with each leg alone that does not start from the results of others."""
-    legs, carried = _definition(config, profiles).get("legs", {}), legs_of(config, profiles)
-    return [_only(config, [leg], carried) for leg in carried if "expansion" not in legs[leg]]
-
-
-def _only(
-    config: RunConfig, legs: Sequence[str], carried: Sequence[str], name: str = ""
-) -> RunConfig:
-    others = [leg for leg in carried if leg not in legs]
-    return config.without(*others, name=name or " + ".join(legs))
-
-
 def default_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
     """Measures what each leg and signal of the default profile is worth.
 
@@ -120,11 +107,12 @@ def default_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
     Raises:
         ValueError: The service has no default profile.
     """
-    whole = RunConfig(DEFAULT_PROFILE)
+    whole, *alone = gate_configs(profiles)
     carried = legs_of(whole, profiles)
-    configs = [whole, *_single_legs(whole, profiles)]
+    configs = [whole, *alone]
     if {LEXICAL, DENSE} <= set(carried):
-        configs.append(_only(whole, [LEXICAL, DENSE], carried, LEXICAL_AND_DENSE))
+        others = [leg for leg in carried if leg not in (LEXICAL, DENSE)]
+        configs.append(whole.without(*others, name=LEXICAL_AND_DENSE))
     configs += [whole.without(leg) for leg in carried]
     by_legs: dict[tuple[str, ...], RunConfig] = {}
     for config in configs:
@@ -145,7 +133,13 @@ def gate_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
         ValueError: The service has no default profile.
     """
     whole = RunConfig(DEFAULT_PROFILE)
-    return (whole, *_single_legs(whole, profiles))
+    legs, carried = _definition(whole, profiles).get("legs", {}), legs_of(whole, profiles)
+    # A leg with an expansion starts from the results of others.
+    alone = [leg for leg in carried if "expansion" not in legs[leg]]
+    without_others = (
+        whole.without(*(other for other in carried if other != leg), name=leg) for leg in alone
+    )
+    return (whole, *without_others)
 
 
 def choose_configs(
