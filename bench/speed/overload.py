@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,29 +33,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CAPACITY = "capacity"
+SHARES = (0.5, 1, 1.5, 2, 3)
+"""Of the capacity."""
+
+WRITERS = 8
+"""How many batches a tenant writes at a time that floods the service with writes."""
+
 CALLERS = 64
 """For as many there are connections."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The load to offer.
-
-    Attributes:
-        queries: At least one; asked in turn, again and again.
-        capacity_calls: In a closed loop, to measure the capacity, after as many to warm up.
-        budgets_s: What callers give each call.
-        seconds: How long each load lasts.
-        shares: Of the capacity.
-        writers: How many batches a tenant writes at a time that floods the service with writes.
-    """
-
-    queries: Sequence[Query]
-    capacity_calls: int
-    budgets_s: Sequence[float]
-    seconds: float
-    shares: Sequence[float] = (0.5, 1, 1.5, 2, 3)
-    writers: int = 8
 
 
 @click.command(context_settings=options.HELP)
@@ -78,39 +62,39 @@ def main(
 ) -> None:
     """Load the service beyond its capacity, and write JSON, a summary and a picture."""
     collection = options.chosen(data, tenants)
-    plan = Plan(
-        queries=collection.queries,
-        capacity_calls=calls,
-        budgets_s=[budget / 1e3 for budget in budgets],
-        seconds=seconds,
-    )
+    budgets_s = [budget / 1e3 for budget in budgets]
 
     async def run(take: Take) -> None:
         async with loaded(collection, address, CALLERS) as (_, connections):
-            await measure(connections, plan, take)
+            await measure(connections, collection.queries, calls, budgets_s, seconds, take)
 
     with recorded(OVERLOAD, collection, out, summary, save_picture) as take:
         asyncio.run(run(take))
 
 
-async def measure(connections: Connections, plan: Plan, take: Take) -> None:
+async def measure(
+    connections: Connections,
+    queries: Sequence[Query],
+    calls: int,
+    budgets_s: Sequence[float],
+    seconds: float,
+    take: Take,
+) -> None:
     """Measures the capacity, each share of it with each budget, and a tenant during a flood."""
-    queries = cycle(plan.queries)
-    reached = await capacity(connections, queries, plan.capacity_calls)
+    in_turn, tenants = cycle(queries), _queries_of_two(queries)
+    reached = await capacity(connections, in_turn, calls)
     take(reached.result(CAPACITY, {"callers": CAPACITY_CALLERS}))
-    capacity_per_s = reached.throughput_per_s
-    for budget_s in plan.budgets_s:
-        offered = Offered(connections, capacity_per_s, budget_s, plan.seconds)
-        await recovery(offered.ask, queries, budget_s)
-        for share in plan.shares:
-            take(await offered.load(queries, share))
-        tenants = _queries_of_two(plan.queries)
-        for flood in (0.0, max(plan.shares)) if len(tenants) == 2 else ():
+    for budget_s in budgets_s:
+        offered = Offered(connections, reached.throughput_per_s, budget_s, seconds)
+        await recovery(offered.ask, in_turn, budget_s)
+        for share in SHARES:
+            take(await offered.load(in_turn, share))
+        for flood in (0.0, max(SHARES)) if len(tenants) == 2 else ():
             take(await offered.during_a_flood(tenants[0], tenants[1], flood))
     # At the end, since what was written is projected for a while.
-    offered = Offered(connections, capacity_per_s, max(plan.budgets_s), plan.seconds)
-    for writers in (0, plan.writers):
-        take(await offered.during_writes(queries, writers))
+    offered = Offered(connections, reached.throughput_per_s, max(budgets_s), seconds)
+    for writers in (0, WRITERS):
+        take(await offered.during_writes(in_turn, writers))
 
 
 def _queries_of_two(queries: Sequence[Query]) -> Sequence[cycle[Query]]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from itertools import cycle
@@ -76,34 +75,14 @@ async def _fail_all(
             if fault in dependency.faults:
                 console.print(f"{dependency.name} {fault.value}")
                 await recovery(offered.ask, queries, BUDGET_S)
-                rate_per_s = SHARE * offered.capacity_per_s
-                observed = await observe(dependency, fault, offered, queries, rate_per_s)
-                take(result_of(observed, BUDGET_S, rate_per_s))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """The calls around a fault.
-
-    `began_s` and `ended_s` are in seconds from the first call; the fault has ended when the
-    dependency is back.
-    """
-
-    dependency: str
-    fault: Fault
-    run: Run[Retrieval]
-    began_s: float
-    ended_s: float
+                take(await observe(dependency, fault, offered, queries))
 
 
 async def observe(
-    dependency: Dependency,
-    fault: Fault,
-    offered: Offered,
-    queries: Iterator[Query],
-    rate_per_s: float,
-) -> Observed:
-    """Asks at a steady rate while a fault begins and ends."""
+    dependency: Dependency, fault: Fault, offered: Offered, queries: Iterator[Query]
+) -> Result:
+    """Asks at a steady rate while a fault begins and ends, which it has when all is back."""
+    rate_per_s = SHARE * offered.capacity_per_s
     total_s = BEFORE_S + offered.seconds + AFTER_S
     arrivals = poisson_arrivals(rate_per_s, max(1, round(rate_per_s * total_s)))
     started_at = time.perf_counter()
@@ -120,9 +99,13 @@ async def observe(
         run = await load
     finally:
         load.cancel()
-    return Observed(
-        dependency=dependency.name, fault=fault, run=run, began_s=began_s, ended_s=ended_s
-    )
+    about: dict[str, Json] = {
+        "dependency": dependency.name,
+        "fault": fault.value,
+        "budget_ms": round(BUDGET_S * 1e3),
+        "rate_per_s": round(rate_per_s, 1),
+    }
+    return result_of(about, run.calls, began_s, ended_s)
 
 
 # ---------------------------------------------------------------- figures
@@ -137,42 +120,37 @@ class Outcome(StrEnum):
     LATE = "late"
 
 
-def outcome(call: Call[Retrieval], budget_s: float) -> Outcome:
+def outcome(call: Call[Retrieval]) -> Outcome:
     """The outcome of a call: an answer after its budget, or DEADLINE_EXCEEDED, is late."""
-    if is_whole_in_time(call, budget_s):
+    if is_whole_in_time(call, BUDGET_S):
         return Outcome.WHOLE
-    if call.seconds > budget_s or call.code == LATE:
+    if call.seconds > BUDGET_S or call.code == LATE:
         return Outcome.LATE
     return Outcome.REFUSED if call.answer is None else Outcome.PARTIAL
 
 
-def result_of(observed: Observed, budget_s: float, rate_per_s: float) -> Result:
+def result_of(
+    about: Mapping[str, Json], made: Iterable[Call[Retrieval]], began_s: float, ended_s: float
+) -> Result:
     """Summarises the calls that were due while the dependency was faulty, and what came after."""
-    calls = sorted(observed.run.calls, key=lambda call: call.due_s)
-    lasted_s = observed.ended_s - observed.began_s
-    due = [call for call in calls if observed.began_s <= call.due_s < observed.ended_s]
-    during = Run(due, lasted_s)
-    ended = Counter(outcome(call, budget_s) for call in due)
-    failed = [call.seconds for call in due if call.answer is None]
+    calls = sorted(made, key=lambda call: call.due_s)
+    during = Run([call for call in calls if began_s <= call.due_s < ended_s], ended_s - began_s)
+    ended = Counter(map(outcome, during.calls))
+    failed = [call.seconds for call in during.calls if call.answer is None]
     return during.result(
         FAULT,
-        {
-            "dependency": observed.dependency,
-            "fault": observed.fault.value,
-            "budget_ms": round(budget_s * 1e3),
-            "rate_per_s": round(rate_per_s, 1),
-        },
+        about,
         outcomes={each.value: ended[each] for each in Outcome},
         errors_p95_ms=percentile_ms(failed, 0.95, 1),
         leg_states=leg_states(answer for _, answer in during.answered),
-        lasted_s=round(lasted_s, 2),
-        began_s=round(observed.began_s, 2),
-        back_s=back_after(calls, observed.ended_s, budget_s),
-        timeline=timeline(calls, budget_s),
+        lasted_s=round(during.seconds, 2),
+        began_s=round(began_s, 2),
+        back_s=back_after(calls, ended_s),
+        timeline=timeline(calls),
     )
 
 
-def back_after(calls: Sequence[Call[Retrieval]], since_s: float, budget_s: float) -> float | None:
+def back_after(calls: Sequence[Call[Retrieval]], since_s: float) -> float | None:
     """Seconds until answers were whole and in time again; None if that was not seen.
 
     Calls are ordered by when they were due; the dependency was back at `since_s`.
@@ -181,18 +159,18 @@ def back_after(calls: Sequence[Call[Retrieval]], since_s: float, budget_s: float
     for call in calls:
         if call.due_s < since_s:
             continue
-        calm = [*calm, call.due_s] if is_whole_in_time(call, budget_s) else []
+        calm = [*calm, call.due_s] if outcome(call) is Outcome.WHOLE else []
         if len(calm) == CALM_ANSWERS:
             return round(calm[0] - since_s, 2)
     return None
 
 
-def timeline(calls: Sequence[Call[Retrieval]], budget_s: float) -> dict[str, Json]:
+def timeline(calls: Sequence[Call[Retrieval]]) -> dict[str, Json]:
     """Calls by outcome, in steps of `BIN_S` from the first."""
     length = 1 + max((int(call.due_s / BIN_S) for call in calls), default=0)
     steps: dict[str, list[int]] = {each.value: [0] * length for each in Outcome}
     for call in calls:
-        steps[outcome(call, budget_s).value][int(call.due_s / BIN_S)] += 1
+        steps[outcome(call).value][int(call.due_s / BIN_S)] += 1
     return dict(steps)
 
 

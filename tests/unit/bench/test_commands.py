@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +19,7 @@ from google.protobuf import descriptor_pool
 from bench import docs, scale
 from bench.gpu import index as gpu_index
 from bench.harness import writing
-from bench.harness.load import Call, Run
+from bench.harness.load import Call
 from bench.harness.results import Record, Result, read_records
 from bench.harness.sample import multiplied_sample
 from bench.harness.service import ServiceStartError, Target
@@ -31,7 +30,6 @@ from bench.speed import __main__ as speed
 from bench.speed import cpu, ghz, hostile, overload, recall, resident
 from bench.speed.faults import __main__ as faults
 from bench.speed.faults import degradation
-from bench.speed.faults.dependencies import Fault
 from serving.config.profiles import ProfileBook
 from serving.desk.ray_environment import LOOPBACK
 from serving.domain.breaker import FAILURES
@@ -151,7 +149,8 @@ def test_command_measures_a_set_in_every_scenario(
         yield Target(address, os.getpid())
 
     monkeypatch.setattr(writing, "running", running)
-    monkeypatch.setattr(overload, "Plan", partial(overload.Plan, shares=(0.01,), writers=1))
+    monkeypatch.setattr(overload, "SHARES", (0.01,))
+    monkeypatch.setattr(overload, "WRITERS", 1)
     monkeypatch.setattr(cpu, "SETTLING_CALLS", 1)
 
     run(command, "--data", str(data), "--out", str(tmp_path / "out"), *options)
@@ -182,10 +181,8 @@ def test_prefetched_recall_waits_for_no_search() -> None:
 def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
     answer: Any = SimpleNamespace(leg_reports=())
     calls = [Call(0.01, answer, due_s=1.0), Call(0.2, code="UNAVAILABLE", due_s=3.0)]
-    observed = faults.Observed(
-        dependency="neo4j", fault=Fault.HUNG, run=Run(calls, 10.0), began_s=2.0, ended_s=5.0
-    )
-    records = [faults.result_of(observed, 0.1, rate_per_s=1).as_record({})]
+    about = {"dependency": "neo4j", "fault": "hung"}
+    records = [faults.result_of(about, calls, began_s=2.0, ended_s=5.0).as_record({})]
 
     faults.save_picture(records, tmp_path / "picture.png")
 
