@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import islice
 
 import click
@@ -41,11 +41,10 @@ def questions(tenant: str) -> list[retrieval_pb.RetrieveRequest]:
 @asynccontextmanager
 async def protocols(grpc_address: str, http_address: str) -> AsyncIterator[Mapping[str, AskAny]]:
     """A question by each protocol, which returns the number of hits."""
-    async with AsyncExitStack() as stack:
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(grpc_address))
-        session = await stack.enter_async_context(
-            ClientSession(http_address, raise_for_status=True)
-        )
+    async with (
+        grpc.aio.insecure_channel(grpc_address) as channel,
+        ClientSession(http_address, raise_for_status=True) as session,
+    ):
         stub = retrieval_grpc.RetrievalServiceStub(channel)
 
         async def by_grpc(request: retrieval_pb.RetrieveRequest) -> int:

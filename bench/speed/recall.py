@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -58,11 +57,7 @@ class Call:
 @options.data
 @options.address
 @options.numbers("--calls", "1,8,32", "How many at once.")
-@options.measure(
-    "--seconds",
-    60.0,
-    "For how long new turns begin, for each number of calls, with prefetch or not.",
-)
+@options.measure("--seconds", 60.0, "For how long new turns begin, with prefetch and without.")
 @options.out
 def main(
     data: Path | None, address: str | None, calls: Sequence[float], seconds: float, out: Path
@@ -87,7 +82,6 @@ async def _measure(
                 [connections.client(tenant) for tenant in called],
                 [[each.text for each in collection.memories[tenant].segments] for tenant in called],
                 plan,
-                time.perf_counter,
                 seed,
             )
             take(result_of(calls, plan))
@@ -113,55 +107,38 @@ def duration_s(text: str) -> float:
 
 
 async def run_calls(
-    clients: Sequence[Memory],
-    turns: Sequence[Sequence[str]],
-    plan: Plan,
-    clock: Callable[[], float],
-    seed: int = 0,
+    clients: Sequence[Memory], turns: Sequence[Sequence[str]], plan: Plan, seed: int = 0
 ) -> list[Call]:
     """Runs a call for each client, with its turns over and over, until the time is up.
 
     The calls begin within one turn of each other, so that they do not speak in step.
     """
+    clock, draw = asyncio.get_running_loop().time, random.Random(seed)
     until = clock() + plan.seconds
-    draw = random.Random(seed)
-    starts = [draw.uniform(0, min(5.0, plan.seconds / 4)) for _ in clients]
-    return await asyncio.gather(
-        *(
-            _call(client, f"call-{number}-{seed}", said, plan, start_s, until, clock)
-            for number, (client, said, start_s) in enumerate(
-                zip(clients, turns, starts, strict=True)
-            )
-        )
-    )
+    starts_s = [draw.uniform(0, min(5.0, plan.seconds / 4)) for _ in clients]
+
+    async def call(number: int) -> Call:
+        waits_s: list[float] = []
+        session, said = f"call-{number}-{seed}", turns[number]
+        async with Recall(clients[number], session=session, budget=BUDGET_S) as recall:
+            await recall.warm()
+            await asyncio.sleep(starts_s[number])
+            while clock() < until:
+                text = said[len(waits_s) % len(said)]
+                await _speak(recall, text, plan)
+                ended = clock()
+                await recall.turn(text)
+                waits_s.append(clock() - ended)
+                recall.said("Caller", text, turn=str(len(waits_s)))
+                await asyncio.sleep(REPLY_S)
+        return Call(waits_s, recall.counts)
+
+    return await asyncio.gather(*map(call, range(len(clients))))
 
 
-async def _call(
-    client: Memory,
-    session: str,
-    turns: Sequence[str],
-    plan: Plan,
-    start_s: float,
-    until: float,
-    clock: Callable[[], float],
-) -> Call:
-    waits_s: list[float] = []
-    async with Recall(client, session=session, budget=BUDGET_S) as recall:
-        await recall.warm()
-        await asyncio.sleep(start_s)
-        while clock() < until:
-            text = turns[len(waits_s) % len(turns)]
-            await _speak(recall, text, plan, clock)
-            ended = clock()
-            await recall.turn(text)
-            waits_s.append(clock() - ended)
-            recall.said("Caller", text, turn=str(len(waits_s)))
-            await asyncio.sleep(REPLY_S)
-    return Call(waits_s, recall.counts)
-
-
-async def _speak(recall: Recall, text: str, plan: Plan, clock: Callable[[], float]) -> None:
+async def _speak(recall: Recall, text: str, plan: Plan) -> None:
     """Returns when the final transcript is there, as scheduled from the first word."""
+    clock = asyncio.get_running_loop().time
     began = clock()
     if plan.prefetch:
         for number, partial in enumerate(interims(text), start=1):

@@ -130,10 +130,9 @@ def test_scale_measures_each_size_and_a_restart(
             {"capacity": 1, "overload": 2, "during writes": 2},
         ),
         (cpu.main, ["--calls", "2", "--no-flame"], {"cpu": len(cpu.VARIANTS)}),
-        (recall.main, ["--calls", "1", "--seconds", "0.01"], {"recall": 2}),
         (resident.main, ["--writes", "20"], {"resident": 3}),
     ],
-    ids=["overload", "cpu", "recall", "resident"],
+    ids=["overload", "cpu", "resident"],
 )
 def test_command_measures_a_set_in_every_scenario(
     address: str,
@@ -164,8 +163,7 @@ def test_prefetched_recall_waits_for_no_search() -> None:
     def measured(plan: recall.Plan) -> Record:
         async def simulate() -> list[recall.Call]:
             clients = [FakeClient(delay_s=0.02)]
-            clock = asyncio.get_running_loop().time
-            return await recall.run_calls(clients, [["When is the wedding?"]], plan, clock)
+            return await recall.run_calls(clients, [["When is the wedding?"]], plan)
 
         return recall.result_of(run_in_virtual_time(simulate()), plan).as_record({})
 
