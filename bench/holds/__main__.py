@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -20,7 +21,6 @@ import numpy as np
 from bench.harness import options
 from bench.holds.cases import Case, read_cases
 from bench.holds.fitting import fit, sample_of
-from bench.holds.measures import MARKS, Outcome, means, outcome
 from bench.reports.report import markdown_table
 from serving.domain.ranking.holds import model as shipped
 from serving.domain.ranking.holds.judge import Judgement, judge
@@ -30,6 +30,9 @@ from serving.domain.ranking.holds.rules import RULES, Rules
 
 TOGETHER = ("holds3", "changes", "updates")
 TABLE = Path(shipped.__file__).with_name(shipped.TABLE)
+DEPTH = 10
+NOWHERE = 99
+MARKS = ("right", "wrong", "other")
 MEASURES = ("current first", "kept", "harm", "mrr", "recall", *MARKS)
 FOLDS_OF_CONVERSATIONS = 4
 DIGITS = 5
@@ -124,6 +127,67 @@ def _show(title: str, outcomes: Sequence[Outcome]) -> None:
     total = means(outcomes)
     if promised := total["right"] + total["wrong"]:
         click.echo(f"\nprecision of marks: {total['right'] / promised:.3f}")
+
+
+# ---------------------------------------------------------------- measures
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a question: its scores by measure, and its marks by what they are."""
+
+    case: Case
+    scores: Mapping[str, float]
+    marks: Mapping[str, int] = field(default_factory=dict)
+
+
+def outcome(case: Case, judged: Judgement) -> Outcome:
+    """Scores the order that the factors give, and the marks."""
+    head = case.head[:HEAD]
+    values = [
+        each.score * math.prod(term.factor for term in terms)
+        for each, terms in zip(head, judged.verdicts, strict=True)
+    ]
+    order = [*sorted(range(len(head)), key=lambda at: -values[at]), *range(HEAD, len(case.head))]
+    ranks = {at: rank for rank, at in enumerate(order[:DEPTH], 1)}
+    first = min((ranks[at] for at in case.gold if at in ranks), default=NOWHERE)
+    scores = {
+        "mrr": 1 / first if first < NOWHERE else 0.0,
+        "recall": sum(at in ranks for at in case.gold) / len(case.golds),
+    }
+    best = max(case.golds.values())
+    if case.changed:
+        newest = [ranks[at] for at, grade in case.gold.items() if grade == best and at in ranks]
+        before = min((ranks[at] for at in case.over if at in ranks), default=NOWHERE)
+        scores["current first"] = float(min(newest, default=NOWHERE) < before)
+    elif case.traps or case.category == "hold":
+        is_there = not case.missing and all(at in ranks for at in case.holds)
+        trap = min((ranks[at] for at in case.traps if at in ranks), default=NOWHERE + 1)
+        last = max((ranks[at] for at in case.holds if at in ranks), default=NOWHERE)
+        scores["kept"] = float(is_there and last < trap)
+    if case.category == "history":
+        return Outcome(case, scores)
+    kinds = [_kind(case, at) for at in judged.outdated_by]
+    if not case.changed:
+        scores["harm"] = float("wrong" in kinds)
+    return Outcome(case, scores, {kind: kinds.count(kind) for kind in MARKS})
+
+
+def _kind(case: Case, marked: int) -> str:
+    if marked in case.over:
+        return "right"
+    is_best = case.gold.get(marked) == max(case.golds.values())
+    return "wrong" if marked in case.holds or is_best else "other"
+
+
+def means(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """The mean of each measure, over the questions that have it, and the sums of marks."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for each in outcomes:
+        for name, score in each.scores.items():
+            found[name].append(score)
+    marks = {kind: float(sum(each.marks.get(kind, 0) for each in outcomes)) for kind in MARKS}
+    return {name: float(np.mean(scores)) for name, scores in found.items()} | marks
 
 
 if __name__ == "__main__":

@@ -9,28 +9,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from bench.harness import options
-from bench.harness.collection import Collection, left_without_facts
+from bench.harness.collection import (
+    Collection,
+    Memory,
+    as_embedded,
+    as_stored,
+    left_without_facts,
+)
 from bench.harness.results import Result, Take, number
-from bench.harness.writing import loaded
+from bench.harness.writing import batches, loaded
 from bench.peers.bm25_numpy import Bm25Numpy
 from bench.peers.graph_memory import graph_memory
 from bench.peers.lance import Lance
 from bench.peers.mem0_memory import Mem0
-from bench.peers.passages import passages_of
-from bench.peers.peer import Peer
+from bench.peers.peer import Memories, Passage, Peer
 from bench.peers.qdrant import QdrantEdge
 from bench.peers.tables import GIVEN, save_picture, summary
 from bench.peers.turns import System, in_process, judged, served, take_turns
 from bench.reports.recording import console, recorded
 from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
+from serving.domain.items.text import text_of
+from serving.ports.embedding import Embedder
 from serving.telemetry import NoRecorder
 
 CONNECTED = 64
@@ -102,6 +109,37 @@ async def _systems(collection: Collection) -> AsyncIterator[Sequence[Sequence[Sy
             await peer.fill(memories)
         in_turn = [in_process(peer, embedder, memories) for peer in peers]
         yield [[served(connections, target.pid)], *in_turn]
+
+
+async def passages_of(collection: Collection, embedder: Embedder) -> Memories:
+    """Embeds the segments and the facts of each tenant, in the form that the service embeds.
+
+    A text longer than the model's window is searched by its first window: a peer has one vector
+    for each text. What is sensitive is left out, because it is never embedded, and so are facts
+    without evidence, which answer no question of a set.
+    """
+    memories: dict[str, list[Passage]] = {}
+    for tenant, memory in collection.memories.items():
+        passages = memories[tenant] = []
+        for batch in batches(list(_texts_of(memory))):
+            made = await embedder.embed_documents([to_embed for _, _, to_embed, _ in batch])
+            passages += [
+                Passage(id_, text, each.vectors[0], evidence)
+                for (id_, text, _, evidence), each in zip(batch, made, strict=True)
+            ]
+    return memories
+
+
+def _texts_of(memory: Memory) -> Iterator[tuple[str, str, str, Sequence[str]]]:
+    """The id, the text, its form to embed and the evidence of each passage."""
+    for segment in memory.segments:
+        if not segment.sensitive:
+            text = text_of(as_stored(segment))
+            yield segment.id, text, as_embedded(segment), (segment.id,)
+    for fact in memory.facts:
+        if fact.evidence and not fact.sensitive:
+            sentence = fact.sentence or f"{fact.subject} {fact.relation} {fact.object}"
+            yield f"fact {fact.id}", sentence, sentence, fact.evidence
 
 
 if __name__ == "__main__":

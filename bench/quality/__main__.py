@@ -25,9 +25,9 @@ from bench.quality.run_config import (
     gate_configs,
     parse_config,
 )
-from bench.quality.scoring import gate, stored
+from bench.quality.scoring import gate
 from bench.quality.scoring.evaluate import Answers, outcome
-from bench.quality.scoring.stored import Row, StoredError
+from bench.quality.scoring.gate import Row, StoredError
 from bench.quality.scoring.summary import headlines, overview, save_plot, summary
 from bench.quality.session import measure, read_sets
 from bench.reports import environment
@@ -130,7 +130,7 @@ def main(
             collections = [with_changed_names(each, changed, seed) for each in collections]
         if without_facts:
             collections = [left_without_facts(each) for each in collections]
-        before = stored.read_rows(gate_file) if gate_file else []
+        before = gate.read_rows(gate_file) if gate_file else []
         rows = asyncio.run(_measure(collections, chosen, address, out))
         if store_file is not None:
             _store(store_file, rows)
@@ -152,7 +152,7 @@ async def _measure(
         configs = choose(profiles)
         for collection in collections:
             answers = await measure(connections, profiles, collection, configs, processes)
-            of_set = [row for each in answers for row in stored.rows_of(collection.name, each)]
+            of_set = [row for each in answers for row in gate.rows_of(collection.name, each)]
             found += _write(out, collection, answers, of_set)
             rows += of_set
     if len(collections) > 1:
@@ -169,7 +169,7 @@ def _write(
     for each in answers:
         command = _command(collection, (each.config, baseline.config))
         take(outcome(each, baseline, command))
-    stored.write_rows(folder / stored.FILE_NAME, rows)
+    gate.write_rows(folder / gate.FILE_NAME, rows)
     (folder / "summary.md").write_text(summary(take.records), encoding="utf-8")
     save_plot(take.records, folder / "means.png")
     console.print(Markdown(headlines(take.records)))
@@ -194,7 +194,7 @@ def _store(path: Path, rows: Sequence[Row]) -> None:
             f"{len(faulty)} answers are not whole, such as that to {faulty[0].query!r} "
             f"({faulty[0].fault}): nothing is stored"
         )
-    stored.write_rows(path, rows)
+    gate.write_rows(path, rows)
     console.print(f"stored in {path}", markup=False)
 
 

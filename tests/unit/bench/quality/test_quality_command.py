@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from bench.harness.results import number, read_records, table
 from bench.quality.__main__ import main
-from bench.quality.scoring.stored import read_rows
+from bench.quality.scoring.gate import read_rows
 from tests.fakes.service import running
 from tests.unit.bench.fake_memory import LEGS, FakeMemory, written_set
 

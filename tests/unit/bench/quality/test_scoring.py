@@ -15,9 +15,8 @@ from bench.harness.results import Record
 from bench.quality import blocks, slices
 from bench.quality.scoring import metrics
 from bench.quality.scoring.evaluate import score
-from bench.quality.scoring.gate import compare, verdict
+from bench.quality.scoring.gate import Row, StoredError, compare, read_rows, verdict, write_rows
 from bench.quality.scoring.intervals import Estimate, mean_interval, paired_difference
-from bench.quality.scoring.stored import Row, StoredError, read_rows, write_rows
 from bench.quality.scoring.summary import overview
 from serving.domain.briefing import BlockForm, BriefingLimits, briefing
 from serving.domain.items.records import Segment as StoredSegment
