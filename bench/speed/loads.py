@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from itertools import count, cycle, islice
 
 from bench.harness.collection import Query
-from bench.harness.connections import CALL_TIMEOUT_S, Connections
+from bench.harness.connections import Connections
 from bench.harness.load import (
     Ask,
     Call,
@@ -199,9 +198,8 @@ async def capacity(
     connections: Connections, queries: Iterator[Query], calls: int
 ) -> Run[Retrieval]:
     """Asks in a closed loop, first to warm up; returns the run after that."""
-    ask = partial(connections.ask, timeout=CALL_TIMEOUT_S)
-    await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS)
-    return await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS)
+    await closed_loop(connections.ask, islice(queries, calls), CAPACITY_CALLERS)
+    return await closed_loop(connections.ask, islice(queries, calls), CAPACITY_CALLERS)
 
 
 # ---------------------------------------------------------------- writers
