@@ -228,11 +228,7 @@ bench-baseline: $(VENV)/.dev ## Replace a baseline: AS=speed/load RUN="bench/res
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Write the pages of settings, languages, RPCs and commands, and the figures from the baselines
-	@$(BIN)/python -m tests.support.settings_page
-	@$(BIN)/python -m tests.support.languages_page
-	@$(BIN)/python -m tests.support.rpc_page
-	@$(BIN)/python -m tests.support.http_page
-	@$(BIN)/python -m tests.support.commands_page
+	@$(BIN)/python -m tests.support.written
 	@$(BIN)/python -m bench.quality.blocks
 	@$(BIN)/python -m bench.docs
 
@@ -267,7 +263,7 @@ proto: $(PROTOC)/.protoc ## Generate the Python stubs and openapi.json from the 
 	  --python_out=clients/python --pyi_out=clients/python \
 	  --grpc_python_out=clients/python --mypy_grpc_out=quiet:clients/python \
 	  protos/trivium/v1/*.proto
-	@$(BIN)/python -m tests.support.openapi
+	@$(BIN)/python -m tests.support.written
 
 .PHONY: stubs
 stubs: $(VENV)/.dev $(VENV)/.node $(VENV)/.go ## Generate the TypeScript and Go stubs from the protos

@@ -8,6 +8,7 @@ a baseline, and `{{source BASELINE}}` for where and when that was measured.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,9 +16,10 @@ from pathlib import Path
 import click
 
 from bench.gpu.end_to_end import loads_table as gpu_service_table
-from bench.harness.results import Record, find, number, select, table
+from bench.harness import options
+from bench.harness.results import Json, Record, find, number, select, table
 from bench.peers import tables as peers
-from bench.quality.scoring.overview import overview
+from bench.quality.scoring.summary import overview
 from bench.reports.baselines import baseline
 from bench.reports.report import (
     Column,
@@ -32,12 +34,12 @@ from bench.reports.report import (
     writing_table,
 )
 from bench.scale import growth_table
-from bench.speed.cpu.figures import cpu_table, repeated_cost
+from bench.speed.cpu import cpu_table, repeated_cost
+from bench.speed.faults.__main__ import FAULT, faults_table
 from bench.speed.faults.degradation import degradation_table
-from bench.speed.faults.figures import FAULT, faults_table
 from bench.speed.ghz import ghz_table
-from bench.speed.overload.figures import neighbours_table, overload_table, writes_table
-from bench.speed.recall.figures import recall_table
+from bench.speed.overload import neighbours_table, overload_table, writes_table
+from bench.speed.recall import recall_table
 
 TEMPLATE = Path(__file__).with_name("benchmarks.md.in")
 BLOCKS = Path(__file__).with_name("blocks.md.in")
@@ -83,8 +85,7 @@ def quality_table(records: Sequence[Record]) -> str:
         "questions": value("n"),
         **{name: metric(name) for name in ("recall@10", "ndcg@10", "mrr@10")},
     }
-    default = [each for each in select(records, "quality") if parameter("way")(each) == "default"]
-    return table_of(default, columns)
+    return table_of(select(records, "quality", way="default"), columns)
 
 
 def index_table(records: Sequence[Record]) -> str:
@@ -114,26 +115,31 @@ def rebuilds_table(records: Sequence[Record]) -> str:
 
 def gpu_networks_table(records: Sequence[Record]) -> str:
     """A line for each network and batch: the service, without CUDA graphs, and transformers."""
-    rows = []
-    for each in records:
-        its = table(each, "parameters")
-        if its["way"] != "here":
-            continue
-        shape = {name: its[name] for name in ("rows", "tokens", "ragged", "precision")}
-        others = (
-            find(records, str(each["scenario"]), way=way, **shape)
-            for way in ("here, no graphs", "transformers")
-        )
-        rows.append(
-            (
-                str(each["scenario"]),
-                f"{its['rows']} x {'<= ' if its['ragged'] else ''}{its['tokens']}",
-                *(figures(number(other, "latency", "p50_ms")) for other in (each, *others)),
-                figures(number(each, "measured", "floor_ms")),
+
+    def shape(record: Record) -> Mapping[str, Json]:
+        its = table(record, "parameters")
+        return {name: its[name] for name in ("rows", "tokens", "ragged", "precision")}
+
+    def size(record: Record) -> str:
+        its = shape(record)
+        return f"{its['rows']} x {'<= ' if its['ragged'] else ''}{its['tokens']}"
+
+    def p50(way: str) -> Column:
+        return lambda each: figures(
+            number(
+                find(records, str(each["scenario"]), way=way, **shape(each)), "latency", "p50_ms"
             )
         )
-    columns = ("network", "rows x tokens", "p50 ms", "without graphs", "transformers", "floor")
-    return markdown_table(columns, rows)
+
+    columns: dict[str, Column] = {
+        "network": lambda each: str(each["scenario"]),
+        "rows x tokens": size,
+        "p50 ms": p50("here"),
+        "without graphs": p50("here, no graphs"),
+        "transformers": p50("transformers"),
+        "floor": value("measured", "floor_ms"),
+    }
+    return table_of([each for each in records if parameter("way")(each) == "here"], columns)
 
 
 def gpu_index_table(records: Sequence[Record]) -> str:
@@ -168,16 +174,16 @@ def chaos_table(records: Sequence[Record]) -> str:
 
 def fuzz_table(records: Sequence[Record]) -> str:
     """The outcomes of the inputs of each fuzzer, in all its runs."""
-    runs: dict[str, list[Record]] = {}
+    runs: defaultdict[str, list[Record]] = defaultdict(list)
     for each in records:
-        runs.setdefault(str(table(each, "parameters")["fuzzer"]), []).append(each)
+        runs[parameter("fuzzer")(each)].append(each)
+
+    def total(of: Sequence[Record], *path: str) -> str:
+        return f"{sum(number(each, *path) or 0 for each in of):.0f}"
+
     summed = ("accepted", "rejected", "undecodable", "seconds")
     rows = [
-        (
-            fuzzer,
-            f"{sum(number(each, 'n') or 0 for each in of):.0f}",
-            *(f"{sum(number(each, 'measured', name) or 0 for each in of):.0f}" for name in summed),
-        )
+        (fuzzer, total(of, "n"), *(total(of, "measured", name) for name in summed))
         for fuzzer, of in runs.items()
     ]
     return markdown_table(("fuzzer", "inputs", *summed), rows)
@@ -190,10 +196,6 @@ def hung_neo4j(records: Sequence[Record]) -> str:
     share = "all" if asked == answered else f"{answered:.0f} of"
     budget_ms = table(hung, "parameters").get("budget_ms")
     return f"{share} {asked:.0f} questions were answered within their {budget_ms} ms"
-
-
-CLAIMS = ("recall", "next", "others", "p50", "questions")
-"""Of `peers.claims`."""
 
 
 def claim(records: Sequence[Record], name: str) -> str:
@@ -223,7 +225,10 @@ FIGURES: Mapping[str, Callable[[Sequence[Record]], str]] = {
     "peers": partial(peers.given_table, given=peers.TEXTS),
     "peers-facts": partial(peers.given_table, given=peers.TEXTS_AND_FACTS),
     "peers-short": peers.short_table,
-    **{f"peers-{name}": partial(claim, name=name) for name in CLAIMS},
+    **{
+        f"peers-{name}": partial(claim, name=name)
+        for name in ("recall", "next", "others", "p50", "questions")
+    },
     "quality": quality_table,
     "quality-sets": overview,
     "rebuilds": rebuilds_table,
@@ -256,7 +261,7 @@ def pages() -> Mapping[Path, str]:
     return {PAGE: filled(TEMPLATE), **with_blocks}
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(context_settings=options.HELP)
 @click.option("--check", is_flag=True, help="Write nothing; fail if a page would change.")
 def main(check: bool) -> None:
     """Write the figures of docs/benchmarks.md, README.md and other pages from the baselines."""

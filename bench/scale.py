@@ -11,25 +11,24 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
 
 import click
 import numpy as np
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
-from bench.harness.connections import Connections, connected, connections_for
-from bench.harness.load import closed_loop, repeated
-from bench.harness.options import HELP, chosen, data_option, numbers, out_option
+from bench.harness.connections import connected, connections_for
+from bench.harness.load import closed_loop
 from bench.harness.processes import ServiceProcesses
 from bench.harness.results import Json, Record, Result, Take, find, number, select, table
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import projected
 from bench.reports import plots
 from bench.reports.recording import console, recorded
-from bench.reports.report import figures, head, latency, markdown_table, parameter, table_of, value
+from bench.reports.report import Column, figures, latency, parameter, table_of, value
 from trivium.aio import AsyncClient
 from trivium.values import Embedding, Segment
 
@@ -50,7 +49,7 @@ class Texts:
     """Segments of random sentences of a collection, with vectors around random topics."""
 
     def __init__(self, collection: Collection, fingerprint: str, dimension: int) -> None:
-        segments = [each for memory in collection.memories.values() for each in memory.segments]
+        segments = collection.segments
         self._sentences = [part for each in segments for part in each.text.split(". ") if part]
         self._speakers = sorted({each.speaker for each in segments})
         self._fingerprint = fingerprint
@@ -92,21 +91,13 @@ async def settled(client: AsyncClient, rows: int) -> int:
 async def lists_built(client: AsyncClient) -> None:
     """Waits until the index builds nothing, as its training takes a core for minutes."""
     async with asyncio.timeout(WITHIN_S):
-        while building := [
-            tier.rebuilding
-            for tier in (await client.stats(timeout=30)).index.tiers
-            if tier.rebuilding
-        ]:
-            console.print(f"{client.tenant}: {', '.join(building)}")
+        while True:
+            index = (await client.stats(timeout=30)).index
+            building = ", ".join(tier.rebuilding for tier in index.tiers if tier.rebuilding)
+            if not building:
+                return
+            console.print(f"{client.tenant}: {building}")
             await asyncio.sleep(5.0)
-
-
-async def fill(connections: Connections, tenants: Sequence[str], texts: Texts) -> None:
-    """Writes the segments of small tenants."""
-    for filled, name in enumerate(tenants, start=1):
-        await texts.write(connections.client(name), 0, SMALL_SEGMENTS)
-        if filled % 100 == 0:
-            console.print(f"{filled} of {len(tenants)} small tenants have their segments")
 
 
 async def grow(
@@ -125,23 +116,6 @@ async def grow(
         n=size - stored,
         throughput_per_s=round((size - stored) / written_s, 1),
         measured={"projected_per_s": projected_per_s, "states_without_counts": without_counts},
-    )
-
-
-async def ask(
-    connections: Connections, tenants: Sequence[str], callers: int, texts: Sequence[str]
-) -> Result:
-    """Asks random ones of the tenants."""
-    draw = random.Random(0)
-    asked = [Query(id=str(n), tenant=draw.choice(tenants), text=t) for n, t in enumerate(texts)]
-    await closed_loop(connections.ask, asked[:WARM_UP], callers)
-    run = await closed_loop(connections.ask, asked[WARM_UP:], callers)
-    return Result(
-        scenario="ask",
-        n=len(run.calls),
-        throughput_per_s=run.throughput_per_s,
-        latency=run.latency,
-        errors=run.errors,
     )
 
 
@@ -183,18 +157,19 @@ async def measure(
         client = connections.client(BIG)
         about = (await client.stats(timeout=30)).service
         texts = Texts(collection, about.model_fingerprint, about.dimension)
-        if not stored:
-            await fill(connections, small, texts)
+        for filled, name in enumerate(small if not stored else (), start=1):
+            await texts.write(connections.client(name), 0, SMALL_SEGMENTS)
+            if filled % 100 == 0:
+                console.print(f"{filled} of {tenants} small tenants have their segments")
         take(await grow(client, texts, stored, size, rows - size))
         await lists_built(client)
-        questions = [
-            query.text
-            for query in islice(repeated(collection.queries, WARM_UP + calls), WARM_UP + calls)
-        ]
+        questions = [each.text for each in islice(cycle(collection.queries), WARM_UP + calls)]
         for name, callers in LOADS:
-            asked = [BIG] if name == "one" else small
-            found = await ask(connections, asked, callers, questions)
-            take(replace(found, parameters={**parameters, "tenant": name, "callers": callers}))
+            draw, asked = random.Random(0), [BIG] if name == "one" else small
+            queries = [Query(id="", tenant=draw.choice(asked), text=text) for text in questions]
+            await closed_loop(connections.ask, queries[:WARM_UP], callers)
+            found = await closed_loop(connections.ask, queries[WARM_UP:], callers)
+            take(found.result("ask", {**parameters, "tenant": name, "callers": callers}))
         taken = footprint(data_dir, target.pid, rows)
         take(Result(scenario="footprint", parameters=parameters, n=rows, measured=taken))
 
@@ -210,58 +185,48 @@ async def restart(data_dir: Path, size: int, take: Take, *, erases: bool) -> Non
         take(Result(scenario="restart", parameters={"size": size}, n=1, measured=seconds))
 
 
-def summary(records: Sequence[Record]) -> str:
-    """The Markdown of a run."""
-    return f"{head(records[0])}\n{growth_table(records)}\n"
-
-
 def growth_table(records: Sequence[Record]) -> str:
     """Questions at each size, by which power of the size the p95 grows, and what a size takes."""
-    asked: dict[str, Callable[[Record], str]] = {
+    asked: dict[str, Column] = {
         "segments": value("parameters", "size"),
         "asked": parameter("tenant"),
         "callers": parameter("callers"),
         "answers/s": value("throughput_per_s"),
         **latency("p50", "p95"),
     }
-    powers = [f"{name}, {callers}: {exponent(records, name, callers)}" for name, callers in LOADS]
-    rows = []
-    for each in select(records, "footprint"):
-        size = table(each, "parameters")["size"]
-        grown, again = (find(records, name, size=size) for name in ("grow", "restart"))
-        memory = table(each, "measured", "memory_mib")
-        rows.append(
-            (
-                figures(number(each, "parameters", "size")),
-                figures(number(grown, "throughput_per_s")),
-                figures(number(grown, "measured", "projected_per_s")),
-                ", ".join(f"{role} {used}" for role, used in memory.items()),
-                figures(number(each, "measured", "disk_bytes_per_segment")),
-                figures(number(again, "measured", "start_s")),
-                figures(number(again, "measured", "erase_s")),
-            )
+
+    def memory(record: Record) -> str:
+        used = table(record, "measured", "memory_mib")
+        return ", ".join(f"{role} {mib}" for role, mib in used.items())
+
+    def at_size(scenario: str, *path: str) -> Column:
+        """A figure of another scenario at the same size."""
+        return lambda each: figures(
+            number(find(records, scenario, size=table(each, "parameters")["size"]), *path)
         )
-    taken = markdown_table(_TAKEN, rows)
+
+    taken: dict[str, Column] = {
+        "segments": value("parameters", "size"),
+        "acknowledged/s": at_size("grow", "throughput_per_s"),
+        "found/s": at_size("grow", "measured", "projected_per_s"),
+        "MiB of memory": memory,
+        "bytes on disk a segment": value("measured", "disk_bytes_per_segment"),
+        "s to start": at_size("restart", "measured", "start_s"),
+        "s to erase": at_size("restart", "measured", "erase_s"),
+    }
+    powers = [f"{name}, {callers}: {exponent(records, name, callers)}" for name, callers in LOADS]
     return (
         f"{table_of(select(records, 'ask'), asked)}\n\n"
-        f"Exponents of the p95 by the size (asked, callers): {'; '.join(powers)}.\n\n{taken}"
+        f"Exponents of the p95 by the size (asked, callers): {'; '.join(powers)}.\n\n"
+        f"{table_of(select(records, 'footprint'), taken)}"
     )
-
-
-_TAKEN = (
-    *("segments", "acknowledged/s", "found/s", "MiB of memory", "bytes on disk a segment"),
-    *("s to start", "s to erase"),
-)
 
 
 def exponent(records: Sequence[Record], tenant: str, callers: int) -> str:
     """The slope of log p95 over log size between the least and the largest size."""
-    points = sorted(
-        (number(each, "parameters", "size") or 0.0, number(each, "latency", "p95_ms") or 0.0)
-        for each in select(records, "ask")
-        if (parameter("tenant")(each), parameter("callers")(each)) == (tenant, str(callers))
-    )
-    if len(points) < 2 or not points[0][1] or points[0][0] == points[-1][0]:
+    asked = select(records, "ask", tenant=tenant, callers=callers)
+    points = sorted(_points(asked, "latency", "p95_ms"))
+    if len(points) < 2 or points[0][0] == points[-1][0]:
         return "-"
     (size, p95), (larger, later) = points[0], points[-1]
     return f"{math.log(later / p95) / math.log(larger / size):.2f}"
@@ -269,64 +234,45 @@ def exponent(records: Sequence[Record], tenant: str, callers: int) -> str:
 
 def save_picture(records: Sequence[Record], path: Path) -> None:
     """Draws the latency and the memory of the replica by the size, both axes logarithmic."""
-    figure = plots.canvas(11, 4.2)
-    small = f"a tenant of {SMALL_SEGMENTS}, p50"
+    one, small = (select(records, "ask", tenant=name, callers=1) for name in ("one", "small"))
+    of_small = f"a tenant of {SMALL_SEGMENTS}, p50"
     latencies = {
-        "the tenant, p50": _points(records, "one", "latency", "p50_ms"),
-        "the tenant, p95": _points(records, "one", "latency", "p95_ms"),
-        small: _points(records, "small", "latency", "p50_ms"),
+        "the tenant, p50": _points(one, "latency", "p50_ms"),
+        "the tenant, p95": _points(one, "latency", "p95_ms"),
+        of_small: _points(small, "latency", "p50_ms"),
     }
-    memory = {"": _points(records, "", "measured", "memory_mib", REPLICA)}
+    memory = {"": _points(select(records, "footprint"), "measured", "memory_mib", REPLICA)}
     panels = (("Latency, one caller", "ms", latencies), ("Memory of the replica", "MiB", memory))
-    for place, (title, unit, lines) in enumerate(panels, start=1):
-        axes = figure.add_subplot(1, len(panels), place)
-        plots.prepare(axes)
-        axes.grid(axis="y", color=plots.GRID)
-        plots.head(axes, title, "segments of the tenant")
-        axes.set_ylabel(unit)
-        for (name, points), colour in zip(lines.items(), plots.COLOURS, strict=False):
-            style = "--" if name == small else "-"
-            axes.plot(*zip(*points, strict=True), style, color=colour, marker="o", label=name)
-        if any(lines.values()):
-            axes.set(xscale="log", yscale="log")
-            plots.name_powers(axes.xaxis)
-            plots.name_powers(axes.yaxis)
-        if len(lines) > 1:
-            axes.legend(frameon=False, loc="upper left")
-    plots.save(figure, path)
+    with plots.picture(path, 11, 4.2) as figure:
+        for place, (title, unit, lines) in enumerate(panels, start=1):
+            axes = plots.panel(figure, place, title, "segments of the tenant", columns=len(panels))
+            axes.grid(axis="y", color=plots.GRID)
+            axes.set_ylabel(unit)
+            for (name, points), colour in zip(lines.items(), plots.COLOURS, strict=False):
+                style = "--" if name == of_small else "-"
+                axes.plot(*zip(*points, strict=True), style, color=colour, marker="o", label=name)
+            if any(lines.values()):
+                axes.set(xscale="log", yscale="log")
+                plots.name_powers(axes.xaxis)
+                plots.name_powers(axes.yaxis)
+            plots.legend(axes, loc="upper left")
 
 
-def _points(records: Sequence[Record], tenant: str, *keys: str) -> list[tuple[float, float]]:
-    """Sizes and the values there, of one caller who asked the tenant, or of footprints."""
-    found = [
-        (number(each, "parameters", "size"), number(each, *keys))
-        for each in select(records, "ask" if tenant else "footprint")
-        if not tenant or (parameter("tenant")(each), parameter("callers")(each)) == (tenant, "1")
-    ]
-    return [(size, value) for size, value in found if size and value]
+def _points(records: Sequence[Record], *path: str) -> list[tuple[float, float]]:
+    """The sizes that have a figure, and this."""
+    found = [(number(each, "parameters", "size"), number(each, *path)) for each in records]
+    return [(size, figure) for size, figure in found if size and figure]
 
 
-@click.command(context_settings=HELP)
-@data_option
-@click.option(
-    "--segments",
-    default="10000,50000,100000",
-    show_default=True,
-    callback=numbers,
-    help="The sizes of the one tenant, ascending.",
-)
+@click.command(context_settings=options.HELP)
+@options.data
+@options.numbers("--segments", "10000,50000,100000", "The sizes of the one tenant, ascending.")
 @click.option("--tenants", default=20, show_default=True, help=f"With {SMALL_SEGMENTS} segments.")
-@click.option("--calls", default=400, show_default=True, help="Questions of each loop.")
-@out_option
-def main(
-    data: Path | None,
-    segments: Sequence[float],
-    tenants: int,
-    calls: int,
-    out: Path,
-) -> None:
+@options.count("--calls", 400, "Questions of each loop.")
+@options.out
+def main(data: Path | None, segments: Sequence[float], tenants: int, calls: int, out: Path) -> None:
     """Fill one tenant with vectors given, and measure the service at each size."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     sizes = [round(size) for size in segments]
 
     async def run(data_dir: Path, take: Take) -> None:
@@ -334,7 +280,10 @@ def main(
             await measure(data_dir, collection, stored, size, tenants, calls, take)
             await restart(data_dir, size, take, erases=size == sizes[-1])
 
-    with recorded("scale", collection, out, summary, save_picture) as take, fresh_data() as folder:
+    with (
+        recorded("scale", collection, out, growth_table, save_picture) as take,
+        fresh_data() as folder,
+    ):
         asyncio.run(run(folder, take))
 
 

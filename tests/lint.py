@@ -15,18 +15,11 @@ from pathlib import Path
 from serving.config.settings import ServeSettings
 from serving.domain.identity import Role
 from serving.domain.languages import LANGUAGE_NAMES
-from serving.http.static import OPENAPI
 from serving.rpc.identity.rules import RULES
-from tests.support import (
-    commands_page,
-    http_page,
-    languages_page,
-    openapi,
-    rpc_page,
-    settings_page,
-)
+from tests.support import languages_page, settings_page
 from tests.support.listing import listed
 from tests.support.tracked_files import ROOT, tracked_files
+from tests.support.written import WRITERS
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -160,14 +153,7 @@ MAX_README_BYTES = 7_000
 MAX_PAGE_BYTES = 15 * 1024
 REFERENCES = frozenset(
     f"docs/{name}.md"
-    for name in (
-        "benchmarks",
-        "commands",
-        "configuration",
-        "languages",
-        "profiles",
-        "rpcs",
-    )
+    for name in ("benchmarks", "commands", "configuration", "languages", "profiles", "rpcs")
 )
 """Pages in which one looks something up, and which nobody reads through."""
 
@@ -294,22 +280,14 @@ def _joined_lines(file: Path) -> list[str]:
 
 # ---- files that are written from the code
 
-WRITERS = (
-    (openapi, OPENAPI),
-    (settings_page, settings_page.PAGE),
-    (languages_page, languages_page.PAGE),
-    (rpc_page, rpc_page.PAGE),
-    (commands_page, commands_page.PAGE),
-    (http_page, http_page.PAGE),
-)
 OLDER_STEMMERS = {"dutch_porter", "porter", "simple"}
 
 
 def written_files() -> Iterator[str]:
     """Files that are written from the code and differ from it."""
-    for writer, file in WRITERS:
-        if file.read_text(encoding="utf-8") != writer.text():
-            yield f"{file.relative_to(ROOT)} is outdated: run `python -m {writer.__name__}`"
+    for file, text in WRITERS.items():
+        if file.read_text(encoding="utf-8") != text():
+            yield f"{file.relative_to(ROOT)} is outdated: run `make docs`"
     named = languages_page.PAGE.read_text(encoding="utf-8").replace(",", " ").split()
     for language in sorted(LANGUAGE_NAMES - OLDER_STEMMERS - set(named)):
         yield f"docs/languages.md does not name {language}"

@@ -32,18 +32,6 @@ SHOWN_LINES = 30
 """Of pytest's output, for a mutant that is not killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """One change to one file; at least one of the tests must fail with it."""
-
-    id: str
-    guard: str
-    file: str
-    mutated: str
-    tests: Sequence[str]
-    needs: Sequence[str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """An entry of the catalog: one mutant, or with `pattern` one for each match.
@@ -84,23 +72,30 @@ class Entry:
             raise ValueError(f"{self.id}: occurs {len(found)} times in {self.file}")
         return [
             Mutant(
+                entry=self,
                 id=f"{self.id}-{number}" if self.pattern else self.id,
-                guard=self.guard,
                 file=str(path.relative_to(root)),
-                mutated=text[: match.start()] + self._new(match) + text[match.end() :],
-                tests=self.tests,
-                needs=self.needs,
+                mutated=text[: match.start()]
+                + (match.expand(self.replace) if self.pattern else self.replace)
+                + text[match.end() :],
             )
             for number, (path, text, match) in enumerate(found, 1)
         ]
-
-    def _new(self, match: re.Match[str]) -> str:
-        return match.expand(self.replace) if self.pattern else self.replace
 
     def _matches(self, text: str) -> Iterator[re.Match[str]]:
         start, end = _extent(text, self.within) if self.within else (0, len(text))
         expression = self.pattern or re.escape(self.find)
         return re.compile(expression, re.MULTILINE).finditer(text, start, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change to one file; at least one of the tests of its entry must fail with it."""
+
+    entry: Entry
+    id: str
+    file: str
+    mutated: str
 
 
 def entries() -> list[Entry]:
@@ -161,7 +156,7 @@ def survives(folder: Path, mutant: Mutant) -> str:
     path = folder / mutant.file
     unchanged = path.read_text(encoding="utf-8")
     path.write_text(mutant.mutated, encoding="utf-8")
-    code, output = run_tests(folder, mutant.tests, mutant.needs)
+    code, output = run_tests(folder, mutant.entry.tests, mutant.entry.needs)
     path.write_text(unchanged, encoding="utf-8")
     return "" if code == pytest.ExitCode.TESTS_FAILED else output
 
@@ -179,38 +174,37 @@ def main() -> int:
         if not options.ids or {entry.id, mutant.id} & {*options.ids}
     ]
     if options.list:
-        print(*(f"{each.id}: {each.guard} ({each.file})" for each in mutants), sep="\n")
+        print(*(f"{each.id}: {each.entry.guard} ({each.file})" for each in mutants), sep="\n")
         return 0
     if not mutants:
         parser.error("there is no such entry")
-    with tempfile.TemporaryDirectory(
-        prefix="trv-mutants-", ignore_cleanup_errors=True
-    ) as temporary:
-        Path(temporary).chmod(0o755)  # PostgreSQL runs under another account if we are root
-        folder = Path(temporary) / "copy"
+    with tempfile.TemporaryDirectory(prefix="trv-mutants-", ignore_cleanup_errors=True) as made:
+        Path(made).chmod(0o755)  # PostgreSQL runs under another account if we are root
+        folder = Path(made) / "copy"
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*NOT_COPIED), symlinks=True)
         return _run(folder, mutants)
 
 
 def _run(folder: Path, mutants: Sequence[Mutant]) -> int:
-    needs = {need for each in mutants for need in each.needs}
+    needs = {need for each in mutants for need in each.entry.needs}
+    tests = sorted({test for each in mutants for test in each.entry.tests})
     print(f"{len(mutants)} mutants; first their tests without any", flush=True)
-    code, output = run_tests(
-        folder, sorted({test for each in mutants for test in each.tests}), needs
-    )
+    code, output = run_tests(folder, tests, needs)
     if code:
         print(output, "these tests fail without a mutant", sep="\n")
         return 1
     alive: list[str] = []
     for number, mutant in enumerate(mutants, 1):
         output = survives(folder, mutant)
-        print(
-            f"[{number}/{len(mutants)}] {'survived' if output else 'killed'}: {mutant.id}",
-            flush=True,
-        )
+        outcome = "survived" if output else "killed"
+        print(f"[{number}/{len(mutants)}] {outcome}: {mutant.id}", flush=True)
         if output:
             alive.append(mutant.id)
-            print(f"  {mutant.guard}: {mutant.file}", *output.splitlines()[-SHOWN_LINES:], sep="\n")
+            print(
+                f"  {mutant.entry.guard}: {mutant.file}",
+                *output.splitlines()[-SHOWN_LINES:],
+                sep="\n",
+            )
     if alive:
         print(f'{len(alive)} not killed; again: make mutants ONLY="{" ".join(alive)}"')
     return 1 if alive else 0

@@ -14,23 +14,21 @@ from pathlib import Path
 import click
 import torch
 
-from bench.gpu.devices import device_option
-from bench.gpu.networks.cases import BY_NAME, CASES, TINY_CASES, Batch, Case
-from bench.gpu.networks.contenders import Network, Run, random_windows
+from bench.gpu.networks.cases import BY_NAME, CASES, TINY_CASES, Case
+from bench.gpu.networks.contenders import Run, random_windows
 from bench.gpu.networks.floors import Speed, about_device, speed_of, wait_for
-from bench.harness.latency import Latency
-from bench.harness.options import HELP
-from bench.harness.results import Result, append_record, run_folder
-from bench.reports.environment import describe
+from bench.harness import options
+from bench.harness.results import Latency, Result, run_folder
+from bench.reports.recording import record_all
 from serving.gpu.networks.errors import DeviceMemoryError
 from serving.gpu.networks.precision import Precision
 
 WARM_UPS = 3
 
 
-@click.command(context_settings=HELP)
-@device_option
-@click.option("--tiny", is_flag=True, help="Networks of no size: proves the script, no speed.")
+@click.command(context_settings=options.HELP)
+@options.device
+@options.tiny
 @click.option("--only", multiple=True, type=click.Choice(sorted(BY_NAME)), help="These alone.")
 @click.option("--rounds", default=50, show_default=True, help="Times each batch is measured.")
 @click.option("--out", type=click.Path(path_type=Path), help="A folder for the results.")
@@ -39,14 +37,9 @@ def main(device: str, tiny: bool, only: Sequence[str], rounds: int, out: Path | 
     on = torch.device(device)
     precision: Precision = "float32" if on.type == "cpu" else "bfloat16"
     speed = speed_of(on, precision)
-    about = {**describe(), **about_device(on, speed)}
-    folder = out or run_folder("gpu-networks")
-    folder.mkdir(parents=True, exist_ok=True)
-    for case in TINY_CASES if tiny else [BY_NAME[name] for name in only] or CASES:
-        for result in results(case, on, precision, speed, rounds):
-            append_record(folder, result.as_record(about))
-            click.echo(f"{case.name} {result.parameters} {result.latency} {result.measured}")
-    click.echo(f"written to {folder}")
+    cases = TINY_CASES if tiny else [BY_NAME[name] for name in only] or CASES
+    made = (each for case in cases for each in results(case, on, precision, speed, rounds))
+    record_all(made, out or run_folder("gpu-networks"), about_device(on, speed))
 
 
 def results(
@@ -56,42 +49,29 @@ def results(
     try:
         network = case.make(device, precision)
         for batch in case.batches:
-            yield from of_batch(case, batch, network, device, precision, speed, rounds)
+            windows = random_windows(batch.lengths, case.vocabulary)
+            bytes_each = getattr(torch, precision).itemsize
+            floor_ms = speed.floor_s(network.body, batch.lengths, bytes_each) * 1e3
+            for way, run in network.runs.items():
+                seconds = timed(run, windows, device, rounds)
+                latency = Latency.of(seconds)
+                yield Result(
+                    scenario=case.name,
+                    parameters={**batch._asdict(), "way": way, "precision": precision},
+                    n=rounds,
+                    throughput_per_s=round(batch.rows * rounds / sum(seconds), 1),
+                    latency=latency,
+                    measured={
+                        "floor_ms": round(floor_ms, 4),
+                        "times_the_floor": round(latency.p50_ms / floor_ms, 2),
+                    },
+                )
         del network
     except (DeviceMemoryError, torch.OutOfMemoryError) as error:
         yield Result(scenario=case.name, n=0, measured={"failed": str(error).splitlines()[0]})
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
-
-
-def of_batch(
-    case: Case,
-    batch: Batch,
-    network: Network,
-    device: torch.device,
-    precision: Precision,
-    speed: Speed,
-    rounds: int,
-) -> Iterator[Result]:
-    """Measures a batch in every way."""
-    windows = random_windows(batch.lengths, case.vocabulary)
-    bytes_each = getattr(torch, precision).itemsize
-    floor_ms = speed.floor_s(network.body, batch.lengths, bytes_each) * 1e3
-    for way, run in network.runs.items():
-        seconds = timed(run, windows, device, rounds)
-        latency = Latency.of(seconds)
-        yield Result(
-            scenario=case.name,
-            parameters={**batch._asdict(), "way": way, "precision": precision},
-            n=rounds,
-            throughput_per_s=round(batch.rows * rounds / sum(seconds), 1),
-            latency=latency,
-            measured={
-                "floor_ms": round(floor_ms, 4),
-                "times_the_floor": round(latency.p50_ms / floor_ms, 2),
-            },
-        )
 
 
 def timed(

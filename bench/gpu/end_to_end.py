@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import replace
@@ -20,26 +21,25 @@ from pathlib import Path
 
 import click
 
-from bench.gpu.devices import device_option
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import MAX_CONNECTIONS, connected
-from bench.harness.cpu import CpuUse, cpu_over
 from bench.harness.load import (
+    ENDED_WELL,
     Run,
     closed_loop,
-    leg_faults,
+    leg_states,
     load_result,
     open_loop,
     poisson_arrivals,
 )
-from bench.harness.options import HELP, out_option
-from bench.harness.processes import ServiceProcesses
-from bench.harness.results import Record, Result, Take, select, table
+from bench.harness.processes import CpuUse, ServiceProcesses, cpu_over
+from bench.harness.results import Record, Result, Take, select
 from bench.harness.sample import multiplied_sample
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import BatchLoader, measure_projection
 from bench.reports.recording import recorded
-from bench.reports.report import Column, counts, head, latency, parameter, table_of, value
+from bench.reports.report import Column, counted, latency, parameter, table_of, value
 from trivium.values import Retrieval
 
 PROFILES = ("default", "two_stage")
@@ -53,11 +53,11 @@ CLIENTS = max(1, (os.cpu_count() or 1) // 4)
 """Processes that ask: one alone would be the limit of a service with several ingresses."""
 
 
-@click.command(context_settings=HELP)
-@device_option
-@click.option("--tiny", is_flag=True, help="Networks of no size: proves the script, no speed.")
+@click.command(context_settings=options.HELP)
+@options.device
+@options.tiny
 @click.option("--seconds", default=8.0, show_default=True, help="Of each load.")
-@out_option
+@options.out
 def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
     """Measure the service in placement `gpu`, with random weights of published sizes."""
     # Not above: the processes that ask import this module too, and torch would delay them.
@@ -65,7 +65,7 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
 
     collection = multiplied_sample(TINY_TENANTS if tiny else TENANTS)
     queries = asked_of_all(collection)
-    texts = [each.text for its in collection.memories.values() for each in its.segments]
+    texts = [each.text for each in collection.segments]
 
     failed: list[str] = []
 
@@ -91,10 +91,10 @@ def main(device: str, tiny: bool, seconds: float, out: Path) -> None:
                 load = partial(shared, clients, target.address, queries, profile)
                 await load(seconds / 4, callers=CALLERS[-1])
                 for callers in CALLERS:
-                    measured = await cpu_over(processes, load(seconds, callers=callers))
+                    measured = await cpu_over(processes.cpu, load(seconds, callers=callers))
                     take(load_of(profile, f"{callers} callers", *measured))
                 for rate in RATES_PER_S:
-                    measured = await cpu_over(processes, load(seconds, rate=rate))
+                    measured = await cpu_over(processes.cpu, load(seconds, rate=rate))
                     take(load_of(profile, f"{rate}/s", *measured))
 
     with recorded("gpu-service", collection, out, summary) as record, fresh_data() as folder:
@@ -205,14 +205,13 @@ def lasting(queries: Iterator[Query], seconds: float) -> Iterator[Query]:
 
 def failed_legs(run: Run[Retrieval]) -> Sequence[str]:
     """The legs that failed; not the graph, for which the jars of Neo4j may be missing."""
-    faults = leg_faults(answer for _, answer in run.answered)
+    faults = leg_states((answer for _, answer in run.answered), ENDED_WELL)
     return [fault for fault in faults if fault.endswith(": failed") and fault != "graph: failed"]
 
 
 def load_of(profile: str, load: str, run: Run[Retrieval], use: CpuUse) -> Result:
     """A load: its latency, CPU time, faults of its legs, and how its answers were reranked."""
-    stages = [answer.rerank.stage.value for _, answer in run.answered if answer.rerank]
-    reranked = {stage: stages.count(stage) for stage in dict.fromkeys(stages)}
+    reranked = Counter(answer.rerank.stage.value for _, answer in run.answered if answer.rerank)
     cpu = use.per_request(max(1, len(run.answered)))
     return load_result({"profile": profile, "load": load}, run, reranked=reranked, cpu=cpu)
 
@@ -225,7 +224,7 @@ def summary(records: Sequence[Record]) -> str:
         "a second": value("throughput_per_s"),
     }
     others = [each for each in records if each["scenario"] != "load"]
-    return "\n\n".join((head(records[0]), table_of(others, took), loads_table(records)))
+    return f"{table_of(others, took)}\n\n{loads_table(records)}"
 
 
 def loads_table(records: Sequence[Record]) -> str:
@@ -236,9 +235,9 @@ def loads_table(records: Sequence[Record]) -> str:
         **latency("p50", "p95", "p99"),
         "a second": value("throughput_per_s"),
         "CPU ms": value("measured", "cpu", "total_ms"),
-        "reranked": lambda load: counts(table(load, "measured", "reranked")),
-        "faults": lambda load: counts(table(load, "measured", "leg_faults")),
-        "errors": lambda load: counts(table(load, "errors")),
+        "reranked": counted("measured", "reranked"),
+        "faults": counted("measured", "leg_faults"),
+        "errors": counted("errors"),
     }
     return table_of(select(records, "load"), columns)
 

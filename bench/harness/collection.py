@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import partial
+from datetime import UTC, datetime
 from pathlib import Path
 
+from serving.domain.items import records
+from serving.domain.items.text import text_to_embed
 from trivium.files.reading import identifier, read_items
 from trivium.files.records import Problem, Record, Report, read_lines, read_records
 from trivium.values import Fact, Item, Segment
@@ -39,12 +40,11 @@ ADVERSARIAL = "adversarial"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A question of a collection; `relevant` has the ids of the segments that answer it.
+    """A question of a collection; `grades` has the segments that answer it.
 
     `category` is what the set itself calls it; `stratum` how far its words are from its answer's.
-    `current` are the relevant segments of the highest grade, and `outdated` those that state a
-    value no longer valid. `holds` are those that still hold though something later looks like
-    their successor: `traps`.
+    `outdated` are the segments that state a value no longer valid. `holds` are those that still
+    hold though something later looks like their successor: `traps`.
     """
 
     id: str
@@ -53,16 +53,26 @@ class Query:
     as_of: datetime | None = None
     category: str = ""
     stratum: str = ""
-    relevant: frozenset[str] = frozenset()
-    current: frozenset[str] = frozenset()
+    grades: Mapping[str, float] = field(default_factory=dict)
     outdated: frozenset[str] = frozenset()
     holds: frozenset[str] = frozenset()
     traps: frozenset[str] = frozenset()
 
     @property
+    def relevant(self) -> frozenset[str]:
+        """The segments that answer it."""
+        return frozenset(self.grades)
+
+    @property
+    def current(self) -> frozenset[str]:
+        """Those of the highest grade."""
+        best = max(self.grades.values(), default=0.0)
+        return frozenset(segment for segment, grade in self.grades.items() if grade == best)
+
+    @property
     def judged(self) -> bool:
         """Whether it says anything about quality."""
-        return bool(self.relevant) and self.category != ADVERSARIAL
+        return bool(self.grades) and self.category != ADVERSARIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +105,13 @@ class Collection:
     given_as: Sequence[str] = ()
 
     @property
-    def segment_count(self) -> int:
+    def segments(self) -> list[Segment]:
         """Segments of all tenants."""
-        return sum(len(memory.segments) for memory in self.memories.values())
+        return [segment for memory in self.memories.values() for segment in memory.segments]
 
     @property
     def fact_count(self) -> int:
-        """Facts of all tenants."""
+        """The number of facts of all tenants."""
         return sum(len(memory.facts) for memory in self.memories.values())
 
     @property
@@ -111,16 +121,10 @@ class Collection:
 
 
 def read_collection(folder: Path, *, query_limit: int | None = None) -> Collection:
-    """Reads an evaluation set.
+    """Reads the files of a set; at most `query_limit` questions.
 
-    Its scopes become tenants; what has none goes to one named after the folder.
-    Questions are in random order, so that neighbours ask different tenants.
-
-    Args:
-        folder: Has `corpus.jsonl`, `queries.jsonl`, `qrels.tsv` or `qrels/test.tsv`, and where
-            there are any `facts.jsonl`, `triples.jsonl`, `outdated.tsv`, `holds.tsv` and
-            `traps.tsv`.
-        query_limit: At most this many questions.
+    Its scopes become tenants; what has none goes to one named after the folder. Questions are in
+    random order, so that neighbours ask different tenants.
 
     Raises:
         OSError: A file is missing.
@@ -131,11 +135,32 @@ def read_collection(folder: Path, *, query_limit: int | None = None) -> Collecti
     memories: defaultdict[str, Memory] = defaultdict(Memory)
     for found in read_items([str(path) for path in paths], problems.append):
         memories[found.scope or name].add(found.item)
-    known = frozenset(segment.id for memory in memories.values() for segment in memory.segments)
-    grades = _read_grades(_judgments_of(folder), problems.append, known)
-    marks = {file: _read_pairs(folder / file) for file in (OUTDATED, HOLDS, TRAPS)}
+    known = {segment.id for memory in memories.values() for segment in memory.segments}
+    judgments = [folder / file for file in JUDGMENTS]
+    judged = next((path for path in judgments if path.exists()), judgments[0])
+    grades = _read_grades(judged, problems.append, known)
+    outdated, holds, traps = (_read_pairs(folder / file) for file in (OUTDATED, HOLDS, TRAPS))
+    seen: set[str] = set()
+
+    def to_query(record: Record) -> Query:
+        id_ = identifier(record)
+        if id_ in seen:
+            raise ValueError(f"is a second question of the id {id_!r}")
+        seen.add(id_)
+        return Query(
+            id=id_,
+            tenant=record.string("scope") or name,
+            text=record.needed("text"),
+            as_of=record.time("as_of"),
+            category=record.string("category"),
+            stratum=record.string("stratum"),
+            grades=grades[id_],
+            outdated=frozenset(outdated[id_]),
+            holds=frozenset(holds[id_]),
+            traps=frozenset(traps[id_]),
+        )
+
     lines = read_lines(str(folder / QUERIES), problems.append)
-    to_query = partial(_to_query, name, grades, marks, set())
     queries = list(read_records(lines, to_query, problems.append))
     random.Random(0).shuffle(queries)
     return Collection(
@@ -155,17 +180,11 @@ def left_without_facts(collection: Collection) -> Collection:
     )
 
 
-def _read_grades(path: Path, report: Report, known: frozenset[str]) -> dict[str, dict[str, float]]:
+def _read_grades(path: Path, report: Report, known: Set[str]) -> defaultdict[str, dict[str, float]]:
     """The grades above 0 of each question, by segment.
 
-    Args:
-        path: Lines of question, segment and grade with tabs between; a first line whose grade is
-            no number is one of headings.
-        report: Called with each line that cannot be read or names an unknown segment.
-        known: The ids of all segments.
-
-    Raises:
-        OSError: The file cannot be read.
+    A line is a question, a segment and a grade with tabs between; a first one whose grade is no
+    number has headings. Others that cannot be read, or name an unknown segment, are reported.
     """
     grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for number, line in enumerate(read_lines(str(path), report)):
@@ -185,50 +204,32 @@ def _read_grades(path: Path, report: Report, known: frozenset[str]) -> dict[str,
             if segment not in known:
                 report(Problem(line.place, f"judges {segment!r}, which is not in {CORPUS}"))
             grades[query][segment] = value
-    return dict(grades)
+    return grades
 
 
-def _read_pairs(path: Path) -> dict[str, frozenset[str]]:
+def _read_pairs(path: Path) -> defaultdict[str, set[str]]:
     """The segments of each question; empty if the set has no such file."""
     pairs: defaultdict[str, set[str]] = defaultdict(set)
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         query, segment = line.split("\t")
         pairs[query].add(segment)
-    return {query: frozenset(ids) for query, ids in pairs.items()}
+    return pairs
 
 
-def _judgments_of(folder: Path) -> Path:
-    """The path of the judgments of a set."""
-    paths = [folder / name for name in JUDGMENTS]
-    return next((path for path in paths if path.exists()), paths[0])
+UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _to_query(
-    name: str,
-    grades: Mapping[str, Mapping[str, float]],
-    marks: Mapping[str, Mapping[str, frozenset[str]]],
-    seen: set[str],
-    record: Record,
-) -> Query:
-    id_ = identifier(record)
-    if id_ in seen:
-        raise ValueError(f"is a second question of the id {id_!r}")
-    seen.add(id_)
-    of_query = grades.get(id_, {})
-    highest = max(of_query.values(), default=0.0)
-    outdated, holds, traps = (
-        marks[file].get(id_, frozenset()) for file in (OUTDATED, HOLDS, TRAPS)
+def as_stored(segment: Segment) -> records.Segment:
+    """A segment as the service stores it, in what its text is embedded with."""
+    return records.Segment(
+        id=segment.id,
+        text=segment.text,
+        title=segment.title,
+        speaker=segment.speaker,
+        event_time=segment.event_time or UNDATED,
     )
-    return Query(
-        id=id_,
-        tenant=record.string("scope") or name,
-        text=record.needed("text"),
-        as_of=record.time("as_of"),
-        category=record.string("category"),
-        stratum=record.string("stratum"),
-        relevant=frozenset(of_query),
-        current=frozenset(segment for segment, grade in of_query.items() if grade == highest),
-        outdated=outdated,
-        holds=holds,
-        traps=traps,
-    )
+
+
+def as_embedded(segment: Segment) -> str:
+    """The form of a segment that the service embeds."""
+    return text_to_embed(as_stored(segment))

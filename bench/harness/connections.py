@@ -35,12 +35,7 @@ def connections_for(in_flight: int) -> int:
 
 
 class Connections:
-    """A few clients over connections of their own.
-
-    Args:
-        clients: At least one.
-        suffix: What is added to the name of every tenant.
-    """
+    """A few clients over connections of their own, for tenants whose names end with the suffix."""
 
     def __init__(self, clients: Sequence[AsyncClient], suffix: str = "") -> None:
         self._clients = clients
@@ -67,14 +62,7 @@ class Connections:
         briefing: BriefingOptions | None = None,
         **options: Unpack[RetrieveOptions],
     ) -> Retrieval:
-        """Asks a question within its own tenant, as of its own time.
-
-        Args:
-            query: The question.
-            timeout: In seconds.
-            briefing: How to write the block for a prompt; None writes none.
-            **options: As the client takes them; `limit` is `LIMIT` if not given.
-        """
+        """Asks a question within its own tenant, as of its own time, with options of the client."""
         options.setdefault("limit", LIMIT)
         options.setdefault("as_of", query.as_of)
         return await self.client(query.tenant).retrieve(

@@ -26,8 +26,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
-from bench.harness.latency import Latency, median_ms
-from bench.harness.results import Json, Result
+from bench.harness.results import Json, Latency, Result, percentile_ms
 from serving.domain import errors as in_process
 from trivium.errors import TriviumError
 from trivium.values import LegState, Retrieval
@@ -68,16 +67,18 @@ class Run(Generic[Answer]):
         """Answers per second."""
         return round(len(self.answered) / self.seconds, 2)
 
-    @property
-    def latency(self) -> Latency | None:
-        """Of the calls that succeeded; None if none did."""
+    def result(self, scenario: str, parameters: Mapping[str, Json], **measured: Json) -> Result:
+        """The result of all calls, with the latency of those that succeeded."""
         times = [seconds for seconds, _ in self.answered]
-        return Latency.of(times) if times else None
-
-    @property
-    def errors(self) -> dict[str, int]:
-        """The number of calls by code."""
-        return dict(Counter(call.code for call in self.calls if call.code))
+        return Result(
+            scenario=scenario,
+            parameters=parameters,
+            n=len(self.calls),
+            throughput_per_s=self.throughput_per_s,
+            latency=Latency.of(times) if times else None,
+            errors=Counter(call.code for call in self.calls if call.code),
+            measured=measured,
+        )
 
 
 async def closed_loop(
@@ -105,10 +106,7 @@ async def open_loop(
 ) -> Run[Answer]:
     """Sends a question at each arrival; its latency counts from the arrival.
 
-    Args:
-        ask: Sends a question.
-        queries: At least as many as arrivals.
-        arrivals_s: Seconds from the start, ascending.
+    Arrivals are in seconds from the start, ascending; there are as many questions.
     """
     calls: list[Call[Answer]] = []
 
@@ -167,60 +165,47 @@ async def _timed(ask: Ask[Question, Answer], query: Question, since: float) -> C
     return Call(time.perf_counter() - since, answer)
 
 
-def split(run: Run[Retrieval]) -> dict[str, Json]:
+def load_result(parameters: Mapping[str, Json], run: Run[Retrieval], **measured: Json) -> Result:
+    """The result of a load, with the time of its parts and the faults of its legs."""
+    answers = [answer for _, answer in run.answered]
+    faults = leg_states(answers, ENDED_WELL)
+    return run.result("load", parameters, split=_split(run), leg_faults=faults, **measured)
+
+
+def _split(run: Run[Retrieval]) -> dict[str, Json]:
     """Median milliseconds of a call by leg and by stage.
 
     Legs run at once and wait for the embedding where they need it, so the numbers do
     not add up to the server's total. `network` is all that the server does not see.
     """
-    statistics = [retrieval.statistics for _, retrieval in run.answered]
-    network = [
-        seconds - retrieval.statistics.total.total_seconds() for seconds, retrieval in run.answered
-    ]
+    legs: defaultdict[str, list[float]] = defaultdict(list)
+    stages: defaultdict[str, list[float]] = defaultdict(list)
+    for seconds, answer in run.answered:
+        for report in answer.leg_reports:
+            legs[report.leg].append(report.elapsed.total_seconds())
+        its = answer.statistics
+        for stage in ("embedding", "loading", "ranking"):
+            stages[stage].append(getattr(its, stage).total_seconds())
+        stages["server"].append(its.total.total_seconds())
+        stages["network"].append(seconds - its.total.total_seconds())
     return {
-        "legs_ms": dict(_leg_medians(retrieval for _, retrieval in run.answered)),
-        "embedding_ms": median_ms([each.embedding.total_seconds() for each in statistics]),
-        "loading_ms": median_ms([each.loading.total_seconds() for each in statistics]),
-        "ranking_ms": median_ms([each.ranking.total_seconds() for each in statistics]),
-        "server_ms": median_ms([each.total.total_seconds() for each in statistics]),
-        "network_ms": median_ms(network),
+        "legs_ms": {leg: percentile_ms(times, 0.5) for leg, times in legs.items()},
+        **{f"{stage}_ms": percentile_ms(times, 0.5) for stage, times in stages.items()},
     }
 
 
-def load_result(parameters: Mapping[str, Json], run: Run[Retrieval], **measured: Json) -> Result:
-    """The result of a load, with the time of its parts and the faults of its legs."""
-    return Result(
-        scenario="load",
-        parameters=parameters,
-        n=len(run.calls),
-        throughput_per_s=run.throughput_per_s,
-        latency=run.latency,
-        errors=run.errors,
-        measured={
-            "split": split(run),
-            "leg_faults": leg_faults(retrieval for _, retrieval in run.answered),
-            **measured,
-        },
-    )
+ENDED_WELL = (LegState.OK, LegState.SKIPPED)
 
 
-def _leg_medians(retrievals: Iterable[Retrieval]) -> Mapping[str, float]:
-    times: defaultdict[str, list[float]] = defaultdict(list)
-    for retrieval in retrievals:
-        for report in retrieval.leg_reports:
-            times[report.leg].append(report.elapsed.total_seconds())
-    return {leg: median_ms(each) for leg, each in times.items()}
+def faults_of(answer: Retrieval, fine: Sequence[LegState] = ENDED_WELL) -> list[str]:
+    """The legs of an answer that ended otherwise than fine, such as "graph: timed out"."""
+    reports = [report for report in answer.leg_reports if report.state not in fine]
+    return [f"{report.leg}: {report.state.value}" for report in reports]
 
 
-def leg_faults(retrievals: Iterable[Retrieval]) -> dict[str, Json]:
-    """The number of failed legs by leg and state, such as {"graph: timed out": 3}."""
-    return dict(Counter(fault for retrieval in retrievals for fault in faults_of(retrieval)))
-
-
-def faults_of(retrieval: Retrieval) -> list[str]:
-    """The legs of an answer that did not succeed, such as "graph: timed out"."""
-    return [
-        f"{report.leg}: {report.state.value}"
-        for report in retrieval.leg_reports
-        if report.state not in (LegState.OK, LegState.SKIPPED)
-    ]
+def leg_states(
+    answers: Iterable[Retrieval], fine: Sequence[LegState] = (LegState.OK,)
+) -> dict[str, Json]:
+    """The number of times that each leg ended otherwise, such as {"graph: skipped": 3}."""
+    faults = Counter(fault for answer in answers for fault in faults_of(answer, fine))
+    return dict(sorted(faults.items()))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bench.harness.collection import Collection, Memory, Query
-from trivium.files.reading import Question, read_items, read_questions
+from trivium.files.reading import read_items, read_questions
 from trivium.files.records import Problem
 from trivium.values import Fact, Item, Segment
 
@@ -29,44 +30,41 @@ NAMES = (
     *("Xenia", "Yusuf", "Zora"),
 )
 
-Rename = Callable[[str], str]
-
 
 def multiplied_sample(tenants: int = TENANTS) -> Collection:
-    """Reads the sample and multiplies it.
-
-    Args:
-        tenants: How many memories to make.
-
-    Raises:
-        OSError: A file is missing.
-    """
+    """Reads the sample, and makes as many memories of it."""
     problems: list[Problem] = []
     paths = [str(FOLDER / name) for name in ("conversation.jsonl", "facts.jsonl")]
     items = [found.item for found in read_items(paths, problems.append)]
     questions = read_questions(str(FOLDER / "questions.jsonl"), problems.append)
     speakers = sorted({item.speaker for item in items if isinstance(item, Segment)})
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, speakers))})\b")
     draw = random.Random(0)
     memories: dict[str, Memory] = {}
     queries: list[Query] = []
     for number in range(1, tenants + 1):
         tenant = f"sample-{number:03}"
-        rename = _renaming(speakers, draw.sample(NAMES, len(speakers)))
+        names = dict(zip(speakers, draw.sample(NAMES, len(speakers)), strict=True))
+        rename = partial(pattern.sub, lambda match, names=names: names[match[0]])
         memories[tenant] = Memory()
         for item in items:
             memories[tenant].add(_renamed(item, rename))
-        queries += [_to_query(question, tenant, rename) for question in questions]
+        queries += [
+            Query(
+                id=f"{tenant}:{question.id}",
+                tenant=tenant,
+                text=rename(question.text),
+                as_of=question.as_of,
+                category=question.retriever,
+                grades=dict.fromkeys(question.answer, 1.0),
+            )
+            for question in questions
+        ]
     draw.shuffle(queries)
     return Collection(name="sample", memories=memories, queries=queries, problems=problems)
 
 
-def _renaming(old: Sequence[str], new: Sequence[str]) -> Rename:
-    names = dict(zip(old, new, strict=True))
-    pattern = re.compile(rf"\b({'|'.join(map(re.escape, old))})\b")
-    return lambda text: pattern.sub(lambda match: names[match[0]], text)
-
-
-def _renamed(item: Item, rename: Rename) -> Item:
+def _renamed(item: Item, rename: Callable[[str], str]) -> Item:
     if isinstance(item, Fact):
         return replace(
             item,
@@ -79,15 +77,4 @@ def _renamed(item: Item, rename: Rename) -> Item:
         text=rename(item.text),
         speaker=rename(item.speaker),
         entities=tuple(rename(name) for name in item.entities),
-    )
-
-
-def _to_query(question: Question, tenant: str, rename: Rename) -> Query:
-    return Query(
-        id=f"{tenant}:{question.id}",
-        tenant=tenant,
-        text=rename(question.text),
-        as_of=question.as_of,
-        category=question.retriever,
-        relevant=frozenset(question.answer),
     )

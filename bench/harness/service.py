@@ -37,12 +37,9 @@ class ServiceStartError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A service.
+    """A service: where it answers, and, if it was started here, its first process.
 
-    Args:
-        address: Where it answers.
-        pid: Its first process; 0 if it was not started here.
-        healthy_after_s: From the command to the first SERVING, if it was.
+    `healthy_after_s` is the time from the command to the first SERVING.
     """
 
     address: str
@@ -81,14 +78,15 @@ async def started(
 ) -> AsyncIterator[Target]:
     """Starts the service and waits until it is healthy; ends it by SIGTERM.
 
-    Args:
-        data_dir: For its data.
-        environment: More settings, such as `TRIVIUM_NEO4J__URI`.
+    The environment has more settings, such as `TRIVIUM_NEO4J__URI`.
 
     Raises:
         ServiceStartError: It ended, or was not healthy within four minutes.
     """
-    _end_by_sigterm()
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task; this is a bug"
+    # So that the service is stopped too.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     log = data_dir / LOG_NAME
     since = time.perf_counter()
     with log.open("ab") as errors:
@@ -110,22 +108,11 @@ async def started(
                 address = await _read_address(process)
                 await _until_serving(address)
         except (TimeoutError, EOFError) as error:
-            raise ServiceStartError(f"the service did not start:\n{last_lines(log)}") from error
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+            raise ServiceStartError(f"the service did not start:\n{last}") from error
         yield Target(address, process.pid, time.perf_counter() - since)
     finally:
         await _stop(process)
-
-
-def _end_by_sigterm() -> None:
-    """Cancels the current task on SIGTERM, so that the service is stopped too."""
-    task = asyncio.current_task()
-    assert task is not None, "a coroutine runs in a task; this is a bug"
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-
-
-def last_lines(log: Path) -> str:
-    """The last twenty lines of a log."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
 
 
 async def _read_address(process: Process) -> str:
@@ -140,16 +127,10 @@ async def _read_address(process: Process) -> str:
 async def _until_serving(address: str) -> None:
     async with AsyncClient(address, tenant="bench") as client:
         while True:
-            if await _serving(client):
-                return
+            with contextlib.suppress(TriviumError):
+                if await client.check() is Health.SERVING:
+                    return
             await asyncio.sleep(0.05)
-
-
-async def _serving(client: AsyncClient) -> bool:
-    try:
-        return await client.check() is Health.SERVING
-    except TriviumError:
-        return False
 
 
 async def _stop(process: Process) -> None:
@@ -159,12 +140,8 @@ async def _stop(process: Process) -> None:
         # Reads what it still prints, or a full pipe could keep it from ending.
         await asyncio.wait_for(process.communicate(), STOP_TIMEOUT_S)
     except TimeoutError:
-        _kill_tree(process.pid)
+        root = psutil.Process(process.pid)
+        for each in [*root.children(recursive=True), root]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
         await process.wait()
-
-
-def _kill_tree(pid: int) -> None:
-    root = psutil.Process(pid)
-    for process in [*root.children(recursive=True), root]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()

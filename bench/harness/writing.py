@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from bench.harness.collection import Collection
-from bench.harness.connections import Connections
-from bench.harness.latency import Latency
-from bench.harness.results import Result
+from bench.harness.connections import Connections, connected, connections_for
+from bench.harness.results import Latency, Result
+from bench.harness.service import Target, running
 from trivium.aio import AsyncClient
-from trivium.values import IngestResult, Item, LegState, Stats
+from trivium.values import Item, LegState, Stats
 
 Each = TypeVar("Each")
 
@@ -23,11 +24,13 @@ POLL_S = 0.1
 
 
 class BatchLoader:
-    """Writes a collection in batches, segments first, one batch at a time."""
+    """Writes a collection in batches, segments first, one batch at a time.
+
+    `tokens` has the last consistency token of each tenant.
+    """
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._outcomes: Counter[str] = Counter()
         self.tokens: dict[str, str] = {}
 
     async def load(self, collection: Collection) -> list[Result]:
@@ -35,36 +38,31 @@ class BatchLoader:
         memories = collection.memories.items()
         segments = await self._load("segments", {name: each.segments for name, each in memories})
         facts = await self._load("facts", {name: each.facts for name, each in memories})
-        return [result for result in (segments, facts) if result is not None]
+        return [*segments, *facts]
 
-    async def _load(self, kind: str, items: Mapping[str, Sequence[Item]]) -> Result | None:
-        self._outcomes.clear()
-        seconds = [
-            await self._write(tenant, batch)
-            for tenant, of_tenant in items.items()
-            for batch in batches(of_tenant)
-        ]
+    async def _load(self, kind: str, items: Mapping[str, Sequence[Item]]) -> list[Result]:
+        outcomes: Counter[str] = Counter()
+        seconds: list[float] = []
+        for tenant, of_tenant in items.items():
+            for batch in batches(of_tenant):
+                started = time.perf_counter()
+                result = await self._connections.client(tenant).ingest(batch)
+                seconds.append(time.perf_counter() - started)
+                outcomes.update(outcome.state.value for outcome in result.outcomes)
+                self.tokens[tenant] = result.consistency_token or self.tokens.get(tenant, "")
         if not seconds:
-            return None
-        return Result(
-            scenario="ingest batches",
-            parameters={"kind": kind, "batch": BATCH_ITEMS, "in_flight": 1},
-            n=sum(map(len, items.values())),
-            throughput_per_s=round(sum(map(len, items.values())) / sum(seconds), 1),
-            latency=Latency.of(seconds),
-            measured={"batches": len(seconds), "outcomes": dict(self._outcomes)},
-        )
-
-    async def _write(self, tenant: str, batch: Sequence[Item]) -> float:
-        started = time.perf_counter()
-        result = await self._connections.client(tenant).ingest(batch)
-        seconds = time.perf_counter() - started
-        self._take(tenant, result)
-        return seconds
-
-    def _take(self, tenant: str, result: IngestResult) -> None:
-        self._outcomes.update(outcome.state.value for outcome in result.outcomes)
-        self.tokens[tenant] = result.consistency_token or self.tokens.get(tenant, "")
+            return []
+        count = sum(map(len, items.values()))
+        return [
+            Result(
+                scenario="ingest batches",
+                parameters={"kind": kind, "batch": BATCH_ITEMS, "in_flight": 1},
+                n=count,
+                throughput_per_s=round(count / sum(seconds), 1),
+                latency=Latency.of(seconds),
+                measured={"batches": len(seconds), "outcomes": dict(outcomes)},
+            )
+        ]
 
 
 def batches(items: Sequence[Each]) -> Iterator[Sequence[Each]]:
@@ -86,6 +84,24 @@ async def store(connections: Connections, collection: Collection) -> None:
     await measure_projection(connections, collection, loader.tokens, since)
 
 
+@asynccontextmanager
+async def loaded(
+    collection: Collection, address: str | None = None, callers: int = 1
+) -> AsyncIterator[tuple[Target, Connections]]:
+    """A service that has a set, with connections for as many callers; a new one without an address.
+
+    Raises:
+        ServiceStartError: It did not start.
+        TimeoutError: The set was not projected within half an hour.
+    """
+    async with (
+        running(address) as target,
+        connected(target.address, connections_for(callers)) as connections,
+    ):
+        await store(connections, collection)
+        yield target, connections
+
+
 async def measure_projection(
     connections: Connections,
     collection: Collection,
@@ -96,12 +112,8 @@ async def measure_projection(
 ) -> Result:
     """Waits until everything is embedded, in the index and in the graph.
 
-    Args:
-        connections: To the service.
-        collection: What was written.
-        tokens: The last token of each tenant.
-        since: When the first write began, by `time.perf_counter`.
-        without_graph: Does not wait for the graph, which a machine without Neo4j never has.
+    `tokens` has the last one of each tenant; the first write began at `since`, by
+    `time.perf_counter`. A machine without Neo4j never has the graph.
 
     Raises:
         TimeoutError: It took longer than half an hour.
@@ -109,11 +121,15 @@ async def measure_projection(
     async with asyncio.timeout(PROJECTED_WITHIN_S):
         for tenant, token in tokens.items():
             client = connections.client(tenant)
-            await _until_projected(client, without_graph)
+            while True:
+                stats = await client.stats(timeout=30)
+                if projected(stats, without_graph=without_graph):
+                    break
+                await asyncio.sleep(POLL_S)
             await _until_fresh(client, token)
     seconds = time.perf_counter() - since
     stats = await connections.client(next(iter(tokens))).stats(timeout=30)
-    written = collection.segment_count + collection.fact_count
+    written = len(collection.segments) + collection.fact_count
     return Result(
         scenario="projected",
         n=written,
@@ -124,13 +140,6 @@ async def measure_projection(
             "vectors": stats.index.vector_count,
         },
     )
-
-
-async def _until_projected(client: AsyncClient, without_graph: bool) -> None:
-    while True:
-        if projected(await client.stats(timeout=30), without_graph=without_graph):
-            return
-        await asyncio.sleep(POLL_S)
 
 
 def projected(stats: Stats, *, without_graph: bool = False) -> bool:

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
 import click
 import numpy as np
 
+from bench.harness import options
 from bench.holds.cases import Case, read_cases
-from bench.holds.fitting import Sample, fit, sample_of
-from bench.holds.measures import Outcome, means, outcome
+from bench.holds.fitting import fit, sample_of
+from bench.reports.report import markdown_table
 from serving.domain.ranking.holds import model as shipped
 from serving.domain.ranking.holds.judge import Judgement, judge
 from serving.domain.ranking.holds.model import Model
@@ -27,7 +30,10 @@ from serving.domain.ranking.holds.rules import RULES, Rules
 
 TOGETHER = ("holds3", "changes", "updates")
 TABLE = Path(shipped.__file__).with_name(shipped.TABLE)
-MEASURES = ("current first", "kept", "harm", "mrr", "recall", "right", "wrong", "other")
+DEPTH = 10
+NOWHERE = 99
+MARKS = ("right", "wrong", "other")
+MEASURES = ("current first", "kept", "harm", "mrr", "recall", *MARKS)
 FOLDS_OF_CONVERSATIONS = 4
 DIGITS = 5
 
@@ -41,11 +47,11 @@ WITHOUT = {
 
 
 @click.command()
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@options.folders
 @click.option(
     "--heads",
     required=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=options.FOLDER,
     help="What `python -m bench.holds.heads` has written.",
 )
 @click.option("--write", is_flag=True, help="Write the weights of a model of all sets.")
@@ -61,9 +67,12 @@ def main(
     if write:
         TABLE.write_text(_as_table(fit(samples)), encoding="utf-8")
         click.echo(f"written to {TABLE}")
-    models = _models(samples)
-    blind = [_without_vectors(case) for case in cases]
-    _show("no rule", [outcome(case, _unmoved(case)) for case in cases])
+    folds = sorted({_fold(each.case) for each in samples})
+    models = {fold: fit([each for each in samples if _fold(each.case) != fold]) for fold in folds}
+    blind = [
+        replace(case, head=[replace(each, vector=None) for each in case.head]) for case in cases
+    ]
+    _show("no rule", [outcome(case, Judgement([()] * len(case.head[:HEAD]))) for case in cases])
     _show("model", _judged(cases, models))
     _show("model, no vectors", _judged(blind, models))
     for least in order:
@@ -77,16 +86,10 @@ def main(
 
 
 def _as_table(model: Model) -> str:
-    def rounded(given: object) -> object:
-        if isinstance(given, float):
-            return round(given, DIGITS)
-        return (
-            {name: rounded(each) for name, each in given.items()}
-            if isinstance(given, dict)
-            else given
-        )
+    def rounded(number: str) -> float:
+        return round(float(number), DIGITS)
 
-    return json.dumps(rounded(asdict(model)), indent=1) + "\n"
+    return json.dumps(json.loads(json.dumps(asdict(model)), parse_float=rounded), indent=1) + "\n"
 
 
 def _fold(case: Case) -> str:
@@ -95,19 +98,6 @@ def _fold(case: Case) -> str:
         return case.hand
     part = int(hashlib.sha256(case.hand.encode()).hexdigest(), 16) % FOLDS_OF_CONVERSATIONS
     return f"conversations-{part}"
-
-
-def _models(samples: Sequence[Sample]) -> dict[str, Model]:
-    folds = sorted({_fold(each.case) for each in samples})
-    return {fold: fit([each for each in samples if _fold(each.case) != fold]) for fold in folds}
-
-
-def _without_vectors(case: Case) -> Case:
-    return replace(case, head=[replace(each, vector=None) for each in case.head])
-
-
-def _unmoved(case: Case) -> Judgement:
-    return Judgement([()] * len(case.head[:HEAD]))
 
 
 def _judged(
@@ -120,28 +110,84 @@ def _judged(
 
 
 def _show(title: str, outcomes: Sequence[Outcome]) -> None:
-    sets = dict.fromkeys(each.case.set_name for each in outcomes)
-    groups: dict[str, list[Outcome]] = {
-        name: [each for each in outcomes if each.case.set_name == name] for name in sets
-    }
+    groups: defaultdict[str, list[Outcome]] = defaultdict(list)
+    for each in outcomes:
+        groups[each.case.set_name].append(each)
     groups["together"] = list(chain.from_iterable(groups.get(name, []) for name in TOGETHER))
     groups["all"] = list(outcomes)
-    click.echo(f"\n| {title} | " + " | ".join(MEASURES) + " |\n| --- |" + " ---: |" * len(MEASURES))
+    rows = []
     for name, own in groups.items():
         found = means(own)
         shown = [
-            ""
-            if measure not in found
-            else f"{found[measure]:.0f}"
-            if measure in ("right", "wrong", "other")
-            else f"{found[measure]:.3f}"
-            for measure in MEASURES
+            f"{found[each]:{'.0f' if each in MARKS else '.3f'}}" if each in found else ""
+            for each in MEASURES
         ]
-        click.echo(f"| {name} | " + " | ".join(shown) + " |")
+        rows.append((name, *shown))
+    click.echo(f"\n{markdown_table((title, *MEASURES), rows)}")
     total = means(outcomes)
-    promised = total["right"] + total["wrong"]
-    if promised:
+    if promised := total["right"] + total["wrong"]:
         click.echo(f"\nprecision of marks: {total['right'] / promised:.3f}")
+
+
+# ---------------------------------------------------------------- measures
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a question: its scores by measure, and its marks by what they are."""
+
+    case: Case
+    scores: Mapping[str, float]
+    marks: Mapping[str, int] = field(default_factory=dict)
+
+
+def outcome(case: Case, judged: Judgement) -> Outcome:
+    """Scores the order that the factors give, and the marks."""
+    head = case.head[:HEAD]
+    values = [
+        each.score * math.prod(term.factor for term in terms)
+        for each, terms in zip(head, judged.verdicts, strict=True)
+    ]
+    order = [*sorted(range(len(head)), key=lambda at: -values[at]), *range(HEAD, len(case.head))]
+    ranks = {at: rank for rank, at in enumerate(order[:DEPTH], 1)}
+    first = min((ranks[at] for at in case.gold if at in ranks), default=NOWHERE)
+    scores = {
+        "mrr": 1 / first if first < NOWHERE else 0.0,
+        "recall": sum(at in ranks for at in case.gold) / len(case.golds),
+    }
+    best = max(case.golds.values())
+    if case.changed:
+        newest = [ranks[at] for at, grade in case.gold.items() if grade == best and at in ranks]
+        before = min((ranks[at] for at in case.over if at in ranks), default=NOWHERE)
+        scores["current first"] = float(min(newest, default=NOWHERE) < before)
+    elif case.traps or case.category == "hold":
+        is_there = not case.missing and all(at in ranks for at in case.holds)
+        trap = min((ranks[at] for at in case.traps if at in ranks), default=NOWHERE + 1)
+        last = max((ranks[at] for at in case.holds if at in ranks), default=NOWHERE)
+        scores["kept"] = float(is_there and last < trap)
+    if case.category == "history":
+        return Outcome(case, scores)
+    kinds = [_kind(case, at) for at in judged.outdated_by]
+    if not case.changed:
+        scores["harm"] = float("wrong" in kinds)
+    return Outcome(case, scores, {kind: kinds.count(kind) for kind in MARKS})
+
+
+def _kind(case: Case, marked: int) -> str:
+    if marked in case.over:
+        return "right"
+    is_best = case.gold.get(marked) == max(case.golds.values())
+    return "wrong" if marked in case.holds or is_best else "other"
+
+
+def means(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """The mean of each measure, over the questions that have it, and the sums of marks."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for each in outcomes:
+        for name, score in each.scores.items():
+            found[name].append(score)
+    marks = {kind: float(sum(each.marks.get(kind, 0) for each in outcomes)) for kind in MARKS}
+    return {name: float(np.mean(scores)) for name, scores in found.items()} | marks
 
 
 if __name__ == "__main__":

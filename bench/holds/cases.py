@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.harness.collection import JUDGMENTS, read_collection
+from bench.harness.collection import Collection, read_collection
 from serving.domain.ranking.holds.likeness import sampled, scale_of
 from serving.domain.ranking.holds.statement import Statement
 from trivium.values import Segment
@@ -61,12 +60,7 @@ class Case:
 
 
 def read_cases(folder: Path, heads: Path) -> list[Case]:
-    """The judged questions of a set, with the candidates that were stored for them.
-
-    Args:
-        folder: The set; it is called as the folder is.
-        heads: Has a file of this name with the candidates, and one with their vectors.
-    """
+    """The judged questions of a set, with the candidates and vectors in the files of its name."""
     collection = read_collection(folder)
     name, heads = folder.name, heads / f"{folder.name}.jsonl"
     segments = {
@@ -74,26 +68,15 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
         for memory in collection.memories.values()
         for place, segment in enumerate(memory.segments)
     }
-    grades = _grades(folder)
-    lines = [json.loads(line) for line in heads.read_text(encoding="utf-8").splitlines()]
+    lines = map(json.loads, heads.read_text(encoding="utf-8").splitlines())
     stored = {line["id"]: line["head"] for line in lines}
-    made = _vectors(heads.with_suffix(".npz"))
-    vectors: dict[str, NDArray[np.float32]] = {}
-    for memory in collection.memories.values():
-        ids = [each.id for each in memory.segments if each.id in made]
-        if ids:
-            some = [made[id_] for id_ in ids[sampled(len(ids))]]
-            vectors |= {id_: made[id_] * scale_of(np.array(some)) for id_ in ids}
+    vectors = _vectors(collection, heads.with_suffix(".npz"))
     cases = []
     for query in sorted(collection.judged, key=lambda each: each.id):
         found = stored[query.id]
         ids = [id_ for id_, _, _ in found]
-        golds = {id_: grade for id_, grade in grades[query.id].items() if grade > 0}
         place = {id_: at for at, id_ in enumerate(ids)}
-        best = max(golds.values())
-        kept = set(query.holds) or (
-            set() if query.outdated else {id_ for id_, grade in golds.items() if grade == best}
-        )
+        kept = query.holds or (frozenset() if query.outdated else query.current)
         cases.append(
             Case(
                 set_name=name,
@@ -106,8 +89,8 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
                     for id_, score, legs in found
                 ],
                 ids=ids,
-                gold={place[id_]: grade for id_, grade in golds.items() if id_ in place},
-                golds=golds,
+                gold={place[id_]: grade for id_, grade in query.grades.items() if id_ in place},
+                golds=dict(query.grades),
                 over=frozenset(place[id_] for id_ in query.outdated if id_ in place),
                 holds=frozenset(place[id_] for id_ in kept if id_ in place),
                 traps=frozenset(place[id_] for id_ in query.traps if id_ in place),
@@ -118,19 +101,19 @@ def read_cases(folder: Path, heads: Path) -> list[Case]:
     return cases
 
 
-def _grades(folder: Path) -> defaultdict[str, dict[str, float]]:
-    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for line in (folder / JUDGMENTS[0]).read_text(encoding="utf-8").splitlines():
-        query, segment, grade = line.split("\t")
-        found[query][segment] = float(grade)
-    return found
-
-
-def _vectors(path: Path) -> dict[str, NDArray[np.float32]]:
+def _vectors(collection: Collection, path: Path) -> dict[str, NDArray[np.float32]]:
+    """The stored vectors by segment, at the scale of its memory; none if there is no file."""
     if not path.exists():
         return {}
     with np.load(path) as stored:
-        return dict(zip(stored["ids"].tolist(), stored["vectors"].astype(np.float32), strict=True))
+        made = dict(zip(stored["ids"].tolist(), stored["vectors"].astype(np.float32), strict=True))
+    vectors: dict[str, NDArray[np.float32]] = {}
+    for memory in collection.memories.values():
+        ids = [each.id for each in memory.segments if each.id in made]
+        if ids:
+            some = [made[id_] for id_ in ids[sampled(len(ids))]]
+            vectors |= {id_: made[id_] * scale_of(np.array(some)) for id_ in ids}
+    return vectors
 
 
 def _statement(

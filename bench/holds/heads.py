@@ -16,15 +16,14 @@ from pathlib import Path
 import click
 import numpy as np
 
-from bench.harness.collection import Collection, Query, left_without_facts
+from bench.harness import options
+from bench.harness.collection import Collection, Query, as_embedded, left_without_facts
 from bench.harness.connections import Connections, connected
 from bench.harness.service import running
-from bench.quality.command import ended_by_message, read_sets
-from bench.quality.session import store
+from bench.quality.session import read_sets, store
+from bench.reports.recording import ended_by_message
 from serving.composition.models import open_embedder
 from serving.config.settings import load_settings
-from serving.domain.items.records import Segment as Item
-from serving.domain.items.text import text_to_embed
 from serving.domain.ranking.holds.pairs import HEAD
 from serving.ports.embedding import Embedder
 from serving.telemetry import NoRecorder
@@ -37,13 +36,13 @@ OFF = {"current_first": False}
 
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@options.folders
 @click.option("--without-facts", is_flag=True, help="Leave the facts of the sets out.")
-@click.option("--address", metavar="HOST:PORT", help="A running service.")
+@options.address
 def main(out: Path, folders: Sequence[Path], without_facts: bool, address: str | None) -> None:
     """Write the candidates of all judged questions of each FOLDER to OUT."""
     out.mkdir(parents=True, exist_ok=True)
-    with ended_by_message():
+    with ended_by_message(OSError, ValueError):
         sets = read_sets(folders, None, False)
         if without_facts:
             sets = [left_without_facts(each) for each in sets]
@@ -82,17 +81,8 @@ async def _write_vectors(
     path: Path, collection: Collection, found: set[str], embedder: Embedder
 ) -> None:
     texts = {
-        segment.id: text_to_embed(
-            Item(
-                id=segment.id,
-                text=segment.text,
-                event_time=segment.event_time,
-                title=segment.title,
-                speaker=segment.speaker,
-            )
-        )
-        for memory in collection.memories.values()
-        for segment in memory.segments
+        segment.id: as_embedded(segment)
+        for segment in collection.segments
         if segment.id in found and segment.event_time is not None
     }
     # The first window of a long text stands for it.

@@ -62,11 +62,8 @@ def _add_turns(memory: Memory, lines: Iterable[str]) -> dict[str, str]:
         if heading := _HEADING.match(line):
             memory.headings[heading[1]] = heading[2]
         elif line.startswith("@"):
-            at, previous, session = (
-                datetime.fromisoformat("T".join(line.split()[1:3])),
-                "",
-                session + 1,
-            )
+            at = datetime.fromisoformat("T".join(line.split()[1:3]))
+            previous, session = "", session + 1
         elif turn := _TURN.match(line):
             speaker, label, text = turn.groups()
             scope = memory.headings["scope"]
@@ -115,10 +112,8 @@ def write_set(out: Path, memories: Iterable[Memory]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     texts: dict[str, list[str]] = {file: [] for file in FILES}
     for memory in memories:
-        texts["corpus.jsonl"] += [json.dumps(each, ensure_ascii=False) for each in memory.turns]
-        texts["queries.jsonl"] += [
-            json.dumps(each, ensure_ascii=False) for each in memory.questions
-        ]
+        for file, records in ((FILES[0], memory.turns), (FILES[1], memory.questions)):
+            texts[file] += [json.dumps(each, ensure_ascii=False) for each in records]
         for file, lines in memory.lines.items():
             texts[file] += ["\t".join(line) for line in lines]
     for file, written in texts.items():

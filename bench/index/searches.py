@@ -20,16 +20,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.harness import options
 from bench.harness.collection import read_collection
-from bench.harness.latency import Latency
-from bench.harness.results import Json, Result, append_record, run_folder
-from bench.reports.environment import describe
+from bench.harness.results import Json, Latency, Result, run_folder
+from bench.reports.recording import record_all
 from serving.adapters.vector_index import ExactIndex, IndexRule, TieredIndex
 from serving.adapters.vector_index.lists import CpuLibrary
 from serving.adapters.vector_index.rule import EXTRA_CANDIDATES, n_probes
@@ -106,8 +107,7 @@ async def embedded(folders: Sequence[Path]) -> Corpus:
     questions: list[str] = []
     for folder in folders:
         collection = read_collection(folder)
-        for memory in collection.memories.values():
-            texts += [f"{segment.speaker}: {segment.text}" for segment in memory.segments]
+        texts += [f"{segment.speaker}: {segment.text}" for segment in collection.segments]
         questions += [query.text for query in collection.judged]
     chosen = np.random.default_rng(0).permutation(len(questions))[:QUESTIONS]
     async with open_embedder(load_settings(), NoRecorder()) as embedder:
@@ -128,34 +128,12 @@ async def embedded(folders: Sequence[Path]) -> Corpus:
 def measured(corpus: Corpus, probes: Sequence[int]) -> Iterator[Result]:
     """A result for each search of a corpus, and one of a rebuild."""
     dimension = corpus.vectors.shape[1]
-    truth = true_nearest(corpus)
-    floor_s = scan_floor_s(corpus.vectors)
-
-    def result(way: str, search: Search, **about: Json) -> Result:
-        for query in corpus.queries[:WARM_UPS]:
-            search(query)
-        cpu, wall, found = zip(*(timed(search, query) for query in corpus.queries), strict=True)
-        return Result(
-            scenario="index",
-            parameters={
-                "corpus": corpus.name,
-                "rows": len(corpus.vectors),
-                "dimension": dimension,
-                "way": way,
-            },
-            n=len(corpus.queries),
-            latency=Latency.of(wall),
-            measured={
-                "cpu_ms": round(Latency.of(cpu).p50_ms, 3),
-                "recall": round(recall(found, truth), 4),
-                "scan_floor_ms": round(floor_s * 1e3, 3),
-                **about,
-            },
-        )
+    floor: dict[str, Json] = {"scan_floor_ms": round(scan_floor_s(corpus.vectors) * 1e3, 3)}
+    result = partial(of_search, corpus, true_nearest(corpus))
 
     exact = ExactIndex(dimension)
     fill(exact, corpus.vectors)
-    yield result("exact", by_engine(exact))
+    yield result("exact", by_engine(exact), **floor)
     del exact
 
     engine = TieredIndex(dimension, CpuLibrary(), IndexRule(max_scanned_rows=1))
@@ -169,8 +147,8 @@ def measured(corpus: Corpus, probes: Sequence[int]) -> Iterator[Result]:
     assert view.trained is not None, "the rows are in no lists; this is a bug"
     lists = view.trained.lists
     chosen = n_probes(view.count, lists.n_lists, 1.0)
-    about: dict[str, Json] = {"n_lists": lists.n_lists, "n_probes": chosen, "build_s": build_s}
-    yield result("served", by_engine(engine), **about)
+    about: dict[str, Json] = {**floor, "n_lists": lists.n_lists}
+    yield result("served", by_engine(engine), **about, n_probes=chosen, build_s=build_s)
 
     for count in probes:
 
@@ -180,7 +158,7 @@ def measured(corpus: Corpus, probes: Sequence[int]) -> Iterator[Result]:
             best = np.argsort(-(view.vectors[slots].astype(np.float32) @ query))[:K]
             return [int(view.columns.items[slot].id) for slot in slots[best]]
 
-        yield result(f"{count} lists", alone, n_lists=lists.n_lists, n_probes=count)
+        yield result(f"{count} lists", alone, **about, n_probes=count)
     yield rebuilt_under_load(engine, corpus, REBUILD_PER_S, QUIET_S)
 
 
@@ -202,11 +180,36 @@ def by_engine(engine: IndexEngine) -> Search:
     return lambda query: [int(each.item.id) for each in engine.search(query, WANTED).candidates]
 
 
-def timed(search: Search, query: Vector) -> tuple[float, float, Sequence[int]]:
-    """The CPU seconds of this thread, those that passed, and what was found."""
-    wall, cpu = time.perf_counter(), time.thread_time()
-    found = search(query)
-    return time.thread_time() - cpu, time.perf_counter() - wall, found
+def of_search(
+    corpus: Corpus, truth: Sequence[Sequence[int]], way: str, search: Search, **about: Json
+) -> Result:
+    """Searches for each query, one at a time: CPU time of this thread, latency and recall."""
+    for query in corpus.queries[:WARM_UPS]:
+        search(query)
+    cpu, wall, found = [], [], []
+    for query in corpus.queries:
+        started, spent = time.perf_counter(), time.thread_time()
+        found.append(search(query))
+        cpu.append(time.thread_time() - spent)
+        wall.append(time.perf_counter() - started)
+    return Result(
+        scenario="index",
+        parameters={"corpus": corpus.name, **shape_of(corpus), "way": way},
+        n=len(wall),
+        throughput_per_s=round(len(wall) / sum(wall), 1),
+        latency=Latency.of(wall),
+        measured={
+            "cpu_ms": Latency.of(cpu).p50_ms,
+            "recall": round(recall(found, truth), 4),
+            **about,
+        },
+    )
+
+
+def shape_of(corpus: Corpus) -> dict[str, Json]:
+    """The rows and the dimension of a corpus."""
+    rows, dimension = corpus.vectors.shape
+    return {"rows": rows, "dimension": dimension}
 
 
 def true_nearest(corpus: Corpus) -> list[list[int]]:
@@ -242,12 +245,8 @@ def rebuilt_under_load(engine: IndexEngine, corpus: Corpus, per_s: float, quiet_
 
     More than a fifth of the rows is deleted at both times, which is the reason of the rebuild.
     """
-    copies = [
-        row(f"copy {number}", vector)
-        for number, vector in enumerate(
-            corpus.vectors[: len(corpus.vectors) // 4 + 1].astype(np.float16)
-        )
-    ]
+    copied = corpus.vectors[: len(corpus.vectors) // 4 + 1].astype(np.float16)
+    copies = [row(f"copy {number}", vector) for number, vector in enumerate(copied)]
     engine.apply(copies, [])
     engine.apply([], [(TENANT, each.item) for each in copies])
     with searching(engine, corpus.queries, per_s) as quiet:
@@ -259,11 +258,7 @@ def rebuilt_under_load(engine: IndexEngine, corpus: Corpus, per_s: float, quiet_
     before, during = Latency.of(quiet), Latency.of(meanwhile)
     return Result(
         scenario="index while it is rebuilt",
-        parameters={
-            "rows": len(corpus.vectors),
-            "dimension": corpus.vectors.shape[1],
-            "per_s": per_s,
-        },
+        parameters={**shape_of(corpus), "per_s": per_s},
         n=len(meanwhile),
         latency=during,
         measured={
@@ -302,13 +297,8 @@ def searching(engine: IndexEngine, queries: Vectors, per_s: float) -> Iterator[l
             each.result()
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument(
-    "folders",
-    nargs=-1,
-    metavar="[FOLDER]...",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-)
+@click.command(context_settings=options.HELP)
+@options.folders
 @click.option(
     "--rows",
     multiple=True,
@@ -328,24 +318,14 @@ def main(
     out: Path | None,
 ) -> None:
     """Measure the index over topic mixtures, and over the texts of each FOLDER together."""
-    out = out or run_folder("index")
-    out.mkdir(parents=True, exist_ok=True)
-    environment = describe()
-    for corpus in corpora(folders, rows, dimension):
-        click.echo(corpus.name)
-        for result in measured(corpus, probes):
-            append_record(out, result.as_record(environment))
-            values = ", ".join(f"{name} {value}" for name, value in result.measured.items())
-            click.echo(f"  {result.parameters.get('way', result.scenario)}: {values}")
-    click.echo(f"written to {out}")
 
+    def results() -> Iterator[Result]:
+        if folders:
+            yield from measured(asyncio.run(embedded(folders)), probes)
+        for size in rows:
+            yield from measured(topic_mixture(size, dimension), probes)
 
-def corpora(folders: Sequence[Path], rows: Sequence[int], dimension: int) -> Iterator[Corpus]:
-    """The corpora, made lazily."""
-    if folders:
-        yield asyncio.run(embedded(folders))
-    for size in rows:
-        yield topic_mixture(size, dimension)
+    record_all(results(), out or run_folder("index"), {})
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ import bm25s
 import numpy as np
 import Stemmer
 
-from bench.peers.peer import LIST_DEPTH, STOP_WORDS, InProcess, Memories, fused
+from bench.peers.peer import LIST_DEPTH, STOP_WORDS, Memories, Peer, fused
 from serving.ports.embedding import Vector, Vectors
 
 
-class Bm25Numpy(InProcess):
+class Bm25Numpy(Peer):
     """An index of words and a matrix of vectors for each tenant."""
 
     name = "bm25s + NumPy"

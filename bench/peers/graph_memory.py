@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +28,7 @@ from graphiti_core.search.search_config_recipes import EDGE_HYBRID_SEARCH_RRF
 from graphiti_core.utils.bulk_utils import add_nodes_and_edges_bulk
 
 from bench.harness.writing import batches
-from bench.peers.peer import LIST_DEPTH, Memories
+from bench.peers.peer import LIST_DEPTH, Memories, Peer
 from serving.desk.embedded_neo4j.launcher import EmbeddedNeo4j
 from serving.ports.embedding import Vector
 
@@ -39,18 +38,12 @@ logging.getLogger("neo4j.notifications").setLevel(logging.ERROR)
 HEAP_MB = 512
 
 
-class GraphMemory:
-    """One graph of all tenants, each a group of its own.
-
-    Args:
-        uri: Neo4j's address.
-        pid: Neo4j's process, whose CPU time counts.
-    """
+class GraphMemory(Peer):
+    """One graph of all tenants, each a group of its own; the CPU time of Neo4j's process counts."""
 
     name = "Graphiti"
     lacks = "network, deadline"
-    rank_constants: Sequence[int | None] = (None,)
-    rank_constant: int | None = None
+    rank_constants = (None,)
 
     def __init__(self, uri: str, pid: int) -> None:
         self._driver = Neo4jDriver(uri, None, None)
@@ -104,7 +97,7 @@ class GraphMemory:
     def cpu_s(self) -> float:
         """The CPU seconds until now of this process and of Neo4j."""
         times = self._server.cpu_times()
-        return time.process_time() + times.user + times.system
+        return super().cpu_s() + times.user + times.system
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -12,16 +12,12 @@ import pyarrow as pa
 from lancedb.index import FTS, Bitmap
 from lancedb.rerankers import RRFReranker
 
-from bench.peers.peer import LIST_DEPTH, STOP_WORDS, InProcess, Memories
+from bench.peers.peer import LIST_DEPTH, STOP_WORDS, Memories, Peer
 from serving.ports.embedding import Vector
 
 
-class Lance(InProcess):
-    """One table of all tenants; the filter is applied before both searches.
-
-    Args:
-        folder: Where the table is stored.
-    """
+class Lance(Peer):
+    """One table of all tenants; the filter is applied before both searches."""
 
     name = "LanceDB"
     lacks = "network, graph, deadline"

@@ -18,7 +18,7 @@ os.environ.setdefault("MEM0_DIR", str(Path(tempfile.gettempdir(), "trb-mem0"))) 
 import numpy as np
 from mem0 import Memory
 
-from bench.peers.peer import InProcess, Memories
+from bench.peers.peer import Memories, Peer
 from bench.peers.qdrant import words_of_qdrant
 from serving.ports.embedding import Vector
 
@@ -26,18 +26,15 @@ ID = "passage"
 _NO_KEY = {"provider": "openai", "config": {"api_key": "none"}}
 
 
-class Mem0(InProcess):
+class Mem0(Peer):
     """A memory for each tenant, so that the weights of words are those of the tenant.
 
     mem0 adds cosine and BM25, whose scores it maps to 0 to 1, for the 40 to 80 nearest passages.
-
-    Args:
-        folder: Where the memories are stored.
     """
 
     name = "mem0"
     lacks = "network, graph, deadline"
-    rank_constants: Sequence[int | None] = (None,)
+    rank_constants = (None,)
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

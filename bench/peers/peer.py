@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from bm25s.stopwords import STOPWORDS_EN_PLUS
 
@@ -40,7 +41,7 @@ Memories: TypeAlias = Mapping[str, Sequence[Passage]]
 """The passages of each tenant."""
 
 
-class Peer(Protocol):
+class Peer(ABC):
     """A library that is searched in this process.
 
     Attributes:
@@ -52,40 +53,23 @@ class Peer(Protocol):
 
     name: str
     lacks: str
-    rank_constants: Sequence[int | None]
-    rank_constant: int | None
-
-    async def fill(self, memories: Memories) -> None:
-        """Stores all passages of all tenants, and builds the indexes; called once."""
-        ...
-
-    async def search(self, tenant: str, text: str, vector: Vector, limit: int) -> list[str]:
-        """Finds passages of one tenant by words and by meaning, fused by reciprocal rank.
-
-        Args:
-            tenant: Whose passages are searched.
-            text: The question.
-            vector: Its vector, float32 (dimension,) of unit length.
-            limit: The most ids to return.
-
-        Returns:
-            Ids, best first.
-        """
-        ...
-
-    def cpu_s(self) -> float:
-        """The CPU seconds until now of this process, and of the peer's own ones."""
-        ...
-
-
-class InProcess:
-    """Base class of peers without processes of their own."""
-
     rank_constants: Sequence[int | None] = RANK_CONSTANTS
     rank_constant: int | None = None
 
+    @abstractmethod
+    async def fill(self, memories: Memories) -> None:
+        """Stores all passages of all tenants, and builds the indexes; called once."""
+
+    @abstractmethod
+    async def search(self, tenant: str, text: str, vector: Vector, limit: int) -> list[str]:
+        """Finds passages of one tenant by words and by meaning, fused by reciprocal rank.
+
+        `vector` is that of the question, float32 (dimension,) of unit length. Returns ids, best
+        first.
+        """
+
     def cpu_s(self) -> float:
-        """The CPU seconds until now of this process."""
+        """The CPU seconds until now of this process, and of the peer's own ones."""
         return time.process_time()
 
 

@@ -6,18 +6,14 @@ from pathlib import Path
 
 import qdrant_edge as qdrant
 
-from bench.peers.peer import LIST_DEPTH, STOP_WORDS, InProcess, Memories, Passage
+from bench.peers.peer import LIST_DEPTH, STOP_WORDS, Memories, Passage, Peer
 from serving.ports.embedding import Vector
 
 MEANING, WORDS = "meaning", "words"
 
 
-class QdrantEdge(InProcess):
-    """A shard for each tenant, so that the weights of words are those of the tenant.
-
-    Args:
-        folder: Where the shards are stored; exists.
-    """
+class QdrantEdge(Peer):
+    """A shard for each tenant, so that the weights of words are those of the tenant."""
 
     name = "Qdrant Edge"
     lacks = "network, graph, deadline"

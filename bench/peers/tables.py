@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.harness.results import Record, find, number, select, table
+from bench.harness.results import Json, Record, find, number, select, table
 from bench.peers.turns import CALLERS, DEEP, LOAD, RECALL
 from bench.reports import plots
 from bench.reports.report import estimate, figures, markdown_table
@@ -68,27 +68,21 @@ def save_picture(records: Sequence[Record], path: Path) -> None:
             [p50_ms(records, name) for name in names],
         ),
     )
-    figure = plots.canvas(15, 0.6 * len(names) + 1.4)
-    for place, (title, unit, values) in enumerate(panels, start=1):
-        axes = figure.add_subplot(1, len(panels), place)
-        plots.prepare(axes)
-        bars = axes.barh(range(len(names)), values, height=0.62, color=plots.COLOURS[: len(names)])
-        axes.bar_label(bars, [figures(value) for value in values], padding=4)
-        axes.margins(x=0.15)
-        plots.name_bars(axes, names)
-        plots.head(axes, title, unit)
-    plots.save(figure, path)
+    with plots.picture(path, 15, 0.6 * len(names) + 1.4) as figure:
+        for place, (title, unit, values) in enumerate(panels, start=1):
+            axes = plots.panel(figure, place, title, unit, columns=len(panels))
+            colours = plots.COLOURS[: len(names)]
+            bars = axes.barh(range(len(names)), values, height=0.62, color=colours)
+            axes.bar_label(bars, [figures(value) for value in values], padding=4)
+            axes.margins(x=0.15)
+            plots.name_bars(axes, names)
 
 
 def short_table(records: Sequence[Record]) -> str:
     """A short row for each system, with texts alone, the best first."""
     of_given = given_alone(records, TEXTS)
     rows = [
-        (
-            name,
-            f"{recall(of_given, name):.3f}",
-            figures(p50_ms(of_given, name)),
-        )
+        (name, f"{recall(of_given, name):.3f}", figures(p50_ms(of_given, name)))
         for name in sorted(systems(of_given), key=lambda name: -recall(of_given, name))
     ]
     return markdown_table(("system", "recall@10", "p50 ms"), rows)
@@ -118,7 +112,9 @@ def systems(records: Sequence[Record]) -> list[str]:
     names = dict.fromkeys(
         str(table(each, "parameters")["system"]) for each in select(records, LOAD)
     )
-    return [name for name in names if all(_loads(records, name, count) for count in CALLERS)]
+    return [
+        name for name in names if all(_loads(records, name, callers=count) for count in CALLERS)
+    ]
 
 
 def judged(records: Sequence[Record], name: str) -> Record:
@@ -153,17 +149,12 @@ def _row(records: Sequence[Record], name: str) -> tuple[str, ...]:
     )
 
 
-def _loads(records: Sequence[Record], name: str, callers: int | None = None) -> list[Record]:
-    return [
-        each
-        for each in select(records, LOAD)
-        if table(each, "parameters")["system"] == name
-        and callers in (None, table(each, "parameters")["callers"])
-    ]
+def _loads(records: Sequence[Record], name: str, **parameters: Json) -> list[Record]:
+    return select(records, LOAD, system=name, **parameters)
 
 
 def _median(records: Sequence[Record], name: str, callers: int, *path: str) -> float:
-    return median(number(each, *path) or 0.0 for each in _loads(records, name, callers))
+    return median(number(each, *path) or 0.0 for each in _loads(records, name, callers=callers))
 
 
 def _callers(count: int) -> str:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
 from bench.harness.collection import Query
 from bench.harness.connections import LIMIT, Connections
 from bench.harness.load import closed_loop
-from bench.harness.processes import ServiceProcesses, machine_busy_s
+from bench.harness.processes import ServiceProcesses, cpu_over
 from bench.harness.results import Json, Result
 from bench.peers.peer import RANK_CONSTANTS, Memories, Peer
-from bench.quality.scoring.answers import ranked_segments
 from bench.quality.scoring.intervals import mean_interval
+from bench.quality.scoring.metrics import ranked_segments
 from serving.domain.budget import Deadline
 from serving.ports.embedding import Embedder
 
@@ -33,6 +31,7 @@ DEEP = 20
 
 LOAD, RECALL = "peer", "peer recall"
 """The scenarios."""
+
 
 Search = Callable[[Query, int], Awaitable[Sequence[str]]]
 """Answers a question with the ids of segments, at most the given number, best first."""
@@ -46,15 +45,19 @@ class System:
         name: Its name in the tables.
         lacks: What it does not have, of what the service has.
         search: Answers a question.
-        cpu_s: The CPU seconds until now of all processes that answer, and of the callers.
+        cpu: The CPU seconds until now of all processes that answer, and of the callers.
         rank_constant: Of its fusion; None if its fusion is its own.
     """
 
     name: str
     lacks: str
     search: Search
-    cpu_s: Callable[[], float]
+    cpu: Callable[[], Mapping[str, float]]
     rank_constant: int | None = None
+
+    async def ask(self, query: Query) -> Sequence[str]:
+        """Answers a question of a load."""
+        return await self.search(query, LIMIT)
 
     def parameters(self, **others: Json) -> dict[str, Json]:
         """The parameters that distinguish its results."""
@@ -85,7 +88,7 @@ def in_process(peer: Peer, embedder: Embedder, memories: Memories) -> Sequence[S
             name=peer.name,
             lacks=peer.lacks,
             search=partial(search, constant),
-            cpu_s=peer.cpu_s,
+            cpu=lambda: {peer.name: peer.cpu_s()},
             rank_constant=constant,
         )
         for constant in peer.rank_constants
@@ -93,13 +96,7 @@ def in_process(peer: Peer, embedder: Embedder, memories: Memories) -> Sequence[S
 
 
 def served(connections: Connections, pid: int) -> System:
-    """The service, over gRPC.
-
-    Args:
-        connections: To the service.
-        pid: Its first process.
-    """
-    processes = ServiceProcesses(pid)
+    """The service, over gRPC, by its first process."""
 
     async def search(query: Query, limit: int) -> Sequence[str]:
         answer = await connections.ask(query, timeout=BUDGET_S, limit=limit)
@@ -109,7 +106,7 @@ def served(connections: Connections, pid: int) -> System:
         name="Trivium",
         lacks="-",
         search=search,
-        cpu_s=lambda: sum(processes.cpu().values()),
+        cpu=ServiceProcesses(pid).cpu,
         rank_constant=RANK_CONSTANTS[-1],
     )
 
@@ -125,44 +122,23 @@ async def take_turns(
 
     Every second turn goes through the systems in the reverse order. Each load goes on where the
     last one of its system ended.
-
-    Args:
-        systems: What answers.
-        queries: Asked again and again.
-        turns: How often.
-        calls: The questions of each load.
     """
     streams = {system.name: itertools.cycle(queries) for system in systems}
     for callers in CALLERS:
         for turn in range(turns):
             for system in systems if turn % 2 == 0 else reversed(systems):
                 stream = streams[system.name]
-                await closed_loop(_asked(system), islice(stream, SETTLING_CALLS), callers)
-                yield await _loaded(system, islice(stream, calls), callers, turn)
-
-
-def _asked(system: System) -> Callable[[Query], Awaitable[Sequence[str]]]:
-    return lambda query: system.search(query, LIMIT)
-
-
-async def _loaded(system: System, asked: Iterable[Query], callers: int, turn: int) -> Result:
-    cpu_s, busy_s, started = system.cpu_s(), machine_busy_s(), time.perf_counter()
-    run = await closed_loop(_asked(system), asked, callers)
-    wall_s = time.perf_counter() - started
-    used_s, all_s = system.cpu_s() - cpu_s, machine_busy_s() - busy_s
-    return Result(
-        scenario=LOAD,
-        parameters=system.parameters(callers=callers, turn=turn),
-        n=len(run.calls),
-        throughput_per_s=run.throughput_per_s,
-        latency=run.latency,
-        errors=run.errors,
-        measured={
-            "cpu_ms": round(used_s * 1e3 / len(run.calls), 3),
-            "cores_elsewhere": round(max(0.0, all_s - used_s) / wall_s, 3),
-            "lacks": system.lacks,
-        },
-    )
+                await closed_loop(system.ask, islice(stream, SETTLING_CALLS), callers)
+                asking = closed_loop(system.ask, islice(stream, calls), callers)
+                run, use = await cpu_over(system.cpu, asking)
+                cpu = use.per_request(len(run.calls))
+                yield run.result(
+                    LOAD,
+                    system.parameters(callers=callers, turn=turn),
+                    cpu_ms=cpu["total_ms"],
+                    cores_elsewhere=cpu["cores_elsewhere"],
+                    lacks=system.lacks,
+                )
 
 
 async def judged(system: System, queries: Sequence[Query]) -> Result:
@@ -170,19 +146,13 @@ async def judged(system: System, queries: Sequence[Query]) -> Result:
     measured: dict[str, Json] = {}
     errors: Counter[str] = Counter()
     for limit in (LIMIT, DEEP):
-        scores: dict[str, tuple[float, float, float]] = {}
-
-        async def ask(query: Query, limit: int = limit, scores: Any = scores) -> None:
-            hits = [id_ in query.relevant for id_ in await system.search(query, limit)]
-            first = hits.index(True) + 1 if any(hits) else math.inf
-            scores[query.id] = (sum(hits) / len(query.relevant), any(hits), 1 / first)
-
-        errors.update((await closed_loop(ask, queries, CALLERS[1])).errors)
-        clusters = [query.tenant for query in queries if query.id in scores]
-        in_order = [scores[query.id] for query in queries if query.id in scores]
-        for metric, values in zip(
-            ("recall", "hit", "mrr"), zip(*in_order, strict=True), strict=True
-        ):
+        run = await closed_loop(partial(_scored, system, limit), queries, CALLERS[1])
+        errors.update(call.code for call in run.calls if call.code)
+        scores = dict(answer for _, answer in run.answered)
+        in_order = [query for query in queries if query.id in scores]
+        clusters = [query.tenant for query in in_order]
+        by_metric = zip(*(scores[query.id] for query in in_order), strict=True)
+        for metric, values in zip(("recall", "hit", "mrr"), by_metric, strict=True):
             measured[f"{metric}@{limit}"] = mean_interval(values, clusters).as_record()
     return Result(
         scenario=RECALL,
@@ -191,3 +161,12 @@ async def judged(system: System, queries: Sequence[Query]) -> Result:
         errors=errors,
         measured=measured,
     )
+
+
+async def _scored(
+    system: System, limit: int, query: Query
+) -> tuple[str, tuple[float, float, float]]:
+    """The id of a question, with recall, hit and reciprocal rank of its answer."""
+    hits = [id_ in query.relevant for id_ in await system.search(query, limit)]
+    first = hits.index(True) + 1 if any(hits) else math.inf
+    return query.id, (sum(hits) / len(query.relevant), any(hits), 1 / first)

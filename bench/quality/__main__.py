@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 from rich.markdown import Markdown
 
+from bench.harness import options
 from bench.harness.collection import Collection, left_without_facts
 from bench.harness.connections import connected
 from bench.harness.processes import ServiceProcesses
-from bench.harness.results import RESULTS, Record, append_record, run_folder
+from bench.harness.results import Record, run_folder
 from bench.harness.service import running
 from bench.quality import memories, slices
-from bench.quality.command import ended_by_message, folders_argument, read_sets
 from bench.quality.mishearing import NameChange, with_changed_names
 from bench.quality.run_config import (
     RunConfig,
@@ -25,42 +25,28 @@ from bench.quality.run_config import (
     gate_configs,
     parse_config,
 )
-from bench.quality.scoring import gate, stored
-from bench.quality.scoring.evaluate import Answers
-from bench.quality.scoring.outcome import outcome
-from bench.quality.scoring.overview import overview
-from bench.quality.scoring.plot import save_plot
-from bench.quality.scoring.stored import Row, StoredError
-from bench.quality.scoring.summary import headlines, summary
-from bench.quality.session import measure
+from bench.quality.scoring import gate
+from bench.quality.scoring.evaluate import Answers, outcome
+from bench.quality.scoring.gate import Row, StoredError
+from bench.quality.scoring.summary import headlines, overview, save_plot, summary
+from bench.quality.session import measure, read_sets
 from bench.reports import environment
-from bench.reports.recording import console
+from bench.reports.recording import Taking, console, ended_by_message
 from trivium.tuning import Profile
 
 FAILED = 1
-SUMMARY_NAME, PLOT_NAME = "summary.md", "means.png"
 
 Choose = Callable[[Sequence[Profile]], Sequence[RunConfig]]
 """Chooses the configurations by the profiles of the service, the baseline first."""
 
 
-def _configs(
-    _context: click.Context, _option: click.Parameter, given: Sequence[str]
-) -> list[RunConfig]:
-    try:
-        return [parse_config(each) for each in given]
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@folders_argument
+@click.command(context_settings=options.HELP)
+@options.folders
 @click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Measure this profile.")
 @click.option(
     "--config",
     "configs",
     multiple=True,
-    callback=_configs,
     metavar="'NAME=PROFILE FIELD=VALUE ...'",
     help="Measure a profile with changes, and call it NAME.",
 )
@@ -74,17 +60,8 @@ def _configs(
 @click.option(
     "--baseline", default="", metavar="NAME", help="The run that the others are compared with."
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RESULTS,
-    help="Where to make a folder of results for each set.",
-)
-@click.option(
-    "--address",
-    metavar="HOST:PORT",
-    help="A running service, instead of starting one. The sets are written to it, and stay.",
-)
+@options.out
+@options.address
 @click.option(
     "--names",
     "name_change",
@@ -97,7 +74,7 @@ def _configs(
     is_flag=True,
     help="Leave the facts of the sets out, to measure what the service extracts (or has without).",
 )
-@click.option("--limit-queries", type=click.IntRange(min=1), help="At most this many of each set.")
+@options.count("--limit-queries", None, "At most this many of each set.")
 @click.option(
     "--skip-unreadable", is_flag=True, help="Leave out lines that cannot be read, and go on."
 )
@@ -118,7 +95,7 @@ def main(
     ctx: click.Context,
     folders: Sequence[Path],
     profiles: Sequence[str],
-    configs: Sequence[RunConfig],
+    configs: Sequence[str],
     without_legs: Sequence[str],
     baseline: str,
     out: Path,
@@ -137,29 +114,30 @@ def main(
     shipped sets are measured. Without a profile or a configuration, each leg of the default
     profile is measured alone and left out; for a gate, only alone. docs/quality.md is the guide.
     """
-    given = [*(RunConfig(name, name) for name in profiles), *configs]
     gating = bool(gate_file or store_file)
+    with ended_by_message(OSError, ValueError):
+        given = [*(RunConfig(name, name) for name in profiles), *map(parse_config, configs)]
 
-    def chosen(of: Sequence[Profile]) -> Sequence[RunConfig]:
-        fallback = gate_configs(of) if gating and not without_legs else ()
-        return choose_configs(of, given or fallback, without_legs, baseline)
+        def chosen(of: Sequence[Profile]) -> Sequence[RunConfig]:
+            fallback = gate_configs(of) if gating and not without_legs else ()
+            return choose_configs(of, given or fallback, without_legs, baseline)
 
-    with ended_by_message():
         collections = read_sets(
             folders or (*slices.FOLDERS, *memories.FOLDERS), limit_queries, skip_unreadable
         )
         if name_change is not None:
-            collections = [
-                with_changed_names(each, NameChange(name_change), seed) for each in collections
-            ]
+            changed = NameChange(name_change)
+            collections = [with_changed_names(each, changed, seed) for each in collections]
         if without_facts:
             collections = [left_without_facts(each) for each in collections]
-        before = stored.read_rows(gate_file) if gate_file else []
+        before = gate.read_rows(gate_file) if gate_file else []
         rows = asyncio.run(_measure(collections, chosen, address, out))
         if store_file is not None:
             _store(store_file, rows)
-        passed = not gate_file or _gate(before, rows)
-    ctx.exit(0 if passed else FAILED)
+        compared = gate.compare(before, rows)
+    if gate_file:
+        console.print(Markdown(gate.verdict(compared)))
+    ctx.exit(FAILED if any(each.fell for each in compared) else 0)
 
 
 async def _measure(
@@ -174,41 +152,29 @@ async def _measure(
         configs = choose(profiles)
         for collection in collections:
             answers = await measure(connections, profiles, collection, configs, processes)
-            records = _records(collection, answers)
-            found += records
-            rows += _write(out, collection, answers, records)
+            of_set = [row for each in answers for row in gate.rows_of(collection.name, each)]
+            found += _write(out, collection, answers, of_set)
+            rows += of_set
     if len(collections) > 1:
         console.print(Markdown(overview(found)))
     return rows
 
 
-def _records(collection: Collection, answers: Sequence[Answers]) -> list[Record]:
-    about = environment.about(collection)
-    return [
-        outcome(
-            each,
-            answers[0],
-            command=_command(collection, (each.config, answers[0].config)),
-        ).as_record(about)
-        for each in answers
-    ]
-
-
 def _write(
-    out: Path, collection: Collection, answers: Sequence[Answers], records: Sequence[Record]
-) -> list[Row]:
+    out: Path, collection: Collection, answers: Sequence[Answers], rows: Sequence[Row]
+) -> list[Record]:
     """Writes results, scores and summary of a set, none of which holds a text of it."""
-    rows = [row for each in answers for row in stored.rows_of(collection.name, each)]
     folder = run_folder(f"quality-{collection.name}", out)
-    folder.mkdir(parents=True)
-    for record in records:
-        append_record(folder, record)
-    stored.write_rows(folder / stored.FILE_NAME, rows)
-    (folder / SUMMARY_NAME).write_text(summary(records), encoding="utf-8")
-    save_plot(records, folder / PLOT_NAME)
-    console.print(Markdown(headlines(records)))
+    take, baseline = Taking(folder, environment.about(collection)), answers[0]
+    for each in answers:
+        command = _command(collection, (each.config, baseline.config))
+        take(outcome(each, baseline, command))
+    gate.write_rows(folder / gate.FILE_NAME, rows)
+    (folder / "summary.md").write_text(summary(take.records), encoding="utf-8")
+    save_plot(take.records, folder / "means.png")
+    console.print(Markdown(headlines(take.records)))
     console.print(f"written to {folder}", markup=False)
-    return rows
+    return take.records
 
 
 def _command(collection: Collection, configs: Sequence[RunConfig]) -> str:
@@ -228,14 +194,8 @@ def _store(path: Path, rows: Sequence[Row]) -> None:
             f"{len(faulty)} answers are not whole, such as that to {faulty[0].query!r} "
             f"({faulty[0].fault}): nothing is stored"
         )
-    stored.write_rows(path, rows)
+    gate.write_rows(path, rows)
     console.print(f"stored in {path}", markup=False)
-
-
-def _gate(before: Sequence[Row], now: Sequence[Row]) -> bool:
-    compared = gate.compare(before, now)
-    console.print(Markdown(gate.verdict(compared)))
-    return not any(each.fell for each in compared)
 
 
 if __name__ == "__main__":

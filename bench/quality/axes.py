@@ -7,27 +7,21 @@ of content words, in the turns of the sets of this repository: the same sets giv
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.harness.collection import read_collection
+from bench.harness.collection import as_embedded, read_collection
 from bench.quality import memories
 from serving.adapters.encoder.onnx_encoder import OnnxEncoder
 from serving.adapters.encoder.published import open_model
 from serving.adapters.encoder.token_states import axes_path, content_tokens
 from serving.config.settings import load_settings
-from serving.domain.items.records import Segment
-from serving.domain.items.text import text_to_embed
 
 QUALITY = Path(__file__).parent
 FOLDERS = (*memories.FOLDERS, QUALITY / "changes", QUALITY / "updates", QUALITY / "diary")
-
-UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 
 WIDTH = 64
 """As good as the 384 of the model; with 32 LoCoMo loses .01 of recall."""
@@ -41,8 +35,9 @@ def main() -> None:
     encoder = OnnxEncoder(checkpoint, settings.cache_dir, precision="int8")
     content = content_tokens(checkpoint)
     moments = np.zeros((checkpoint.model.dimension,) * 2)
-    for text in _turns():
-        for window in encoder.tokenize_document(text):
+    turns = [turn for folder in FOLDERS for turn in read_collection(folder).segments]
+    for turn in turns:
+        for window in encoder.tokenize_document(as_embedded(turn)):
             states, _ = encoder.last_states([window])
             moments += second_moments(states[0][content[np.asarray(window)]])
     # In ascending order of their eigenvalues.
@@ -56,16 +51,6 @@ def second_moments(states: NDArray[np.float32]) -> NDArray[np.float64]:
     units = states.astype(np.float64) / np.linalg.norm(states, axis=1, keepdims=True)
     moments: NDArray[np.float64] = units.T @ units
     return moments
-
-
-def _turns() -> Iterator[str]:
-    for folder in FOLDERS:
-        for memory in read_collection(folder).memories.values():
-            for turn in memory.segments:
-                stored = Segment(
-                    id=turn.id, text=turn.text, event_time=UNDATED, speaker=turn.speaker
-                )
-                yield text_to_embed(stored)
 
 
 if __name__ == "__main__":

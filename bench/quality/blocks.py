@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 
 import click
 
-from bench.harness.collection import Collection, read_collection
+from bench.harness import options
+from bench.harness.collection import as_stored, read_collection
 from bench.harness.connections import connected
 from bench.harness.service import running
 from bench.quality import session
-from bench.quality.command import ended_by_message
+from bench.reports.recording import ended_by_message
 from serving.domain.briefing import briefing
 from serving.domain.items.records import Segment, TenantName, segment_id
 from serving.domain.questions.query import Query, Scope
@@ -68,7 +70,7 @@ def store(found: Found) -> None:
 def blocks(found: Found) -> dict[str, str]:
     """The block of each question, by its id."""
     diary = read_collection(DIARY)
-    rows = _rows(diary)
+    rows = {turn.id: _as_stored(turn) for turn in diary.segments}
     made = {}
     for query in diary.judged:
         hits, outdated = found[query.id]
@@ -98,30 +100,19 @@ def page() -> str:
     return f"{head}{BEGIN}\n{section(stored())}\n{END}{tail}"
 
 
-def _rows(diary: Collection) -> dict[str, Segment]:
-    """The diary as a service stores it, by id."""
-    return {each.id: each for memory in diary.memories.values() for each in _read(memory.segments)}
+def _as_stored(turn: values.Segment) -> Segment:
+    assert turn.event_time is not None, "a turn of the diary has a time; this is a bug"
+    said = turn.event_time.astimezone(UTC)
+    mentions = mentions_of(turn.text, said)
+    return replace(as_stored(turn), event_time=said, mentions=mentions)
 
 
-def _read(turns: list[values.Segment]) -> Iterator[Segment]:
-    for turn in turns:
-        assert turn.event_time is not None, "a turn of the diary has a time; this is a bug"
-        said = turn.event_time.astimezone(UTC)
-        yield Segment(
-            id=turn.id,
-            text=turn.text,
-            speaker=turn.speaker,
-            event_time=said,
-            mentions=mentions_of(turn.text, said),
-        )
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(context_settings=options.HELP)
 @click.option("--ask", "asks", is_flag=True, help="Ask a service first, and store what it found.")
-@click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
+@options.address
 def main(asks: bool, address: str | None) -> None:
     """Write the blocks of the diary's questions into the README of the diary."""
-    with ended_by_message():
+    with ended_by_message(OSError, ValueError):
         if asks:
             store(asyncio.run(ask(address)))
         PAGE.write_text(page(), encoding="utf-8")

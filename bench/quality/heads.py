@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import connected
 from bench.harness.service import running
 from bench.quality import memories, session, slices
-from bench.quality.command import ended_by_message, read_sets
+from bench.reports.recording import ended_by_message
 from trivium.values import Retrieval
 
 HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ async def ask(address: str | None) -> list[dict[str, Any]]:
     """Asks a service some questions of each set; without an address, one that is started for it."""
     heads = []
     async with running(address) as target, connected(target.address, 1) as connections:
-        for collection in read_sets(FOLDERS, None, skip_unreadable=False):
+        for collection in session.read_sets(FOLDERS, None, skip_unreadable=False):
             stored = await session.store(connections, collection)
             for query in collection.judged[:QUESTIONS]:
                 answer = await stored.ask(
@@ -49,7 +49,7 @@ async def ask(address: str | None) -> list[dict[str, Any]]:
 
 
 def _head(collection: Collection, query: Query, answer: Retrieval) -> dict[str, Any]:
-    rows = {row.id: row for memory in collection.memories.values() for row in memory.segments}
+    rows = {row.id: row for row in collection.segments}
     return {
         "set": collection.name,
         "question": query.text,
@@ -70,18 +70,14 @@ def _head(collection: Collection, query: Query, answer: Retrieval) -> dict[str, 
     }
 
 
-def lines(heads: list[dict[str, Any]]) -> Iterator[str]:
-    """Writes a line for each question."""
-    for head in heads:
-        yield json.dumps(head, ensure_ascii=False) + "\n"
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--address", metavar="HOST:PORT", help="A running service, instead of starting one.")
+@click.command(context_settings=options.HELP)
+@options.address
 def main(address: str | None) -> None:
     """Store what the legs of a service find for some questions of each shipped set."""
-    with ended_by_message():
-        HEADS.write_text("".join(lines(asyncio.run(ask(address)))), encoding="utf-8")
+    with ended_by_message(OSError, ValueError):
+        heads = asyncio.run(ask(address))
+        lines = (json.dumps(head, ensure_ascii=False) + "\n" for head in heads)
+        HEADS.write_text("".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

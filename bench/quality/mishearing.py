@@ -99,13 +99,9 @@ CONFUSIONS: Sequence[tuple[str, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class NameWords:
-    """The words of the names of a memory, in small letters.
+    """The words of the names of a memory, in small letters: of speakers, and of others.
 
-    Args:
-        speakers: Of those who speak.
-        others: Of titles, entities and the ends of facts, none of which a text has in small
-            letters.
-        ordinary: The words that texts have in small letters.
+    `ordinary` are the words that its texts have in small letters; none is among the others.
     """
 
     speakers: frozenset[str] = frozenset()
@@ -143,12 +139,7 @@ def with_changed_names(
 ) -> Collection:
     """A set whose questions have other names, and another name; memories and judgments stay.
 
-    A misheard name is never a name of the set; a short form may be.
-
-    Args:
-        collection: The set.
-        name_change: How names are changed.
-        seed: Of what is drawn; short forms are not drawn.
+    A misheard name, which is drawn by the seed, is never a name of the set; a short form may be.
     """
     by_tenant = {tenant: name_words(memory) for tenant, memory in collection.memories.items()}
     names = frozenset[str]().union(*(each.speakers | each.others for each in by_tenant.values()))

@@ -22,25 +22,14 @@ LEXICAL_AND_DENSE = "words + meaning"
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """The ranking of the questions of a run.
-
-    Args:
-        name: What it is called in tables and results.
-        profile: The profile it begins with.
-        changes: What is changed in that, in the form of a profile file.
-    """
+    """The ranking of the questions of a run: a profile with changes in the form of its file."""
 
     name: str
     profile: str = DEFAULT_PROFILE
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def without(self, *legs: str, name: str = "") -> RunConfig:
-        """The same with some legs at weight 0.
-
-        Args:
-            legs: The legs to take away.
-            name: Of the new configuration; empty means "this - leg - leg".
-        """
+        """The same with some legs at weight 0, called "this - leg - leg" unless it has a name."""
         given = self.changes.get("legs", {})
         silent = {leg: {**(given.get(leg) or {}), "weight": 0} for leg in legs}
         changes = {**self.changes, "legs": {**given, **silent}}
@@ -70,7 +59,11 @@ def parse_config(text: str) -> RunConfig:
 
 def format_config(config: RunConfig) -> str:
     """Writes a configuration so that `parse_config` reads it."""
-    changes = [f"{path}={_format(value)}" for path, value in _leaves("", config.changes)]
+    # JSON can escape a blank within a text, which would end the change.
+    changes = [
+        f"{path}={json.dumps(value, separators=(',', ':'))}".replace(" ", "\\u0020")
+        for path, value in _leaves("", config.changes)
+    ]
     return " ".join([f"{config.name}={config.profile}", *changes])
 
 
@@ -80,11 +73,6 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _leaves(f"{path}.{name}" if path else name, inner)
     else:
         yield path, value
-
-
-def _format(value: Any) -> str:
-    # JSON can escape a blank within a text, which would end the change.
-    return json.dumps(value, separators=(",", ":")).replace(" ", "\\u0020")
 
 
 def legs_of(config: RunConfig, profiles: Iterable[Profile]) -> tuple[str, ...]:
@@ -110,19 +98,6 @@ def _definition(config: RunConfig, profiles: Iterable[Profile]) -> Mapping[str, 
     return without_nulls(merged(by_name[config.profile].definition, config.changes))
 
 
-def _single_legs(config: RunConfig, profiles: Sequence[Profile]) -> list[RunConfig]:
-    """The configuration with each leg alone that does not start from the results of others."""
-    legs, carried = _definition(config, profiles).get("legs", {}), legs_of(config, profiles)
-    return [_only(config, [leg], carried) for leg in carried if "expansion" not in legs[leg]]
-
-
-def _only(
-    config: RunConfig, legs: Sequence[str], carried: Sequence[str], name: str = ""
-) -> RunConfig:
-    others = [leg for leg in carried if leg not in legs]
-    return config.without(*others, name=name or " + ".join(legs))
-
-
 def default_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
     """Measures what each leg and signal of the default profile is worth.
 
@@ -132,11 +107,12 @@ def default_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
     Raises:
         ValueError: The service has no default profile.
     """
-    whole = RunConfig(DEFAULT_PROFILE)
+    whole, *alone = gate_configs(profiles)
     carried = legs_of(whole, profiles)
-    configs = [whole, *_single_legs(whole, profiles)]
+    configs = [whole, *alone]
     if {LEXICAL, DENSE} <= set(carried):
-        configs.append(_only(whole, [LEXICAL, DENSE], carried, LEXICAL_AND_DENSE))
+        others = [leg for leg in carried if leg not in (LEXICAL, DENSE)]
+        configs.append(whole.without(*others, name=LEXICAL_AND_DENSE))
     configs += [whole.without(leg) for leg in carried]
     by_legs: dict[tuple[str, ...], RunConfig] = {}
     for config in configs:
@@ -157,7 +133,13 @@ def gate_configs(profiles: Sequence[Profile]) -> tuple[RunConfig, ...]:
         ValueError: The service has no default profile.
     """
     whole = RunConfig(DEFAULT_PROFILE)
-    return (whole, *_single_legs(whole, profiles))
+    legs, carried = _definition(whole, profiles).get("legs", {}), legs_of(whole, profiles)
+    # A leg with an expansion starts from the results of others.
+    alone = [leg for leg in carried if "expansion" not in legs[leg]]
+    without_others = (
+        whole.without(*(other for other in carried if other != leg), name=leg) for leg in alone
+    )
+    return (whole, *without_others)
 
 
 def choose_configs(
@@ -168,13 +150,9 @@ def choose_configs(
 ) -> tuple[RunConfig, ...]:
     """The configurations to measure, the baseline first.
 
-    Args:
-        profiles: As the service lists them.
-        given: Named by the user; none measures the default ones, or with `without_legs` the
-            default profile.
-        without_legs: Legs to take away from the baseline, one at a time.
-        baseline: The name of the configuration to compare with; empty means that of the default
-            profile if it is among them, else the first.
+    Without any given they are the default ones, or with `without_legs` the default profile; each of
+    these legs is taken away from the baseline. That is by default the default profile if it is
+    among them, else the first.
 
     Raises:
         ValueError: A profile, a leg or the baseline does not exist, or two have one name.
@@ -186,19 +164,15 @@ def choose_configs(
     if wanted not in names:
         raise ValueError(f"no configuration is called {wanted!r}; there are {', '.join(names)}")
     first = configs.pop(names.index(wanted))
-    configs = [first, *configs, *(_ablation(first, leg, profiles) for leg in without_legs)]
+    carried = legs_of(first, profiles)
+    if lacking := [leg for leg in without_legs if leg not in carried]:
+        raise ValueError(
+            f"configuration {first.name!r} has no leg {lacking[0]!r}, but {', '.join(carried)}"
+        )
     for config in configs:
         legs_of(config, profiles)
+    configs = [first, *configs, *map(first.without, without_legs)]
     twice = [name for name, count in Counter(each.name for each in configs).items() if count > 1]
     if twice:
         raise ValueError(f"two configurations are called {twice[0]!r}")
     return tuple(configs)
-
-
-def _ablation(config: RunConfig, leg: str, profiles: Sequence[Profile]) -> RunConfig:
-    carried = legs_of(config, profiles)
-    if leg not in carried:
-        raise ValueError(
-            f"configuration {config.name!r} has no leg {leg!r}, but {', '.join(carried)}"
-        )
-    return config.without(leg)

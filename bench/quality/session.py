@@ -1,15 +1,18 @@
-"""Writes a set to the service, and measures it under every configuration."""
+"""Reads sets, writes them to the service, and measures them under every configuration."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-from bench.harness.collection import Collection
+import click
+
+from bench.harness.collection import Collection, read_collection
 from bench.harness.connections import Connections
 from bench.harness.processes import ServiceProcesses
-from bench.harness.results import Result, table
+from bench.harness.results import table
 from bench.harness.writing import BatchLoader, measure_projection, projected
 from bench.quality.run_config import RunConfig, legs_of
 from bench.quality.scoring.evaluate import Answers, evaluate
@@ -22,8 +25,36 @@ WARM_UP = 50
 STATS_TIMEOUT_S = 30.0
 
 
-class RejectedError(ValueError):
-    """The service would not store all of a set; the message says how much of it."""
+SHOWN_PROBLEMS = 10
+
+
+def read_sets(
+    folders: Sequence[Path], query_limit: int | None, skip_unreadable: bool
+) -> list[Collection]:
+    """Reads the sets of a command; lines that cannot be read may be left out, which is said.
+
+    Raises:
+        click.ClickException: Two sets have one name, one has no judged question, or lines cannot
+            be read.
+        OSError: A file is missing.
+    """
+    collections = [read_collection(each, query_limit=query_limit) for each in folders]
+    names = [each.name for each in collections]
+    for collection in collections:
+        if names.count(collection.name) > 1:
+            raise click.UsageError(f"two folders are called {collection.name!r}")
+        problems = [str(problem) for problem in collection.problems]
+        shown = "\n".join(problems[:SHOWN_PROBLEMS])
+        if problems and not skip_unreadable:
+            raise click.ClickException(
+                f"{len(problems)} lines of {collection.name} cannot be read; "
+                f"--skip-unreadable leaves them out:\n{shown}"
+            )
+        if problems:
+            console.print(f"left out {len(problems)} lines:\n{shown}", style="yellow", markup=False)
+        if not collection.judged:
+            raise click.ClickException(f"{collection.name} has no judged question")
+    return collections
 
 
 async def measure(
@@ -33,20 +64,10 @@ async def measure(
     configs: Sequence[RunConfig],
     processes: ServiceProcesses | None = None,
 ) -> list[Answers]:
-    """Writes a set, waits until every leg has it, and sends its judged questions.
-
-    Args:
-        connections: To the service.
-        profiles: As the service lists them.
-        collection: The set.
-        configs: The configurations.
-        processes: Those of the service, as in `evaluate`.
-
-    Returns:
-        The answers under each of them.
+    """Writes a set, waits until every leg has it, and asks its questions under each configuration.
 
     Raises:
-        RejectedError: The service would not store all of it.
+        ValueError: The service would not store all of it.
         TriviumError: It did not answer while the set was written.
     """
     stored = await store(connections, collection)
@@ -63,14 +84,11 @@ async def measure(
 async def store(connections: Connections, collection: Collection) -> Connections:
     """Writes a set, unless all of it is stored, and waits until every leg has it.
 
-    The set has tenants of its own, named by its contents: it is written once however often it
-    is measured, and apart from all other data.
-
-    Returns:
-        The connections to these tenants.
+    The set has tenants of its own, named by its contents: it is written once however often it is
+    measured, and apart from all other data. Returns the connections to them.
 
     Raises:
-        RejectedError: The service would not store all of it.
+        ValueError: The service would not store all of it.
         TriviumError: It did not answer while the set was written.
     """
     apart = connections.apart(f"-{fingerprint(collection)}")
@@ -79,7 +97,9 @@ async def store(connections: Connections, collection: Collection) -> Connections
         since = time.perf_counter()
         loader = BatchLoader(apart)
         for result in await loader.load(collection):
-            _check_stored(collection, result)
+            if rejected := table(result.measured, "outcomes").get("rejected"):
+                kind = result.parameters["kind"]
+                raise ValueError(f"{collection.name}: the service rejected {rejected} {kind}")
         await measure_projection(apart, collection, loader.tokens, since)
     return apart
 
@@ -105,10 +125,3 @@ async def _is_stored(connections: Connections, collection: Collection) -> bool:
         if (counts.segment_count, counts.fact_count) != (len(memory.segments), len(memory.facts)):
             return False
     return True
-
-
-def _check_stored(collection: Collection, result: Result) -> None:
-    outcomes = table({"measured": result.measured}, "measured", "outcomes")
-    if rejected := outcomes.get("rejected"):
-        kind = result.parameters["kind"]
-        raise RejectedError(f"{collection.name}: the service rejected {rejected} {kind}")

@@ -7,12 +7,13 @@ more runs, for example of one run for each evaluation set.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from bench.harness.results import Json, Record, append_record, read_records
+from bench.harness import options
+from bench.harness.results import Record, append_record, read_records, table
 
 BASELINES = Path(__file__).parents[1] / "baselines"
 
@@ -24,50 +25,33 @@ DROPPED = frozenset({"by_category", "by_stratum"})
 
 
 def baseline(name: str) -> list[Record]:
-    """The records of a baseline.
-
-    Args:
-        name: Its folder below `BASELINES`, such as "speed/load".
-
-    Raises:
-        OSError: There is no such baseline.
-    """
+    """The records of a baseline, by its folder below `BASELINES`, such as "speed/load"."""
     return read_records(BASELINES / name)
 
 
 def promote(runs: Sequence[Path], target: Path) -> None:
     """Replaces a baseline by the results of runs, in their order.
 
-    Args:
-        runs: Folders with results; at least one.
-        target: The folder of the baseline.
-
     Raises:
         OSError: A run has no results; the baseline is then as it was.
     """
-    records = [record for run in runs for record in read_records(run)]
+    records = [dict(record) for run in runs for record in read_records(run)]
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
     for record in records:
-        append_record(target, {**record, "measured": _shortened(record.get("measured"))})
+        kept = table(record, "measured").items()
+        record["measured"] = {name: found for name, found in kept if name not in DROPPED}
+        append_record(target, record)
     for run in runs:
         for pattern in COPIED:
             for path in run.glob(pattern):
                 shutil.copy(path, target)
 
 
-def _shortened(measured: Json) -> Json:
-    if not isinstance(measured, Mapping):
-        return measured
-    return {name: value for name, value in measured.items() if name not in DROPPED}
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(context_settings=options.HELP)
 @click.argument("name")
-@click.argument(
-    "runs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False)
-)
+@click.argument("runs", nargs=-1, required=True, type=options.FOLDER)
 def main(name: str, runs: Sequence[Path]) -> None:
     """Replace the baseline NAME (such as speed/load) by the results of the RUN folders."""
     promote(runs, BASELINES / name)

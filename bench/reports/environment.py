@@ -16,7 +16,7 @@ import psutil
 from bench.harness.collection import Collection
 from bench.harness.results import Json
 from serving.config.profiles.book import SHIPPED
-from serving.config.settings import Settings, load_settings
+from serving.config.settings import load_settings
 from serving.desk.embedded_neo4j import launcher
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def about(collection: Collection) -> dict[str, Json]:
         "collection": {
             "name": collection.name,
             "tenants": len(collection.memories),
-            "segments": collection.segment_count,
+            "segments": len(collection.segments),
             "facts": collection.fact_count,
             "queries": len(collection.queries),
             "judged": len(collection.judged),
@@ -62,88 +62,68 @@ def describe() -> dict[str, Json]:
     """When and where something was measured: commit, settings, machine, versions."""
     return {
         "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "commit": commit(),
-        "config_hash": config_hash(load_settings()),
-        "machine": machine(),
-        "versions": versions(),
+        "commit": _commit(),
+        "config_hash": _config_hash(),
+        "machine": {
+            "cpu": _cpu_model(),
+            "cores": len(os.sched_getaffinity(0)),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+            "kernel": platform.release(),
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{name: _version(name) for name in PACKAGES},
+            "neo4j server": launcher.VERSION,
+        },
     }
 
 
 def about_device(device: str) -> dict[str, Json]:
-    """The device, the driver and the libraries, as each result of a device names them.
-
-    Args:
-        device: As torch names it.
-    """
+    """The device, by its name in torch, the driver and the libraries, as each result names them."""
     import torch
 
     kind, _, number = device.partition(":")
     about: dict[str, Json] = {"name": kind, "driver": None}
     if kind == "cuda":
         found = torch.cuda.get_device_properties(int(number or 0))
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         about = {
             "name": found.name,
             "architecture": f"sm_{found.major}{found.minor}",
             "memory_gib": round(found.total_memory / 2**30, 1),
-            "driver": _driver(),
+            "driver": subprocess.check_output(command, text=True).split()[0],
         }
     libraries = {name: _version(name) for name in GPU_PACKAGES}
     return {**about, "cuda": torch.version.cuda, "libraries": libraries}
 
 
-def _driver() -> str:
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    return subprocess.check_output(command, text=True).split()[0]
-
-
-def commit() -> str:
+def _commit() -> str:
     """The commit of the working tree, with "-dirty" if it differs from it."""
     try:
-        head = _git("rev-parse", "--short=10", "HEAD")
-        changed = _git("status", "--porcelain", "--untracked-files=no")
+        return subprocess.check_output(
+            ["git", "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"],
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ).strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return f"{head}-dirty" if changed else head
 
 
-def config_hash(settings: Settings) -> str:
+def _config_hash() -> str:
     """A hash of the settings and the shipped profiles, without paths and ports."""
-    tree = settings.model_dump(mode="json", exclude=_WHERE)
+    tree = load_settings().model_dump(mode="json", exclude=_WHERE)
     digest = hashlib.sha256(json.dumps(tree, sort_keys=True).encode())
     for path in sorted(SHIPPED.glob("*.yaml")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-def machine() -> dict[str, Json]:
-    """The CPU, its cores and the memory."""
-    return {
-        "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "kernel": platform.release(),
-    }
-
-
-def versions() -> dict[str, Json]:
-    """Python and the packages that decide a measurement."""
-    return {
-        "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES},
-        "neo4j server": launcher.VERSION,
-    }
-
-
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(ROOT), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
 def _cpu_model() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())
 
 
 def _version(package: str) -> str:

@@ -11,9 +11,8 @@ Row = Sequence[str]
 
 
 def summary(records: Sequence[Record]) -> str:
-    """The Markdown of a run; `records` has at least one."""
+    """The Markdown of a run of `bench.speed`."""
     sections = (
-        head(records[0]),
         _section("Questions, c at a time or a second on a schedule", loads_table(records)),
         _section("Where the time goes, ms p50", _splits(records)),
         _section("Where the CPU goes, ms a request", _cpu(records)),
@@ -24,9 +23,8 @@ def summary(records: Sequence[Record]) -> str:
 
 def markdown_table(head: Row, rows: Iterable[Row]) -> str:
     """A Markdown table; the first column is text, the others are numbers."""
-    lines = [_line(head), _line(["---", *("---:" for _ in head[1:])])]
-    lines += [_line(row) for row in rows]
-    return "\n".join(lines)
+    lines = (head, ["---", *("---:" for _ in head[1:])], *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 Column: TypeAlias = Callable[[Record], str]
@@ -53,13 +51,14 @@ def parameter(name: str) -> Column:
     return lambda record: str(table(record, "parameters").get(name))
 
 
+def counted(*path: str) -> Column:
+    """The counts by name at a path of keys."""
+    return lambda record: counts(table(record, *path))
+
+
 def latency(*names: str) -> dict[str, Column]:
     """Columns of percentiles, such as "p95"."""
     return {f"{name} ms": value("latency", f"{name}_ms") for name in names}
-
-
-def _line(cells: Row) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _section(title: str, body: str) -> str:
@@ -90,8 +89,8 @@ def loads_table(records: Sequence[Record]) -> str:
         "answers/s": value("throughput_per_s"),
         **latency("p50", "p95", "p99"),
         "CPU ms": value("measured", "cpu", "total_ms"),
-        "errors": lambda load: counts(table(load, "errors")),
-        "legs not OK": lambda load: counts(table(load, "measured", "leg_faults")),
+        "errors": counted("errors"),
+        "legs not OK": counted("measured", "leg_faults"),
     }
     return table_of(select(records, "load"), columns)
 
@@ -169,12 +168,7 @@ def _remark(record: Record) -> str:
 
 
 def estimate(found: Record, sign: str = "") -> str:
-    """A mean with its interval, or the mean alone if it has none.
-
-    Args:
-        found: With `mean`, `low` and `high`; empty if it was not measured.
-        sign: "+" to write that of a difference.
-    """
+    """A mean with its interval, or alone if it has none; the sign "+" is for a difference."""
     mean, low, high = (number(found, part) for part in ("mean", "low", "high"))
     if mean is None:
         return "-"

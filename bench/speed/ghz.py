@@ -11,6 +11,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -18,13 +19,11 @@ from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.json_format import MessageToDict
 
+from bench.harness import options
 from bench.harness.collection import Collection
-from bench.harness.connections import LIMIT, connected
-from bench.harness.latency import percentile
-from bench.harness.options import HELP, address_option, chosen, data_option, out_option
-from bench.harness.results import Json, Record, Result, number
-from bench.harness.service import running
-from bench.harness.writing import store
+from bench.harness.connections import LIMIT
+from bench.harness.results import Json, Record, Result, number, percentile
+from bench.harness.writing import loaded
 from bench.reports import environment
 from bench.reports.recording import recorded
 from bench.reports.report import Column, parameter, table_of, value
@@ -36,14 +35,14 @@ CONNECTIONS = 8
 OK, REFUSED, LATE = "OK", "ResourceExhausted", "DeadlineExceeded"
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=options.HELP)
 @click.option("--ghz", "program", default="ghz", show_default=True, help="The program.")
-@data_option
-@address_option
+@options.data
+@options.address
 @click.option("--rate", type=click.IntRange(min=1), required=True, help="Calls a second.")
 @click.option("--budget", default=100, show_default=True, help="What each call has, in ms.")
 @click.option("--seconds", default=20, show_default=True, help="How long calls are sent.")
-@out_option
+@options.out
 def main(
     program: str,
     data: Path | None,
@@ -54,7 +53,7 @@ def main(
     out: Path,
 ) -> None:
     """Measure the service with ghz."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     with recorded("ghz", collection, out, ghz_table) as take:
         take(asyncio.run(_measure(program, collection, address, rate, budget, seconds)))
 
@@ -62,37 +61,33 @@ def main(
 async def _measure(
     program: str, collection: Collection, address: str | None, rate: int, budget: int, seconds: int
 ) -> Result:
+    requests_of_set = [
+        MessageToDict(
+            requests.retrieve(
+                query.tenant, query.text, timeout=budget / 1e3, limit=LIMIT, as_of=query.as_of
+            ),
+            preserving_proto_field_name=True,
+        )
+        for query in collection.queries
+    ]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        async with running(address) as service:
-            async with connected(service.address, 1) as connections:
-                await store(connections, collection)
-            written = [
-                MessageToDict(
-                    requests.retrieve(
-                        query.tenant,
-                        query.text,
-                        timeout=budget / 1e3,
-                        limit=LIMIT,
-                        as_of=query.as_of,
-                    ),
-                    preserving_proto_field_name=True,
-                )
-                for query in collection.queries
-            ]
-            (folder / "requests.json").write_text(json.dumps(written), encoding="utf-8")
-            settings = settings_of(rate, budget, seconds)
-            (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
-            described = FileDescriptorSet(file=described_with_imports(SERVICE))
-            (folder / "messages.protoset").write_bytes(described.SerializeToString())
-            await _run(
-                *(program, "--config", str(folder / "settings.json")),
-                *("--protoset", str(folder / "messages.protoset")),
-                *("-D", str(folder / "requests.json"), "-O", "json"),
-                *("-o", str(folder / "report.json"), service.address),
-            )
-        report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return result_of(report["details"], rate, budget)
+        asked, settings, messages, report = (
+            Path(name, each) for each in ("asked.json", "settings.json", "messages", "report.json")
+        )
+        asked.write_text(json.dumps(requests_of_set), encoding="utf-8")
+        settings.write_text(json.dumps(settings_of(rate, budget, seconds)), encoding="utf-8")
+        described = FileDescriptorSet(file=described_with_imports(SERVICE))
+        messages.write_bytes(described.SerializeToString())
+        command = [program, "--config", settings, "--protoset", messages, "-D", asked]
+        async with loaded(collection, address) as (service, _):
+            command += ["-O", "json", "-o", report, service.address]
+            try:
+                run = partial(subprocess.run, command, check=True, cwd=environment.ROOT)
+                await asyncio.to_thread(run)
+            except (OSError, subprocess.CalledProcessError) as error:
+                raise click.ClickException(str(error)) from error
+        details = json.loads(report.read_text(encoding="utf-8"))["details"]
+    return result_of(details, rate, budget)
 
 
 def described_with_imports(file: FileDescriptor) -> list[FileDescriptorProto]:
@@ -107,13 +102,6 @@ def described_with_imports(file: FileDescriptor) -> list[FileDescriptorProto]:
 
     add(file)
     return [*found.values()]
-
-
-async def _run(*command: str) -> None:
-    try:
-        await asyncio.to_thread(subprocess.run, command, check=True, cwd=environment.ROOT)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise click.ClickException(str(error)) from error
 
 
 def settings_of(rate: int, budget: int, seconds: int) -> dict[str, Json]:
@@ -145,8 +133,8 @@ def result_of(calls: Sequence[Mapping[str, Json]], rate: int, budget: int) -> Re
         measured={
             status: {
                 "count": len(each),
-                "p50_ms": round(percentile(sorted(each), 0.5), 1),
-                "p95_ms": round(percentile(sorted(each), 0.95), 1),
+                "p50_ms": round(percentile(each, 0.5), 1),
+                "p95_ms": round(percentile(each, 0.95), 1),
             }
             for status, each in times.items()
         },

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from itertools import count, cycle
@@ -25,16 +25,16 @@ from typing import NamedTuple
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
 from bench.harness.load import Call, Run, open_loop, poisson_arrivals
-from bench.harness.options import HELP, chosen, data_option, out_option
 from bench.harness.processes import ServiceProcesses, spent
-from bench.harness.results import Record, Result, Take, number, select, table
+from bench.harness.results import Record, Result, Take, number, select
 from bench.harness.service import fresh_data, started
 from bench.harness.writing import store
 from bench.reports.recording import console, recorded
-from bench.reports.report import Column, counts, head, latency, parameter, table_of, value
+from bench.reports.report import Column, counted, latency, parameter, table_of, value
 from bench.speed.faults.relay import Streams
 from serving.desk.embedded_postgres import EmbeddedPostgres
 from serving.desk.ray_environment import LOOPBACK, free_ports
@@ -170,30 +170,33 @@ async def _answered(connection: Streams, request: bytes) -> tuple[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to send.
-
-    Attributes:
-        per_s: Requests of the others, a second.
-        seconds: Of each phase.
-        rounds: How often each phase has its turn.
-    """
+    """Requests of the others a second, seconds of each phase, and how often each has its turn."""
 
     per_s: float
     seconds: float
     rounds: int
 
 
-@click.command(context_settings=HELP)
-@data_option
-@click.option("--per-second", type=float, default=1000.0, show_default=True, help="Of the others.")
-@click.option("--seconds", type=float, default=5.0, show_default=True, help="Of each phase.")
-@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True)
-@out_option
+@dataclass(slots=True)
+class Phase:
+    """The calls of the tenant, how often each status was answered to others, and CPU seconds."""
+
+    calls: list[Call[Retrieval]] = field(default_factory=list)
+    answered: Counter[str] = field(default_factory=Counter)
+    cpu_s: Counter[str] = field(default_factory=Counter)
+
+
+@click.command(context_settings=options.HELP)
+@options.data
+@options.measure("--per-second", 1000.0, "Requests of the others.")
+@options.measure("--seconds", 5.0, "Of each phase.")
+@options.count("--rounds", 5, "How often each phase has its turn.")
+@options.out
 def main(data: Path | None, per_second: float, seconds: float, rounds: int, out: Path) -> None:
     """Ask at a steady rate with a key while others send hostile bodies, in turns."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     plan = Plan(per_second, seconds, rounds)
-    with recorded(HOSTILE, collection, out, summary) as take:
+    with recorded(HOSTILE, collection, out, hostile_table) as take:
         asyncio.run(_measure(collection, plan, take))
 
 
@@ -231,9 +234,7 @@ async def _in_turns(
     take: Take,
 ) -> None:
     ask = partial(connections.ask, timeout=BUDGET_S)
-    calls: dict[Other, list[Call[Retrieval]]] = {other: [] for other in Other}
-    answered: dict[Other, Counter[str]] = {other: Counter() for other in Other}
-    cpu_s: dict[Other, Counter[str]] = {other: Counter() for other in Other}
+    phases = {other: Phase() for other in Other}
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as attacker:
         # The first round is for connections, and for the process to start.
@@ -258,11 +259,11 @@ async def _in_turns(
                 if other is Other.WITHOUT_KEY:
                     cores = (used["attacker"] + used.get("haproxy", 0.0)) / plan.seconds
                 if number:
-                    calls[other] += run.calls
-                    answered[other].update(made.statuses)
-                    cpu_s[other].update(used)
-    for other in Other:
-        take(result_of(other, calls[other], answered[other], cpu_s[other], plan))
+                    phases[other].calls += run.calls
+                    phases[other].answered.update(made.statuses)
+                    phases[other].cpu_s.update(used)
+    for other, phase in phases.items():
+        take(result_of(other, phase, plan))
 
 
 def _key(settings: Mapping[str, str], role: str) -> str:
@@ -272,33 +273,16 @@ def _key(settings: Mapping[str, str], role: str) -> str:
     return subprocess.check_output(["env", *variables, *command], text=True).strip()
 
 
-def result_of(
-    other: Other,
-    calls: Sequence[Call[Retrieval]],
-    answered: Mapping[str, int],
-    cpu_s: Mapping[str, float],
-    plan: Plan,
-) -> Result:
-    """Summarises what the tenant saw in a phase, what the others were answered, and the CPU."""
-    run = Run(calls, plan.seconds * plan.rounds)
-    return Result(
-        scenario=HOSTILE,
-        parameters={"others": other.value, "per_s": plan.per_s, "budget_ms": BUDGET_S * 1e3},
-        n=len(calls),
-        throughput_per_s=run.throughput_per_s,
-        latency=run.latency,
-        errors=run.errors,
-        measured={
-            "sent_per_s": round(sum(answered.values()) / run.seconds, 1),
-            "statuses": dict(sorted(answered.items())),
-            "cores": {role: round(cpu_s.get(role, 0.0) / run.seconds, 2) for role in ROLES},
-        },
+def result_of(other: Other, phase: Phase, plan: Plan) -> Result:
+    """Summarises all turns of a phase."""
+    run = Run(phase.calls, plan.seconds * plan.rounds)
+    return run.result(
+        HOSTILE,
+        {"others": other.value, "per_s": plan.per_s, "budget_ms": BUDGET_S * 1e3},
+        sent_per_s=round(phase.answered.total() / run.seconds, 1),
+        statuses=dict(sorted(phase.answered.items())),
+        cores={role: round(phase.cpu_s[role] / run.seconds, 2) for role in ROLES},
     )
-
-
-def summary(records: Sequence[Record]) -> str:
-    """The Markdown of a run; `records` has at least one."""
-    return f"{head(records[0])}\n{hostile_table(records)}\n"
 
 
 def hostile_table(records: Sequence[Record]) -> str:
@@ -315,13 +299,13 @@ def hostile_table(records: Sequence[Record]) -> str:
     columns: dict[str, Column] = {
         "others send": parameter("others"),
         "a second": value("measured", "sent_per_s"),
-        "they are answered": lambda each: counts(table(each, "measured", "statuses")),
+        "they are answered": counted("measured", "statuses"),
         "questions": value("n"),
         **latency("p50", "p99"),
         "p99, ratio": ratio("latency", "p99_ms"),
         "answers/s": value("throughput_per_s"),
         "ratio": ratio("throughput_per_s"),
-        "errors": lambda each: counts(table(each, "errors")),
+        "errors": counted("errors"),
         **{f"cores of the {role}": value("measured", "cores", role) for role in ROLES},
     }
     return table_of(phases, columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from itertools import islice
 
 import click
@@ -17,9 +17,9 @@ import grpc.aio
 from aiohttp import ClientSession
 from google.protobuf.json_format import MessageToJson
 
-from bench.harness.latency import Latency
+from bench.harness import options
 from bench.harness.load import Ask, closed_loop, repeated
-from bench.harness.options import HELP
+from bench.harness.results import Latency
 from bench.harness.sample import FOLDER
 from trivium.v1 import retrieval_service_pb2 as retrieval_pb
 from trivium.v1 import retrieval_service_pb2_grpc as retrieval_grpc
@@ -41,11 +41,10 @@ def questions(tenant: str) -> list[retrieval_pb.RetrieveRequest]:
 @asynccontextmanager
 async def protocols(grpc_address: str, http_address: str) -> AsyncIterator[Mapping[str, AskAny]]:
     """A question by each protocol, which returns the number of hits."""
-    async with AsyncExitStack() as stack:
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(grpc_address))
-        session = await stack.enter_async_context(
-            ClientSession(http_address, raise_for_status=True)
-        )
+    async with (
+        grpc.aio.insecure_channel(grpc_address) as channel,
+        ClientSession(http_address, raise_for_status=True) as session,
+    ):
         stub = retrieval_grpc.RetrievalServiceStub(channel)
 
         async def by_grpc(request: retrieval_pb.RetrieveRequest) -> int:
@@ -89,17 +88,11 @@ async def measure(grpc_address: str, http_address: str, tenant: str, calls: int)
                 click.echo(f"{callers:>7}  {name:<14}{figures}")
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=options.HELP)
 @click.option("--address", default="127.0.0.1:9000", show_default=True, help="The port of gRPC.")
 @click.option("--http", default="http://127.0.0.1:8000", show_default=True, help="That of HTTP.")
 @click.option("--tenant", default="demo", show_default=True, help="Who has the sample.")
-@click.option(
-    "--calls",
-    type=click.IntRange(min=ROUNDS),
-    default=1000,
-    show_default=True,
-    help="By each protocol.",
-)
+@options.count("--calls", 1000, "By each protocol.", least=ROUNDS)
 def main(address: str, http: str, tenant: str, calls: int) -> None:
     """Compare HTTP with gRPC on a `make demo` that runs."""
     asyncio.run(measure(address, http, tenant, calls))

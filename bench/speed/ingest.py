@@ -9,20 +9,13 @@ from collections.abc import Sequence
 from itertools import islice
 
 from bench.harness.connections import Connections
-from bench.harness.latency import Latency
-from bench.harness.results import Result
-from serving.pipeline.retrieval.legs import (
-    ContextLeg,
-    DenseLeg,
-    FactsLeg,
-    GraphLeg,
-    LexicalLeg,
-    RelatedLeg,
-)
+from bench.harness.results import Latency, Result
+from serving.pipeline.retrieval import legs
 from trivium.aio import AsyncClient
 from trivium.values import Fact, LegOverride, Segment
 
-LEGS = (LexicalLeg.name, DenseLeg.name, FactsLeg.name, GraphLeg.name)
+LEGS = (legs.LexicalLeg.name, legs.DenseLeg.name, legs.FactsLeg.name, legs.GraphLeg.name)
+ALL_LEGS = (*LEGS, legs.ContextLeg.name, legs.RelatedLeg.name)
 SINGLES = 300
 WARM_UP = 30
 MARKS = 20
@@ -32,13 +25,9 @@ SINGLE_TENANT = "bench-single"
 MARK_TENANT = "bench-mark"
 
 
-def only(*legs: str) -> dict[str, LegOverride]:
+def only(*names: str) -> dict[str, LegOverride]:
     """Overrides that turn all other legs off."""
-    return {
-        leg: LegOverride(weight=0.0)
-        for leg in (*LEGS, ContextLeg.name, RelatedLeg.name)
-        if leg not in legs
-    }
+    return {leg: LegOverride(weight=0.0) for leg in ALL_LEGS if leg not in names}
 
 
 async def measure_singles(connections: Connections, segments: Sequence[Segment]) -> Result:

@@ -13,8 +13,7 @@ from bench.harness.collection import read_collection
 from bench.harness.connections import connected
 from bench.quality import memories, slices
 from bench.quality.run_config import DEFAULT_PROFILE, RunConfig, gate_configs
-from bench.quality.scoring.gate import Compared, compare, verdict
-from bench.quality.scoring.stored import Row, read_rows, rows_of
+from bench.quality.scoring.gate import Compared, Row, compare, read_rows, rows_of, verdict
 from bench.quality.session import measure
 from tests.fixtures.service import Service
 

@@ -1,20 +1,19 @@
-"""`docs/commands.md` from the commands; `python -m tests.support.commands_page` writes it."""
+"""`docs/commands.md` from the commands."""
 
 from __future__ import annotations
 
 import inspect
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from serving.__main__ import main as server
+from tests.support.markdown import cell, filled, table
 from trivium.cli.app import trivium as client
 from trivium_importers.command import trivium_import as importers
 
 PAGE = Path(__file__).parents[2] / "docs/commands.md"
-WIDTH = 119
 INTRODUCTION = """\
 `trivium` is the command line of the client (`pip install 'trivium-client[cli]'`), `trivium-server`
 that of the service (`pip install trivium-server`), and `trivium-import`, of `trivium-importers`,
@@ -44,9 +43,7 @@ def _sections(command: click.Command, context: click.Context, marks: str) -> Ite
 
 
 def _prose(command: click.Command) -> str:
-    about = inspect.cleandoc(command.help or "").replace("\b\n", "")
-    parts = [textwrap.fill(part, WIDTH) for part in about.split("\n\n")]
-    return "\n\n".join(parts) + "\n"
+    return filled(inspect.cleandoc(command.help or "").replace("\b\n", ""))
 
 
 def _options(command: click.Command, context: click.Context) -> str:
@@ -55,15 +52,5 @@ def _options(command: click.Command, context: click.Context) -> str:
     )
     usage = f"\nArguments: `{arguments}`\n" if arguments else ""
     options = [each for each in command.params if isinstance(each, click.Option)]
-    records = [each.get_help_record(context) for each in options]
-    rows = [f"| `{record[0]}` | {_cell(record[1])} |\n" for record in records if record is not None]
-    table = "\n| option | what |\n| --- | --- |\n" + "".join(rows) if rows else ""
-    return usage + table
-
-
-def _cell(about: str) -> str:
-    return " ".join(about.split()).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(), encoding="utf-8")
+    records = filter(None, (each.get_help_record(context) for each in options))
+    return usage + table(("option", "what"), ((f"`{name}`", cell(what)) for name, what in records))

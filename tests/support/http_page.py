@@ -1,16 +1,15 @@
-"""`docs/http-routes.md` from openapi.json; `python -m tests.support.http_page` writes it."""
+"""`docs/http-routes.md` from openapi.json."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.support import openapi
+from tests.support.markdown import cell, filled, table
 
 PAGE = Path(__file__).parents[2] / "docs/http-routes.md"
-WIDTH = 119
 INTRODUCTION = """\
 Every route of `/openapi.json`, which a running service shows with a form for each at `/docs`.
 [http.md](http.md) says what holds for all: credentials, errors, and the RPCs by Connect's protocol.
@@ -30,8 +29,10 @@ def text() -> str:
 
 
 def _route(path: str, verb: str, operation: Schema, schemas: Mapping[str, Schema]) -> str:
-    about = textwrap.fill(operation["summary"], WIDTH)
-    lines = [f"## {verb} {path}\n\n{about}\n", *_message("Takes", _taken(operation), schemas)]
+    lines = [
+        f"## {verb} {path}\n\n{filled(operation['summary'])}",
+        *_message("Takes", _taken(operation), schemas),
+    ]
     parameters = operation.get("parameters", ())
     lines += _table(
         (each["name"], each["schema"], each.get("description", "")) for each in parameters
@@ -58,12 +59,9 @@ def _message(verb: str, schema: Schema, schemas: Mapping[str, Schema]) -> Iterat
 
 
 def _table(rows: Any) -> Iterator[str]:
-    listed = [
-        f"| `{name}` | {_type(schema)} | {' '.join(about.split()).replace('|', chr(92) + '|')} |\n"
-        for name, schema, about in rows
-    ]
+    listed = [(f"`{name}`", _type(schema), cell(about)) for name, schema, about in rows]
     if listed:
-        yield "| name | type | what |\n| --- | --- | --- |\n" + "".join(listed)
+        yield table(("name", "type", "what"), listed).lstrip()
 
 
 def _type(schema: Schema) -> str:
@@ -74,7 +72,3 @@ def _type(schema: Schema) -> str:
         return f"list of {_type(schema['items'])}"
     named = schema.get("$ref", "").rpartition("/")[2]
     return named or str(schema.get("type", "any"))
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(), encoding="utf-8")

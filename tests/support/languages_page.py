@@ -1,7 +1,4 @@
-"""The table of docs/languages.md: what a question finds by words, in each language.
-
-`python -m tests.support.languages_page` writes it; a test compares it.
-"""
+"""The tables of docs/languages.md: what a question finds by words, in each language, and times."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from serving.domain.words.lexemes import asked_lexemes, languages_of, stored_lex
 from tests.support.times_in_languages import readings
 
 PAGE = Path(__file__).parents[2] / "docs" / "languages.md"
-BEGIN, END = "<!-- tried -->\n", "<!-- /tried -->\n"
-TIMES_BEGIN, TIMES_END = "<!-- times -->\n", "<!-- /times -->\n"
 
 TRIED = {
     "english": [
@@ -135,15 +130,9 @@ def times_table() -> str:
 def text() -> str:
     """The page with its tables."""
     page = PAGE.read_text(encoding="utf-8")
-    for begin, made, end in (
-        (BEGIN, table(), END),
-        (TIMES_BEGIN, times_table(), TIMES_END),
-    ):
+    for name, made in (("tried", table()), ("times", times_table())):
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
         before, rest = page.split(begin)
         _, after = rest.split(end)
         page = f"{before}{begin}{made}{end}{after}"
     return page
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(), encoding="utf-8")

@@ -1,8 +1,7 @@
-"""Writes serving/http/static/openapi.json from the protos, with their comments.
+"""The file serving/http/static/openapi.json, from the protos with their comments.
 
-`python -m tests.support.openapi` writes it; a test compares. Messages are described in the form of
-the plain routes (`serving/http/plain.py`); the requests of the designs are those of
-`serving/http/designs.py`.
+Messages are described in the form of the plain routes (`serving/http/plain.py`); the requests of
+the designs are those of `serving/http/designs.py`.
 """
 
 from __future__ import annotations
@@ -10,21 +9,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import (
-    DescriptorProto,
-    EnumDescriptorProto,
+    EnumValueDescriptorProto,
     FileDescriptorProto,
     FileDescriptorSet,
 )
 
 from serving.http.designs import DESIGNS, DesignRequest
 from serving.http.plain import PLAIN_ROUTES, PlainRoute
-from serving.http.static import OPENAPI
 from serving.rpc.registration import METHODS
 
 ROOT = Path(__file__).parents[2]
@@ -77,11 +75,10 @@ ERROR = {
 
 def document() -> dict[str, Any]:
     """The description of the plain routes and of the endpoints of the designs."""
-    comments = described_comments()
     schemas: dict[str, Any] = {"Error": ERROR}
     paths: dict[str, Any] = {}
     for route in PLAIN_ROUTES:
-        paths.setdefault(route.path, {})[route.verb.lower()] = _plain(route, comments, schemas)
+        paths.setdefault(route.path, {})[route.verb.lower()] = _plain(route, schemas)
     for design in DESIGNS:
         paths.setdefault(design.path, {})[design.verb.lower()] = _design(design, schemas)
     return {
@@ -101,19 +98,19 @@ def text() -> str:
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _plain(route: PlainRoute, comments: dict[str, str], schemas: dict[str, Any]) -> dict[str, Any]:
+def _plain(route: PlainRoute, schemas: dict[str, Any]) -> dict[str, Any]:
     method = METHODS[route.rpc]
-    about = comments[method.full_name]
+    about = described_comments()[method.full_name]
     operation = {
         "operationId": route.rpc[0].lower() + route.rpc[1:],
         "summary": about.partition(".")[0] + ".",
         "description": about,
         "tags": ["plain"],
-        "responses": _responses(_reference(method.output_type, comments, schemas)),
+        "responses": _responses(_reference(method.output_type, schemas)),
     }
     if route.verb == "GET":
-        return {**operation, "parameters": list(_parameters(method.input_type, comments))}
-    request = _reference(method.input_type, comments, schemas)
+        return {**operation, "parameters": list(_parameters(method.input_type))}
+    request = _reference(method.input_type, schemas)
     return {**operation, "requestBody": _json_body(request)}
 
 
@@ -169,20 +166,18 @@ def _responses(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reference(
-    descriptor: Descriptor, comments: dict[str, str], schemas: dict[str, Any]
-) -> dict[str, Any]:
+def _reference(descriptor: Descriptor, schemas: dict[str, Any]) -> dict[str, Any]:
     """A reference to the schema of a message, which is added with all that it needs."""
     name = descriptor.full_name.removeprefix(PACKAGE)
     if name not in schemas:
         schemas[name] = {}  # before its fields, which may refer to it
         schemas[name] = {
             "type": "object",
-            "description": comments[descriptor.full_name],
+            "description": described_comments()[descriptor.full_name],
             "properties": {
                 field.name: {
-                    **_schema(field, comments, schemas),
-                    "description": comments[field.full_name],
+                    **_schema(field, schemas),
+                    "description": described_comments()[field.full_name],
                 }
                 for field in descriptor.fields
             },
@@ -190,118 +185,80 @@ def _reference(
     return {"$ref": SCHEMAS + name}
 
 
-def _schema(
-    field: FieldDescriptor, comments: dict[str, str], schemas: dict[str, Any]
-) -> dict[str, Any]:
+def _schema(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
         of_value = message.fields_by_name["value"]
-        return {"type": "object", "additionalProperties": _one(of_value, comments, schemas)}
-    one = _one(field, comments, schemas)
+        return {"type": "object", "additionalProperties": _one(of_value, schemas)}
+    one = _one(field, schemas)
     return {"type": "array", "items": one} if field.is_repeated else one
 
 
-def _one(
-    field: FieldDescriptor, comments: dict[str, str], schemas: dict[str, Any]
-) -> dict[str, Any]:
+def _one(field: FieldDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
     if field.enum_type is not None:
-        return _enum(field.enum_type, comments, schemas)
+        return _enum(field.enum_type, schemas)
     if field.message_type is None:
         return SCALARS[field.cpp_type]
-    return WELL_KNOWN.get(field.message_type.full_name) or _reference(
-        field.message_type, comments, schemas
-    )
+    known = WELL_KNOWN.get(field.message_type.full_name)
+    return known or _reference(field.message_type, schemas)
 
 
-def _enum(
-    descriptor: EnumDescriptor, comments: dict[str, str], schemas: dict[str, Any]
-) -> dict[str, Any]:
+def _enum(descriptor: EnumDescriptor, schemas: dict[str, Any]) -> dict[str, Any]:
     name = descriptor.full_name.removeprefix(PACKAGE)
     values = [value.name for value in descriptor.values]
-    about = [f"* `{each}`: {comments[f'{PACKAGE}{each}']}" for each in values]
+    about = [f"* `{each}`: {described_comments()[f'{PACKAGE}{each}']}" for each in values]
     schemas[name] = {
         "type": "string",
         "enum": values,
-        "description": "\n".join([comments[descriptor.full_name], "", *about]),
+        "description": "\n".join([described_comments()[descriptor.full_name], "", *about]),
     }
     return {"$ref": SCHEMAS + name}
 
 
-def _parameters(
-    descriptor: Descriptor, comments: dict[str, str], prefix: str = ""
-) -> Iterator[dict[str, Any]]:
+def _parameters(descriptor: Descriptor, prefix: str = "") -> Iterator[dict[str, Any]]:
     """What the query of a URL can set: scalars, times, and lists of scalars."""
     for field in descriptor.fields:
         message = field.message_type
         if message is not None and message.full_name not in WELL_KNOWN:
             if not field.is_repeated:
-                yield from _parameters(message, comments, f"{prefix}{field.name}.")
+                yield from _parameters(message, f"{prefix}{field.name}.")
             continue
         yield {
             "name": prefix + field.name,
             "in": "query",
-            "description": comments[field.full_name],
-            "schema": _schema(field, comments, {}),
+            "description": described_comments()[field.full_name],
+            "schema": _schema(field, {}),
         }
 
 
+@cache
 def described_comments() -> dict[str, str]:
     """The comment of each named thing of the protos, by its full name."""
-    return dict(_comments(_described_files()))
-
-
-def _described_files() -> FileDescriptorSet:
-    """The protos with their comments."""
     buf = Path(sys.executable).with_name("buf")
-    image = subprocess.run(
-        [buf, "build", "--as-file-descriptor-set", "-o", "-"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    ).stdout
-    return FileDescriptorSet.FromString(image)
+    command = (buf, "build", "--as-file-descriptor-set", "-o", "-")
+    described = FileDescriptorSet.FromString(subprocess.check_output(command, cwd=ROOT))
+    return {
+        _full_name(file, location.path): _paragraphs(location.leading_comments)
+        for file in described.file
+        for location in file.source_code_info.location
+        # A message, an enumeration or a service, or what one consists of.
+        if len(location.path) in (2, 4) and location.path[0] in (4, 5, 6)
+        if set(location.path[2::2]) <= {2}
+    }
 
 
-def _comments(files: FileDescriptorSet) -> Iterator[tuple[str, str]]:
-    for file in files.file:
-        names = dict(_names(file))
-        for location in file.source_code_info.location:
-            if (name := names.get(tuple(location.path))) is not None:
-                yield name, _paragraphs(location.leading_comments)
+def _full_name(file: FileDescriptorProto, path: Sequence[int]) -> str:
+    """The full name by the path in the descriptor (descriptor.proto, SourceCodeInfo)."""
+    described: Any = file
+    names = [file.package]
+    for number, index in zip(path[::2], path[1::2], strict=True):
+        described = getattr(described, described.DESCRIPTOR.fields_by_number[number].name)[index]
+        names.append(described.name)
+    if isinstance(described, EnumValueDescriptorProto):
+        del names[-2]  # values are in the scope around their enumeration
+    return ".".join(names)
 
 
 def _paragraphs(comment: str) -> str:
     lines = [line.strip() for line in comment.strip().splitlines()]
     return "\n".join(" ".join(part.splitlines()) for part in "\n".join(lines).split("\n\n"))
-
-
-def _names(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Full names by the path in the descriptor (descriptor.proto, SourceCodeInfo)."""
-    for index, message in enumerate(file.message_type):
-        yield from _message_names(message, (4, index), file.package)
-    for index, enum in enumerate(file.enum_type):
-        yield from _enum_names(enum, (5, index), file.package)
-    for index, service in enumerate(file.service):
-        for number, method in enumerate(service.method):
-            yield (6, index, 2, number), f"{file.package}.{service.name}.{method.name}"
-
-
-def _message_names(
-    message: DescriptorProto, path: tuple[int, ...], scope: str
-) -> Iterator[tuple[tuple[int, ...], str]]:
-    name = f"{scope}.{message.name}"
-    yield path, name
-    for number, field in enumerate(message.field):
-        yield (*path, 2, number), f"{name}.{field.name}"
-
-
-def _enum_names(
-    enum: EnumDescriptorProto, path: tuple[int, ...], scope: str
-) -> Iterator[tuple[tuple[int, ...], str]]:
-    yield path, f"{scope}.{enum.name}"
-    for number, value in enumerate(enum.value):
-        yield (*path, 2, number), f"{scope}.{value.name}"
-
-
-if __name__ == "__main__":
-    OPENAPI.write_text(text())

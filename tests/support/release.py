@@ -203,14 +203,6 @@ def main() -> None:
     """What a release consists of."""
 
 
-@main.command()
-def check() -> None:
-    """Compare all places that name the version."""
-    found = faults()
-    print("\n".join(found) or f"one version: {version_of()}")
-    sys.exit(bool(found))
-
-
 @main.command("build")
 @click.argument("out", type=click.Path(path_type=Path))
 def build_command(out: Path) -> None:

@@ -1,19 +1,18 @@
-"""`docs/rpcs.md` from the commented protos; `python -m tests.support.rpc_page` writes it."""
+"""`docs/rpcs.md` from the commented protos."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from serving.rpc.registration import METHODS
+from tests.support.markdown import cell, filled, table
 from tests.support.openapi import PACKAGE, described_comments
 from trivium.v1 import error_reason_pb2
 
 PAGE = Path(__file__).parents[2] / "docs/rpcs.md"
-WIDTH = 119
 INTRODUCTION = """\
 Every RPC of `trivium.v1`, and the messages of each. A field is zero or empty by default, which
 means what its comment says; one marked *optional* tells unset from zero. Errors are
@@ -33,7 +32,6 @@ Types = dict[str, Descriptor | EnumDescriptor]
 
 def text() -> str:
     """The whole page."""
-    comments = described_comments()
     types: Types = {}
     for method in METHODS.values():
         _collect(method.input_type, types)
@@ -42,15 +40,14 @@ def text() -> str:
     types[reasons.full_name] = reasons
     written = "<!-- Written by `make docs` from protos/trivium/v1: edit these files. -->\n"
     parts = [
-        f"# RPCs\n\n{written}\n{_prose(INTRODUCTION.replace(chr(10), ' ').strip())}",
-        *_services(comments),
+        f"# RPCs\n\n{written}\n{filled(INTRODUCTION)}",
+        *_services(),
         "## Messages\n",
     ]
-    messages = [each for each in types.values() if isinstance(each, Descriptor)]
-    parts += [_message(each, comments) for each in sorted(messages, key=_name)]
+    ordered = sorted(types.values(), key=_name)
+    parts += [_message(each) for each in ordered if isinstance(each, Descriptor)]
     parts.append("## Enumerations\n")
-    enums = [each for each in types.values() if isinstance(each, EnumDescriptor)]
-    parts += [_enum(each, comments) for each in sorted(enums, key=_name)]
+    parts += [_enum(each) for each in ordered if isinstance(each, EnumDescriptor)]
     return "\n".join(parts)
 
 
@@ -76,7 +73,7 @@ def _link(descriptor: Descriptor | EnumDescriptor) -> str:
     return f"[{name}](#{name.lower()})" if "." not in name else f"`{descriptor.name}`"
 
 
-def _services(comments: dict[str, str]) -> Iterator[str]:
+def _services() -> Iterator[str]:
     of = ""
     for name, method in sorted(METHODS.items(), key=lambda each: each[1].full_name):
         if of != method.containing_service.name:
@@ -85,28 +82,28 @@ def _services(comments: dict[str, str]) -> Iterator[str]:
         takes, gives = _link(method.input_type), _link(method.output_type)
         takes = f"a stream of {takes}" if method.client_streaming else takes
         gives = f"a stream of {gives}" if method.server_streaming else gives
-        about = _prose(comments[method.full_name])
+        about = _prose(described_comments()[method.full_name])
         yield f"### {name}\n\n{about}\n* Takes {takes}.\n* Answers with {gives}.\n"
 
 
-def _message(descriptor: Descriptor, comments: dict[str, str]) -> str:
-    head = f"### {_name(descriptor)}\n\n{_prose(comments[descriptor.full_name])}"
-    if not descriptor.fields:
-        return head
-    rows = [
-        f"| `{field.name}` | {_type(field)} | {_cell(comments[field.full_name])} |\n"
+def _message(descriptor: Descriptor) -> str:
+    rows = (
+        (f"`{field.name}`", _type(field), cell(described_comments()[field.full_name]))
         for field in descriptor.fields
-    ]
-    return f"{head}\n| field | type | what |\n| --- | --- | --- |\n{''.join(rows)}"
+    )
+    return _head(descriptor) + table(("field", "type", "what"), rows)
 
 
-def _enum(descriptor: EnumDescriptor, comments: dict[str, str]) -> str:
-    head = f"### {_name(descriptor)}\n\n{_prose(comments[descriptor.full_name])}"
-    rows = [
-        f"| `{value.name}` | {value.number} | {_cell(comments[f'{PACKAGE}{value.name}'])} |\n"
+def _enum(descriptor: EnumDescriptor) -> str:
+    rows = (
+        (f"`{value.name}`", str(value.number), cell(described_comments()[f"{PACKAGE}{value.name}"]))
         for value in descriptor.values
-    ]
-    return f"{head}\n| value | number | what |\n| --- | ---: | --- |\n{''.join(rows)}"
+    )
+    return _head(descriptor) + table(("value", "number", "what"), rows)
+
+
+def _head(descriptor: Descriptor | EnumDescriptor) -> str:
+    return f"### {_name(descriptor)}\n\n{_prose(described_comments()[descriptor.full_name])}"
 
 
 def _type(field: FieldDescriptor) -> str:
@@ -132,13 +129,4 @@ def _one(field: FieldDescriptor) -> str:
 
 
 def _prose(comment: str) -> str:
-    filled = [textwrap.fill(part, WIDTH, break_on_hyphens=False) for part in comment.split("\n")]
-    return "\n\n".join(part for part in filled if part) + "\n"
-
-
-def _cell(comment: str) -> str:
-    return " ".join(comment.split()).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(), encoding="utf-8")
+    return filled(comment.replace("\n", "\n\n"))

@@ -1,17 +1,15 @@
-"""`docs/configuration.md` from the settings; `python -m tests.support.settings_page` writes it."""
+"""`docs/configuration.md` from the settings."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from serving.config.settings import Settings
+from tests.support.markdown import filled
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
-
-WIDTH = 119
 
 INTRODUCTION = """\
 Each setting is an environment variable, or a line of the YAML file that `TRIVIUM_CONFIG` names:
@@ -44,14 +42,14 @@ SCHEMA: Schema = Settings.model_json_schema()
 def text() -> str:
     """The whole page."""
     written = "<!-- Written by `make docs` from serving/config/settings.py: edit that file. -->\n"
-    head = f"# Configuration\n\n{written}\n{_wrapped(INTRODUCTION)}\n"
+    head = f"# Configuration\n\n{written}\n{filled(INTRODUCTION)}\n"
     return head + "\n".join(_section(SCHEMA, ()))
 
 
 def _section(section: Schema, path: tuple[str, ...]) -> Iterator[str]:
     """The settings of a section, then those of the sections in it."""
     if path:
-        yield f"## {'.'.join(path)}\n\n{_wrapped(section['description'])}"
+        yield f"## {'.'.join(path)}\n\n{filled(section['description'])}"
     inner = {name: _inner(field) for name, field in section["properties"].items()}
     required = section.get("required", ())
     yield "".join(
@@ -62,16 +60,6 @@ def _section(section: Schema, path: tuple[str, ...]) -> Iterator[str]:
     for name, below in inner.items():
         if below is not None:
             yield from _section(below, (*path, name))
-
-
-def _wrapped(text: str, indent: str = "") -> str:
-    """A text with its paragraphs in lines of the width of a page."""
-    paragraphs = (" ".join(each.split()) for each in text.strip().split("\n\n"))
-    filled = (
-        textwrap.fill(each, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
-        for each in paragraphs
-    )
-    return "\n\n".join(filled) + "\n"
 
 
 def _inner(field: Schema) -> Schema | None:
@@ -98,7 +86,7 @@ def _entry(path: tuple[str, ...], field: Schema, *, required: bool) -> str:
         about.append(f"default `{str(default).lower() if isinstance(default, bool) else default}`")
     variable = "TRIVIUM_" + "__".join(path).upper()
     line = f"* `{variable}` ({', '.join(about)}): {field['description']}"
-    return _wrapped(line, indent="  ")
+    return filled(line, indent="  ")
 
 
 def _kind(field: Schema) -> str:
@@ -115,7 +103,3 @@ def _kind(field: Schema) -> str:
 
 def _either(words: list[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(text(), encoding="utf-8")

@@ -58,31 +58,34 @@ class Case:
     batches: Sequence[Batch]
 
 
-def _embedder(name: str, its: Qwen3Architecture, *batches: Batch) -> Case:
-    return Case(name, partial(qwen3_embedder, its, window=WINDOW), its.vocabulary, batches)
-
-
-def _reranker(name: str, its: Qwen3Architecture | BertShape, *batches: Batch) -> Case:
-    if isinstance(its, BertShape):
-        return Case(name, partial(bert_reranker, its, window=WINDOW), its.vocabulary, batches)
-    return Case(name, partial(qwen3_reranker, its, window=WINDOW), its.vocabulary, batches)
+def _case(
+    name: str, make: Callable[..., Network], its: Qwen3Architecture | BertShape, *batches: Batch
+) -> Case:
+    return Case(name, partial(make, its, window=WINDOW), its.vocabulary, batches)
 
 
 QUESTIONS = tuple(Batch(rows, QUESTION) for rows in (1, 8, 32, 64))
 PAIRS = (Batch(50, 256), Batch(50, 64))
 
 CASES = (
-    _embedder(
+    _case(
         "Qwen3-Embedding-0.6B",
+        qwen3_embedder,
         PUBLISHED["0.6B"],
         *QUESTIONS,
         Batch(64, 128),
         Batch(64, 128, ragged=True),
     ),
-    *(_reranker(name, its, *PAIRS) for name, its in PUBLISHED_BERTS.items()),
-    _reranker("Qwen3-Reranker-0.6B", PUBLISHED["0.6B"], *PAIRS, Batch(50, 256, ragged=True)),
-    _embedder("Qwen3-Embedding-4B", PUBLISHED["4B"], *QUESTIONS),
-    _embedder("Qwen3-Embedding-8B", PUBLISHED["8B"], *QUESTIONS),
+    *(_case(name, bert_reranker, its, *PAIRS) for name, its in PUBLISHED_BERTS.items()),
+    _case(
+        "Qwen3-Reranker-0.6B",
+        qwen3_reranker,
+        PUBLISHED["0.6B"],
+        *PAIRS,
+        Batch(50, 256, ragged=True),
+    ),
+    _case("Qwen3-Embedding-4B", qwen3_embedder, PUBLISHED["4B"], *QUESTIONS),
+    _case("Qwen3-Embedding-8B", qwen3_embedder, PUBLISHED["8B"], *QUESTIONS),
 )
 
 TINY_BERT = BertShape(
@@ -91,10 +94,10 @@ TINY_BERT = BertShape(
 _FEW = (Batch(1, QUESTION), Batch(4, QUESTION), Batch(4, QUESTION, ragged=True))
 
 TINY_CASES = (
-    _embedder("tiny Qwen3 embedder", TINY_QWEN3, *_FEW),
-    _reranker("tiny BERT reranker", TINY_BERT, *_FEW),
-    _reranker("tiny XLM-R reranker", replace(TINY_BERT, is_roberta=True), *_FEW),
-    _reranker("tiny Qwen3 reranker", TINY_QWEN3, *_FEW),
+    _case("tiny Qwen3 embedder", qwen3_embedder, TINY_QWEN3, *_FEW),
+    _case("tiny BERT reranker", bert_reranker, TINY_BERT, *_FEW),
+    _case("tiny XLM-R reranker", bert_reranker, replace(TINY_BERT, is_roberta=True), *_FEW),
+    _case("tiny Qwen3 reranker", qwen3_reranker, TINY_QWEN3, *_FEW),
 )
 """The same ways through networks of no size, which prove the script on a CPU."""
 

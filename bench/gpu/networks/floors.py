@@ -59,10 +59,7 @@ class Speed(NamedTuple):
     def floor_s(self, body: Body, lengths: Sequence[int], bytes_each: int) -> float:
         """The seconds that a pass takes at least: the longer of reading and multiplying.
 
-        Args:
-            body: Of the network.
-            lengths: The tokens of each row; padding is left out.
-            bytes_each: Of a weight.
+        `lengths` are the tokens of each row without padding, `bytes_each` those of a weight.
         """
         pairs = sum(length**2 for length in lengths) * (0.5 if body.causal else 1.0)
         # Each pair of tokens is compared, and its value taken: two products of `mixed` numbers.

@@ -68,9 +68,3 @@ def random_weights(
         else:
             place.normal_(std=SPREAD, generator=generator)
     return weights
-
-
-def parameters(architecture: Qwen3Architecture) -> int:
-    """The number of weights, embeddings included and a head not."""
-    shapes = Qwen3Weights.empty(architecture, torch.device("meta"), torch.float32)
-    return sum(place.numel() for _, place in shapes.parts(architecture))

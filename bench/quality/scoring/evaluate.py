@@ -1,4 +1,4 @@
-"""Sends judged questions under a run configuration, and scores the answers question by question.
+"""Sends judged questions under a run configuration, scores the answers, and summarises them.
 
 A failed answer scores 0, and an answer that lacks a leg scores what it found. Both are marked and
 counted, so that faults of the service are not mistaken for bad ranking.
@@ -6,23 +6,28 @@ counted, so that faults of the service are not mistaken for bad ranking.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from bench.harness.collection import Query
-from bench.harness.connections import Connections
-from bench.harness.cpu import cpu_over
+from bench.harness.connections import LIMIT, Connections
 from bench.harness.load import Run, closed_loop, faults_of
-from bench.harness.processes import ServiceProcesses
+from bench.harness.processes import ServiceProcesses, cpu_over
+from bench.harness.results import Json, Latency, Result
 from bench.quality.run_config import RunConfig
-from bench.quality.scoring.answers import BRIEFING, briefed_segments, ranked_segments
+from bench.quality.scoring.intervals import mean_interval, paired_difference
 from bench.quality.scoring.metrics import (
+    ALL_METRICS,
+    BRIEFING,
     CURRENT_FIRST,
     KEPT,
     METRICS,
+    briefed_segments,
     current_first,
     kept,
     marks,
+    ranked_segments,
     scores,
 )
 from trivium.errors import TriviumError
@@ -84,16 +89,10 @@ async def evaluate(
     legs: Sequence[str],
     processes: ServiceProcesses | None = None,
 ) -> Answers:
-    """Sends all questions under a configuration, one at a time.
+    """Sends judged questions, no two of one id, under a configuration, one at a time.
 
-    What was written must be projected by now.
-
-    Args:
-        connections: To the service.
-        queries: Judged questions, no two of one id.
-        config: The configuration.
-        legs: The legs that it has, for the record.
-        processes: Those of the service, to measure the CPU time of an answer.
+    What was written must be projected by now. `legs` are for the record; with the processes of the
+    service, the CPU time of an answer is measured.
     """
     scored: dict[str, Scored] = {}
 
@@ -116,7 +115,7 @@ async def evaluate(
     if processes is None:
         run = await asking
     else:
-        run, use = await cpu_over(processes, asking)
+        run, use = await cpu_over(processes.cpu, asking)
         cpu_ms = sum(use.by_role.values()) * 1e3 / len(queries)
     return Answers(config, tuple(legs), [scored[query.id] for query in queries], run, cpu_ms)
 
@@ -141,9 +140,82 @@ def score(query: Query, retrieval: Retrieval) -> Scored:
 
 def failed(query: Query, error: TriviumError) -> Scored:
     """Scores an error that came instead of an answer."""
-    metrics = [
-        *METRICS,
-        *([CURRENT_FIRST] if query.outdated else []),
-        *([KEPT] if query.holds else []),
-    ]
+    metrics = [*METRICS, *[CURRENT_FIRST] * bool(query.outdated), *[KEPT] * bool(query.holds)]
     return Scored(query=query, scores=dict.fromkeys(metrics, 0.0), failed=error.code.name)
+
+
+# ---------------------------------------------------------------- results
+
+SCENARIO = "quality"
+
+GROUPINGS: Mapping[str, Callable[[Query], str]] = {
+    "by_stratum": lambda query: query.stratum,
+    "by_category": lambda query: query.category,
+}
+"""The groupings of questions."""
+
+
+def outcome(answers: Answers, baseline: Answers, command: str) -> Result:
+    """The result of one configuration, and its differences to the baseline, unless it is this.
+
+    `command` makes this result again.
+    """
+    against = None if baseline is answers else baseline
+    run, scored = answers.run, answers.scored
+    server = [each.statistics.total.total_seconds() for _, each in run.answered]
+    right, wrong = (sum(each.marks[place] for each in scored) for place in range(2))
+    return run.result(
+        SCENARIO,
+        {
+            "way": answers.config.name,
+            "profile": answers.config.profile,
+            "changes": dict(answers.config.changes),
+            "legs": list(answers.legs),
+            "limit": LIMIT,
+            "baseline": "" if against is None else against.config.name,
+            "command": command,
+        },
+        **_estimates(answers, against, range(len(scored))),
+        **{
+            name: _by_group(answers, against, group)
+            for name, group in GROUPINGS.items()
+            if any(group(each.query) for each in scored)
+        },
+        marks={"right": right, "wrong": wrong},
+        cpu_ms=answers.cpu_ms,
+        server=asdict(Latency.of(server)) if server else None,
+        failed=sum(bool(each.failed) for each in scored),
+        partial=sum(bool(each.partial) for each in scored),
+        leg_faults=Counter(fault for each in scored for fault in each.partial),
+    )
+
+
+def _by_group(
+    answers: Answers, baseline: Answers | None, group: Callable[[Query], str]
+) -> dict[str, Json]:
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, each in enumerate(answers.scored):
+        places[group(each.query)].append(place)
+    return {
+        name: {"n": len(of_group), **_estimates(answers, baseline, of_group)}
+        for name, of_group in sorted(places.items())
+    }
+
+
+def _estimates(
+    answers: Answers, baseline: Answers | None, places: Sequence[int]
+) -> dict[str, Json]:
+    """Each metric of the questions at these places, and its difference to the baseline."""
+    means: dict[str, Json] = {}
+    differences: dict[str, Json] = {}
+    for metric in ALL_METRICS:
+        of_metric = [place for place in places if metric in answers.scored[place].scores]
+        if not of_metric:
+            continue
+        clusters = [answers.scored[place].query.tenant for place in of_metric]
+        now = [answers.scored[place].scores[metric] for place in of_metric]
+        means[metric] = mean_interval(now, clusters).as_record()
+        if baseline is not None:
+            before = [baseline.scored[place].scores[metric] for place in of_metric]
+            differences[metric] = paired_difference(now, before, clusters).as_record()
+    return means if baseline is None else {**means, "difference": differences}

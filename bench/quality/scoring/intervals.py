@@ -54,16 +54,9 @@ class Estimate:
 def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Estimate:
     """The mean over questions, with its bootstrap percentile interval if there are enough of them.
 
-    Args:
-        values: One for each question; not empty.
-        clusters: The conversation of each question. Several draw whole conversations with all
-            their questions, and one alone draws questions.
-
-    Raises:
-        ValueError: There are no values, or not as many clusters as values.
+    Several conversations are drawn whole, with all their questions; of one alone questions are
+    drawn.
     """
-    if not values:
-        raise ValueError("there is no mean of no values")
     observed = np.asarray(values, dtype=np.float64)
     sums, counts = _totals(observed, clusters)
     mean = math.fsum(values) / len(values)
@@ -89,24 +82,13 @@ def mean_interval(values: Sequence[float], clusters: Sequence[str]) -> Estimate:
 def paired_difference(
     new: Sequence[float], old: Sequence[float], clusters: Sequence[str]
 ) -> Estimate:
-    """The mean of `new - old` over the same questions in the same order, with its interval.
-
-    Args:
-        new: One value for each question; not empty.
-        old: The values they are compared with, question by question.
-        clusters: As in `mean_interval`.
-
-    Raises:
-        ValueError: The two differ in length, or there are no values.
-    """
+    """The mean of `new - old` over the same questions in the same order, with its interval."""
     differences = [after - before for after, before in zip(new, old, strict=True)]
     return mean_interval(differences, clusters)
 
 
 def _totals(values: _Floats, clusters: Sequence[str]) -> tuple[_Floats, _Floats]:
     """The sum and the count of each unit that is drawn: conversations, else questions."""
-    if len(clusters) != len(values):
-        raise ValueError(f"{len(values)} values are of {len(clusters)} clusters")
     place = {name: number for number, name in enumerate(dict.fromkeys(clusters))}
     if len(place) < 2:
         return values, np.ones_like(values)

@@ -1,18 +1,27 @@
 """The metrics of the answer to one question, by trec_eval (`pytrec_eval`).
 
 Judgments are binary here: a segment answers a question or not. Segments are scored in the order of
-the hits, and a fact counts as its evidence (`bench.quality.scoring.answers`).
+the hits, and a fact counts as its evidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import takewhile
 
 import pytrec_eval
 
-from bench.quality.scoring.answers import BRIEFING_CHARS, DEPTH
+from serving.domain.briefing import inert
+from trivium.values import BriefingOptions, Fact, Hit, Retrieval
+
+DEPTH = 10
+"""The depth of a ranked list for the metrics."""
+
+BRIEFING_CHARS = 2000
+"""The length of the block for a prompt within which evidence is looked for."""
+
+BRIEFING = BriefingOptions(max_chars=BRIEFING_CHARS)
 
 EVIDENCE = f"evidence@{BRIEFING_CHARS}"
 """The share of the relevant segments in the prompt block; all others measure the ranked list."""
@@ -33,38 +42,57 @@ ALL_METRICS = (*METRICS, CURRENT_FIRST, KEPT)
 _MEASURES = {"recall.5,10", "ndcg_cut.10", "recip_rank"}
 
 
+def ranked_segments(hits: Iterable[Hit], depth: int = DEPTH) -> list[str]:
+    """The ids of segments in the order of hits, each fact as its evidence; at most `depth`."""
+    ids = (id_ for hit in hits for id_ in _segments_of(hit))
+    return list(dict.fromkeys(ids))[:depth]
+
+
+def briefed_segments(retrieval: Retrieval) -> frozenset[str]:
+    """The segments whose whole text is in the block for a prompt; a fact stands for its evidence.
+
+    A text that is cut does not count: what is left out may be what was asked.
+    """
+    lines = retrieval.briefing.split("\n")
+    return frozenset(
+        id_ for hit in retrieval.hits if _is_in(lines, hit) for id_ in _segments_of(hit)
+    )
+
+
+def _is_in(lines: Sequence[str], hit: Hit) -> bool:
+    item = hit.item
+    if isinstance(item, Fact):
+        shown = f" {inert(item.sentence or item.relation)}"
+    else:
+        shown = f'"{inert(item.text)}"' if item.speaker else f" {inert(item.text)}"
+    return any(line.startswith("- ") and shown in line for line in lines)
+
+
+def _segments_of(hit: Hit) -> Sequence[str]:
+    return hit.item.evidence if isinstance(hit.item, Fact) else (hit.id,)
+
+
 def scores(
-    ranked: Sequence[str],
-    relevant: AbstractSet[str],
-    briefed: AbstractSet[str] | None = None,
+    ranked: Sequence[str], relevant: AbstractSet[str], briefed: AbstractSet[str]
 ) -> dict[str, float]:
     """Every metric of one answer, by its name.
 
-    Args:
-        ranked: Ids of segments, best first, none twice.
-        relevant: Those that answer the question; at least one.
-        briefed: Those whose text is in the block for a prompt; None leaves its metric out.
-
-    Raises:
-        ValueError: Nothing is relevant: such a question says nothing about quality.
+    `ranked` are ids, best first, none twice; `briefed` those whose text is in the block for a
+    prompt.
     """
-    if not relevant:
-        raise ValueError("a question without a relevant segment cannot be scored")
     head = ranked[:DEPTH]
     run = {id_: float(DEPTH - place) for place, id_ in enumerate(head)}
     evaluator = pytrec_eval.RelevanceEvaluator({"": dict.fromkeys(relevant, 1)}, _MEASURES)
     found = evaluator.evaluate({"": run})[""]
-    scored = {
+    return {
         "recall@5": found["recall_5"],
         "recall@10": found["recall_10"],
         "ndcg@10": found["ndcg_cut_10"],
         "mrr@10": found["recip_rank"],
         # A question of several hops is answered only by all of its evidence.
         "all-gold@10": float(relevant <= set(head)),
+        EVIDENCE: len(relevant & briefed) / len(relevant),
     }
-    if briefed is not None:
-        scored[EVIDENCE] = len(relevant & briefed) / len(relevant)
-    return scored
 
 
 def current_first(

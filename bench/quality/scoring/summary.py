@@ -1,13 +1,25 @@
-"""Writes the results of a set as Markdown: means, paired differences, groups, and commands."""
+"""Writes the results of a set as Markdown, of several sets as one table, and draws the means."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
 
 from bench.harness.results import Record, number, table
+from bench.quality.scoring.evaluate import GROUPINGS
 from bench.quality.scoring.metrics import ALL_METRICS, CURRENT_FIRST, KEPT
-from bench.quality.scoring.outcome import GROUPINGS
-from bench.reports.report import counts, estimate, figures, head, markdown_table
+from bench.reports import plots
+from bench.reports.report import (
+    Column,
+    counts,
+    estimate,
+    figures,
+    head,
+    markdown_table,
+    table_of,
+    value,
+)
 
 HEADLINES = ("recall@10", "mrr@10", CURRENT_FIRST, KEPT)
 """The metrics in the tables by group, where the set has them; results.jsonl has all."""
@@ -46,7 +58,7 @@ def headlines(records: Sequence[Record]) -> str:
         for metric in metrics:
             mean, _, _ = estimate(table(record, "measured", metric)).partition(" ")
             cells.append(f"**{mean}**" if significant(difference(record, metric)) else mean)
-        rows.append((name_of(record), *cells, _milliseconds(record, "latency")))
+        rows.append((name_of(record), *cells, _milliseconds("latency")(record)))
     columns = (f"{table(records[0], 'collection').get('name')}", *metrics, "ms p50 / p95")
     marks = "".join(f"**{mark}**\n\n" for mark in warnings(records))
     return marks + markdown_table(columns, rows)
@@ -103,47 +115,102 @@ def _section(title: str, body: str) -> str:
 
 
 def _means(records: Sequence[Record]) -> str:
-    metrics = metrics_of(records)
-    rows = [
-        (
-            name_of(record),
-            figures(number(record, "n")),
-            *(estimate(table(record, "measured", metric)) for metric in metrics),
-            _milliseconds(record, "measured", "server"),
-            _milliseconds(record, "latency"),
-            figures(number(record, "measured", "failed")),
-            figures(number(record, "measured", "partial")),
-        )
-        for record in records
-    ]
-    columns = ("run", "n", *metrics, "server ms p50 / p95", "client ms", "failed", "partial")
-    return markdown_table(columns, rows)
+    columns: dict[str, Column] = {
+        "run": name_of,
+        "n": value("n"),
+        **{metric: _estimate("measured", metric) for metric in metrics_of(records)},
+        "server ms p50 / p95": _milliseconds("measured", "server"),
+        "client ms": _milliseconds("latency"),
+        "failed": value("measured", "failed"),
+        "partial": value("measured", "partial"),
+    }
+    return table_of(records, columns)
 
 
-def _milliseconds(record: Record, *path: str) -> str:
-    return " / ".join(figures(number(record, *path, f"{each}_ms")) for each in ("p50", "p95"))
+def _estimate(*path: str) -> Column:
+    return lambda record: estimate(table(record, *path))
+
+
+def _milliseconds(*path: str) -> Column:
+    return lambda record: " / ".join(value(*path, f"{each}_ms")(record) for each in ("p50", "p95"))
 
 
 def _differences(records: Sequence[Record]) -> str:
-    metrics = metrics_of(records)
-    rows = [
-        (name_of(record), *(marked(difference(record, metric)) for metric in metrics))
-        for record in records
-    ]
-    return markdown_table(("run", *metrics), rows)
+    def of(metric: str) -> Column:
+        return lambda record: marked(difference(record, metric))
+
+    return table_of(records, {"run": name_of} | {each: of(each) for each in metrics_of(records)})
 
 
 def _groups(records: Sequence[Record], grouping: str, metric: str) -> str:
-    names = list(table(records[0], "measured", grouping))
-    counted = [
-        f"{name or 'none'} ({figures(number(records[0], 'measured', grouping, name, 'n'))})"
-        for name in names
-    ]
-    rows = [
-        (
-            name_of(record),
-            *(estimate(table(record, "measured", grouping, name, metric)) for name in names),
-        )
-        for record in records
-    ]
-    return markdown_table(("run", *counted), rows)
+    columns: dict[str, Column] = {"run": name_of}
+    for name in table(records[0], "measured", grouping):
+        count = value("measured", grouping, name, "n")(records[0])
+        columns[f"{name or 'none'} ({count})"] = _estimate("measured", grouping, name, metric)
+    return table_of(records, columns)
+
+
+# ---------------------------------------------------------------- several sets
+
+TITLES: Mapping[str, str] = {
+    "recall@10": "recall@10",
+    "mrr@10": "MRR@10",
+    CURRENT_FIRST: "current first",
+    KEPT: "kept",
+}
+
+
+def overview(records: Sequence[Record]) -> str:
+    """A row for each set; its records follow each other, the baseline first."""
+    sets = [list(of_set) for _, of_set in groupby(records, key=_set_of)]
+    head = ("set", "questions", *TITLES.values(), "marks right, wrong", "CPU ms")
+    return markdown_table(head, [_row(of_set) for of_set in sets])
+
+
+def _row(of_set: Sequence[Record]) -> tuple[str, ...]:
+    first, last = of_set[0], of_set[-1]
+    cpu_ms = value("measured", "cpu_ms")
+    return (
+        _set_of(last),
+        value("n")(last),
+        *(_cell(last, metric) for metric in TITLES),
+        ", ".join(value("measured", "marks", each)(last) for each in ("right", "wrong")),
+        " -> ".join(dict.fromkeys((cpu_ms(first), cpu_ms(last)))),
+    )
+
+
+def _cell(record: Record, metric: str) -> str:
+    mean = number(record, "measured", metric, "mean")
+    if mean is None:
+        return ""
+    found = difference(record, metric)
+    return f"{mean:.3f}, {marked(found)}" if found else f"{mean:.3f}"
+
+
+def _set_of(record: Record) -> str:
+    return str(table(record, "collection").get("name"))
+
+
+# ---------------------------------------------------------------- picture
+
+_COLOURS = {0: plots.COLOURS[0], 1: plots.COLOURS[2], -1: plots.COLOURS[3]}
+"""By significance of the difference to the baseline."""
+
+
+def save_plot(records: Sequence[Record], path: Path) -> None:
+    """Draws means with their intervals, a panel for each headline; the baseline is first."""
+    metrics = [metric for metric in HEADLINES if metric in metrics_of(records)]
+    with plots.picture(path, 4.4 * len(metrics), 0.3 * len(records) + 1.2) as figure:
+        for place, metric in enumerate(metrics, start=1):
+            axes = plots.panel(figure, place, metric, "", columns=len(metrics))
+            for at, record in enumerate(records):
+                mean, low, high = (
+                    number(record, "measured", metric, part) for part in ("mean", "low", "high")
+                )
+                colour = _COLOURS[significant(difference(record, metric))]
+                if low is not None and high is not None:
+                    axes.plot([low, high], [at, at], color=colour, linewidth=2)
+                if mean is not None:
+                    axes.plot([mean], [at], "o", color=colour, markersize=5)
+            axes.set_xlim(0, 1)
+            plots.name_bars(axes, [name_of(each) if place == 1 else "" for each in records])

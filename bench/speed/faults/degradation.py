@@ -14,18 +14,15 @@ from pathlib import Path
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
 from bench.harness.connections import Connections
-from bench.harness.latency import percentile
-from bench.harness.load import Call, closed_loop
-from bench.harness.options import HELP, chosen, data_option, out_option
-from bench.harness.results import Record, Result, Take, select, table
+from bench.harness.load import Call, closed_loop, leg_states
+from bench.harness.results import Record, Result, Take, percentile_ms, select
 from bench.reports.recording import console, recorded
-from bench.reports.report import Column, counts, head, parameter, table_of, value
-from bench.speed.faults.dependencies import Dependency, Fault
-from bench.speed.faults.placements import in_each_placement
-from bench.speed.overload.figures import leg_states
-from bench.speed.overload.loads import recovery
+from bench.reports.report import Column, counted, parameter, table_of, value
+from bench.speed.faults.dependencies import Dependency, Fault, in_each_placement
+from bench.speed.loads import recovery
 from serving.domain.breaker import FAILURES, FIRST_PAUSE_S
 from trivium.values import Retrieval
 
@@ -36,13 +33,13 @@ BETWEEN_S = 1.2 * FIRST_PAUSE_S
 """Each question may then make a probe, for which it must not wait."""
 
 
-@click.command(context_settings=HELP)
-@data_option
-@out_option
+@click.command(context_settings=options.HELP)
+@options.data
+@options.out
 def main(data: Path | None, out: Path) -> None:
     """Ask ten questions of each profile while each store and replica hangs."""
-    collection = chosen(data)
-    with recorded(DEGRADATION, collection, out, summary) as take:
+    collection = options.chosen(data)
+    with recorded(DEGRADATION, collection, out, degradation_table) as take:
         asyncio.run(in_each_placement(collection, partial(_hang_all, collection, take)))
 
 
@@ -62,14 +59,7 @@ async def _hang_all(
 async def degradation(
     dependency: Dependency, connections: Connections, queries: cycle[Query], profile: str
 ) -> Result:
-    """Asks questions of a profile while a dependency hangs, after all is as usual.
-
-    Args:
-        dependency: Which answers now, and again when this returns.
-        connections: To the service.
-        queries: At least one.
-        profile: By its name.
-    """
+    """Asks questions of a profile while a dependency hangs, after all is as usual."""
     ask = partial(connections.ask, profile=profile, timeout=BUDGET_S)
     await recovery(ask, queries, BUDGET_S)
     await dependency.begin(Fault.HUNG)
@@ -91,19 +81,14 @@ def result_of(dependency: str, profile: str, calls: Sequence[Call[Retrieval]]) -
         scenario=DEGRADATION,
         parameters={"dependency": dependency, "profile": profile, "budget_ms": BUDGET_S * 1e3},
         n=len(calls),
-        errors=dict(Counter(call.code for call in calls if call.code)),
+        errors=Counter(call.code for call in calls if call.code),
         measured={
-            "first_max_ms": round(max(seconds[:FAILURES]) * 1e3, 1),
-            "later_p95_ms": round(percentile(sorted(seconds[FAILURES:]), 0.95) * 1e3, 1),
+            "first_max_ms": percentile_ms(seconds[:FAILURES], 1.0, 1),
+            "later_p95_ms": percentile_ms(seconds[FAILURES:], 0.95, 1),
             "answers": len(answers),
             "leg_states": leg_states(answers),
         },
     )
-
-
-def summary(records: Sequence[Record]) -> str:
-    """The Markdown of a run; `records` has at least one."""
-    return f"{head(records[0])}\n{degradation_table(records)}\n"
 
 
 def degradation_table(records: Sequence[Record]) -> str:
@@ -114,8 +99,8 @@ def degradation_table(records: Sequence[Record]) -> str:
         "answers": value("measured", "answers"),
         f"first {FAILURES}, max ms": value("measured", "first_max_ms"),
         f"{FAILURES + 1} to {QUESTIONS}, p95 ms": value("measured", "later_p95_ms"),
-        "legs not OK": lambda each: counts(table(each, "measured", "leg_states")),
-        "errors": lambda each: counts(table(each, "errors")),
+        "legs not OK": counted("measured", "leg_states"),
+        "errors": counted("errors"),
     }
     return table_of(select(records, DEGRADATION), columns)
 

@@ -1,4 +1,4 @@
-"""The stores and replicas of a service under test, and the faults that they can have."""
+"""A service in each placement, its stores and replicas, and the faults that they can have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,12 @@ from urllib.parse import urlsplit
 import psutil
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from bench.harness.processes import role_of
+from bench.harness.collection import Collection
+from bench.harness.connections import MAX_CONNECTIONS, Connections, connected
+from bench.harness.processes import ServiceProcesses
+from bench.harness.service import fresh_data, started
+from bench.harness.writing import store
+from bench.reports.recording import console
 from bench.speed.faults.relay import Endpoint, Relay
 from serving.config.settings import Settings
 from serving.desk.embedded_neo4j import EmbeddedNeo4j
@@ -42,13 +47,9 @@ REPLICAS = {"index": "VectorIndex", "embedder": "Embedder"}
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A store behind a relay.
+    """A store behind a relay, which `start` starts again after it was killed.
 
-    Attributes:
-        name: Of the dependency.
-        start: Starts it again after it was killed.
-        processes: Its processes, the one that has started the others first.
-        relay: Between the service and the store.
+    The first of its processes has started the others.
     """
 
     name: str
@@ -87,9 +88,7 @@ class Store:
 class Replica:
     """The only replica of a deployment, which Serve starts again after it was killed.
 
-    Attributes:
-        name: Of the dependency.
-        service: The first process of the service.
+    `service` is the first process of the service.
     """
 
     name: str
@@ -116,26 +115,44 @@ class Replica:
                 await asyncio.sleep(0.1)
 
     def _processes(self) -> list[int]:
-        found = []
-        for process in psutil.Process(self.service).children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                role = role_of(process.name(), process.cmdline())
-                if role == f"replica {REPLICAS[self.name]}":
-                    found.append(process.pid)
-        return found
+        role = f"replica {REPLICAS[self.name]}"
+        found = ServiceProcesses(self.service).by_role()
+        return [process.pid for its, process in found if its == role]
 
 
 Dependency: TypeAlias = Store | Replica
 
 
+async def in_each_placement(
+    collection: Collection,
+    measure: Callable[[Connections, Sequence[Dependency]], Awaitable[None]],
+) -> None:
+    """Measures a service in `single` with its stores, then one in `split` with its replicas.
+
+    Both have the same stores, which hold the collection.
+    """
+    console.print("starting PostgreSQL and Neo4j")
+    with fresh_data() as folder:
+        async with _stores(folder) as (of_stores, settings):
+            for placement in ("single", "split"):
+                console.print(f"starting the service, {placement}")
+                environment = {**settings, "TRIVIUM_SERVE__PLACEMENT": placement}
+                async with (
+                    started(folder, environment) as service,
+                    connected(service.address, MAX_CONNECTIONS) as connections,
+                ):
+                    dependencies: Sequence[Dependency] = of_stores
+                    if placement == "split":
+                        dependencies = [Replica(name, service.pid) for name in REPLICAS]
+                    await store(connections, collection)
+                    await measure(connections, dependencies)
+
+
 @contextlib.asynccontextmanager
-async def stores(folder: Path) -> AsyncIterator[tuple[list[Store], Mapping[str, str]]]:
-    """Starts PostgreSQL and Neo4j behind relays.
+async def _stores(folder: Path) -> AsyncIterator[tuple[list[Store], Mapping[str, str]]]:
+    """Starts PostgreSQL and Neo4j behind relays, with their data in a folder.
 
     Yields the stores, and the environment that makes a service use them.
-
-    Args:
-        folder: For their data; PostgreSQL's account must be able to enter it.
     """
     postgres = EmbeddedPostgres(folder / "postgres")
     neo4j = EmbeddedNeo4j(folder / "neo4j", Settings().cache_dir)

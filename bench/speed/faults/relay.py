@@ -32,12 +32,7 @@ class Endpoint:
 
 
 class Relay:
-    """Forwards each connection to an endpoint.
-
-    Args:
-        target: Where the store listens.
-        listen: Where the relay does; with neither port nor path, on a free port.
-    """
+    """Forwards each connection to the endpoint of a store; by default it listens on a free port."""
 
     def __init__(self, target: Endpoint, listen: Endpoint) -> None:
         self.delay_s = 0.0

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +18,8 @@ from google.protobuf import descriptor_pool
 
 from bench import docs, scale
 from bench.gpu import index as gpu_index
-from bench.harness.load import Call, Run
+from bench.harness import writing
+from bench.harness.load import Call
 from bench.harness.results import Record, Result, read_records
 from bench.harness.sample import multiplied_sample
 from bench.harness.service import ServiceStartError, Target
@@ -28,22 +27,15 @@ from bench.peers.tables import claims
 from bench.reports.baselines import baseline, promote
 from bench.reports.recording import recorded
 from bench.speed import __main__ as speed
-from bench.speed import ghz, hostile, suite
-from bench.speed.cpu.__main__ import VARIANTS
+from bench.speed import cpu, ghz, hostile, overload, recall, resident
+from bench.speed.faults import __main__ as faults
 from bench.speed.faults import degradation
-from bench.speed.faults import figures as faults
-from bench.speed.faults.dependencies import Fault
-from bench.speed.overload import __main__ as overload
-from bench.speed.overload import loads
-from bench.speed.recall import calls as recall
-from bench.speed.recall.figures import recall_table
-from bench.speed.recall.figures import result_of as recall_result
 from serving.config.profiles import ProfileBook
 from serving.desk.ray_environment import LOOPBACK
 from serving.domain.breaker import FAILURES
 from tests.fakes.service import running
 from tests.fakes.simulation.virtual_time import run_in_virtual_time
-from tests.unit.bench.quality.fake_memory import FakeMemory
+from tests.unit.bench.fake_memory import FakeMemory, written_set
 from tests.unit.client.conversation.fake_memory import FakeMemory as FakeClient
 
 
@@ -67,17 +59,13 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    folder = tmp_path / "twenty"
-    folder.mkdir()
     numbers = range(20)
-    files = {
-        "corpus.jsonl": [{"id": f"t{each}", "text": f"Number {each}."} for each in numbers],
-        "queries.jsonl": [{"id": f"q{each}", "text": f"Which {each}?"} for each in numbers],
-    }
-    for name, lines in files.items():
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "qrels.tsv").write_text("".join(f"q{each}\tt{each}\t1\n" for each in numbers))
-    return folder
+    return written_set(
+        tmp_path / "twenty",
+        qrels="".join(f"q{each}\tt{each}\t1\n" for each in numbers),
+        corpus=[{"id": f"t{each}", "text": f"Number {each}."} for each in numbers],
+        queries=[{"id": f"q{each}", "text": f"Which {each}?"} for each in numbers],
+    )
 
 
 def starting(address: str) -> Callable[[Path], AbstractAsyncContextManager[Target]]:
@@ -106,7 +94,7 @@ def records_in(out: Path) -> Sequence[Record]:
 def test_speed_measures_starts_writing_and_every_load(
     address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suite, "started", starting(address))
+    monkeypatch.setattr(speed, "started", starting(address))
     out = tmp_path / "out"
 
     run(speed.main, "--data", str(data), "--calls", "20", "--out", str(out))
@@ -119,57 +107,71 @@ def test_speed_measures_starts_writing_and_every_load(
     assert all(not each["errors"] for each in found)
 
 
-class CountingMemory(FakeMemory):
-    def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
-        response = super().GetStats(request, context)
-        response.tenant.segment_count = len(self.segments[request.tenant])
-        response.index.vector_count = sum(map(len, self.segments.values()))
-        response.service.dimension = 4
-        return response
-
-
 def test_scale_measures_each_size_and_a_restart(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory, out = CountingMemory(), tmp_path / "out"
-    small = ("--segments", "10,20", "--tenants", "1", "--calls", "2")
-
-    with running(memory):
-        monkeypatch.setattr(scale, "started", starting(memory.address))
-        run(scale.main, "--data", str(data), *small, "--out", str(out))
-
-    [folder] = out.iterdir()
-    scenarios = [str(each["scenario"]) for each in records_in(out)]
-    assert scenarios == ["grow", "ask", "ask", "ask", "footprint", "restart"] * 2
-    assert "| 20 | " in (folder / "summary.md").read_text()
-
-
-def test_overload_offers_every_share_with_every_budget(
     address: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overload, "Plan", partial(loads.Plan, shares=(0.01,), writers=1))
-    out = tmp_path / "out"
-    load = ("--budgets", "20000,30000", "--seconds", "0.2", "--calls", "4")
+    monkeypatch.setattr(scale, "started", starting(address))
+    out, small = tmp_path / "out", ("--segments", "10,20", "--tenants", "1", "--calls", "2")
 
-    run(overload.main, "--data", str(data), "--address", address, "--out", str(out), *load)
+    run(scale.main, "--data", str(data), *small, "--out", str(out))
 
-    scenarios = [str(each["scenario"]) for each in records_in(out)]
-    assert scenarios.count("overload") == 2
-    assert scenarios.count("during writes") == 2
+    found = records_in(out)
+    scenarios = [str(each["scenario"]) for each in found]
+    assert scenarios == ["grow", "ask", "ask", "ask", "footprint", "restart"] * 2
+    assert "| 20 | " in scale.growth_table(found)
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "scenarios"),
+    [
+        (
+            overload.main,
+            ["--budgets", "20000,30000", "--seconds", "0.2", "--calls", "4"],
+            {"capacity": 1, "overload": 2, "during writes": 2},
+        ),
+        (cpu.main, ["--calls", "2", "--no-flame"], {"cpu": len(cpu.VARIANTS)}),
+        (resident.main, ["--writes", "20"], {"resident": 3}),
+    ],
+    ids=["overload", "cpu", "resident"],
+)
+def test_command_measures_a_set_in_every_scenario(
+    address: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: click.Command,
+    options: Sequence[str],
+    scenarios: dict[str, int],
+) -> None:
+    @asynccontextmanager
+    async def running(_: str | None) -> AsyncIterator[Target]:
+        yield Target(address, os.getpid())
+
+    monkeypatch.setattr(writing, "running", running)
+    monkeypatch.setattr(overload, "SHARES", (0.01,))
+    monkeypatch.setattr(overload, "WRITERS", 1)
+    monkeypatch.setattr(cpu, "SETTLING_CALLS", 1)
+
+    run(command, "--data", str(data), "--out", str(tmp_path / "out"), *options)
+
+    [folder] = (tmp_path / "out").iterdir()
+    assert Counter(str(each["scenario"]) for each in read_records(folder)) == scenarios
+    assert (folder / "summary.md").read_text()
 
 
 def test_prefetched_recall_waits_for_no_search() -> None:
     def measured(plan: recall.Plan) -> Record:
         async def simulate() -> list[recall.Call]:
             clients = [FakeClient(delay_s=0.02)]
-            clock = asyncio.get_running_loop().time
-            return await recall.run_calls(clients, [["When is the wedding?"]], plan, clock)
+            return await recall.run_calls(clients, [["When is the wedding?"]], plan)
 
-        return recall_result(run_in_virtual_time(simulate()), plan).as_record({})
+        return recall.result_of(run_in_virtual_time(simulate()), plan).as_record({})
 
     plans = [recall.Plan(prefetch=prefetch, seconds=20) for prefetch in (True, False)]
 
-    waited = [line.split(" | ")[4] for line in recall_table([*map(measured, plans)]).splitlines()]
+    waited = [
+        line.split(" | ")[4] for line in recall.recall_table([*map(measured, plans)]).splitlines()
+    ]
 
     assert waited[2:] == ["0", "20"]
 
@@ -177,11 +179,8 @@ def test_prefetched_recall_waits_for_no_search() -> None:
 def test_a_fault_is_summarised_and_drawn(tmp_path: Path) -> None:
     answer: Any = SimpleNamespace(leg_reports=())
     calls = [Call(0.01, answer, due_s=1.0), Call(0.2, code="UNAVAILABLE", due_s=3.0)]
-    observed = faults.Observed(
-        dependency="neo4j", fault=Fault.HUNG, run=Run(calls, 10.0), began_s=2.0, ended_s=5.0
-    )
-    about: Record = {"machine": {}, "versions": {}, "collection": {}}
-    records = [faults.result_of(observed, 0.1, rate_per_s=1).as_record(about)]
+    about = {"dependency": "neo4j", "fault": "hung"}
+    records = [faults.result_of(about, calls, began_s=2.0, ended_s=5.0).as_record({})]
 
     faults.save_picture(records, tmp_path / "picture.png")
 
@@ -205,17 +204,22 @@ def test_degradation_tells_first_questions_from_later_ones() -> None:
 def test_hostile_phases_are_compared_with_the_quiet_one() -> None:
     plan = hostile.Plan(per_s=100, seconds=1, rounds=2)
     answer: Any = SimpleNamespace(leg_reports=())
-    quiet = hostile.result_of(hostile.Other.NOTHING, [Call(0.01, answer)] * 4, {}, {}, plan)
     attacked = [Call(0.02, answer)] * 3 + [Call(1.0, code="UNAVAILABLE")]
-    noisy = hostile.result_of(hostile.Other.WITH_KEY, attacked, {"400": 20}, {"haproxy": 0.5}, plan)
+    phases = {
+        hostile.Other.NOTHING: hostile.Phase([Call(0.01, answer)] * 4),
+        hostile.Other.WITH_KEY: hostile.Phase(
+            attacked, Counter({"400": 20}), Counter({"haproxy": 1})
+        ),
+    }
+    results = [hostile.result_of(other, phase, plan) for other, phase in phases.items()]
 
-    table = hostile.hostile_table([each.as_record({}) for each in (quiet, noisy)])
+    table = hostile.hostile_table([each.as_record({}) for each in results])
 
     cells = [cell.strip() for cell in table.splitlines()[-1].split("|")]
     assert cells[1:4] == ["hostile bodies with a reader's key", "10", "400: 20"]
     assert cells[7] == "2.00"
     assert cells[9:11] == ["0.75", "UNAVAILABLE: 1"]
-    assert cells[11:14] == ["0", "0.25", "0"]
+    assert cells[11:14] == ["0", "0.5", "0"]
 
 
 async def test_attacker_counts_its_answers() -> None:
@@ -240,17 +244,17 @@ HOSTILE = [hostile.Other.WITHOUT_KEY, hostile.Other.WITH_KEY, hostile.Other.WRON
 
 @pytest.mark.parametrize("other", HOSTILE)
 def test_hostile_bodies_go_to_routes_that_exist(other: hostile.Other) -> None:
-    paths = [re.split(" ", each.decode())[1] for each in hostile.requests(other, "key")]
+    requests = [each.decode() for each in hostile.requests(other, "key")]
 
-    assert {"/v1/ingest", "/v1/retrieve", "/v1/query"} <= set(paths)
-    keys = [b"authorization: Bearer key" in each for each in hostile.requests(other, "key")]
-    assert set(keys) == {other is hostile.Other.WITH_KEY}
+    assert {"/v1/ingest", "/v1/retrieve", "/v1/query"} <= {each.split()[1] for each in requests}
+    keys = {"authorization: Bearer key" in each for each in requests}
+    assert keys == {other is hostile.Other.WITH_KEY}
 
 
 def test_cpu_asks_with_legs_of_the_default_profile() -> None:
     profiles = ProfileBook.load()
 
-    for changes in VARIANTS.values():
+    for changes in cpu.VARIANTS.values():
         assert profiles.changed("default", changes).legs
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from bench.harness.load import open_loop
 from bench.harness.results import number, read_records, table
 from bench.holds.sources import read_memory, write_set
 from bench.index import searches
+from tests.unit.bench.fake_memory import written_set
 
 CORPUS = [
     {"id": "t1", "text": "I sailed to Goa.", "speaker": "Mira", "scope": "chat-1"},
@@ -42,13 +42,8 @@ JUDGMENTS = "q1\tt1\t1\nq1\tt9\t0\nq2\tt1\t1\nq3\tp1\t4\n"
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Collection:
-    folder = tmp_path / "small"
-    folder.mkdir()
     files = {"corpus": CORPUS, "facts": FACTS, "triples": TRIPLES, "queries": QUERIES}
-    for name, lines in files.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (folder / "qrels.tsv").write_text(JUDGMENTS)
-    return read_collection(folder)
+    return read_collection(written_set(tmp_path / "small", JUDGMENTS, **files))
 
 
 def test_scopes_titles_and_relations_become_memories(collection: Collection) -> None:

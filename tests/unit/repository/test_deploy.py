@@ -24,9 +24,9 @@ from serving.domain.shards import Shard
 from serving.telemetry import ALL_METRICS
 from tests.lint import sections
 from tests.support import release
+from tests.support.tracked_files import ROOT
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
-OPERATING = DEPLOY.parent / "docs/operating.md"
+DEPLOY = ROOT / "deploy"
 SHIPPED = sorted(path.name for path in DEPLOY.glob("serve.*.yaml"))
 
 
@@ -64,7 +64,7 @@ def test_throughput_of_gpus_is_on_one_page(name: str) -> None:
     assert (
         ("answers a second" in text) == ("docs/gpu.md#planning" in text) == ("replicas: " in text)
     )
-    assert "planning" in sections(DEPLOY.parent / "docs/gpu.md")
+    assert "planning" in sections(ROOT / "docs/gpu.md")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -80,11 +80,6 @@ def test_reflection_can_be_switched_off() -> None:
     assert not accepted.grpc_options.enable_reflection
 
 
-def shares(**arguments: Any) -> dict[str, float]:
-    """The share of a GPU that a replica of each deployment requests."""
-    return {each.name: (each.ray_actor_options or {})["num_gpus"] for each in built(arguments)}
-
-
 def built(arguments: dict[str, Any]) -> list[Deployment]:
     application = build({**arguments, "auth": {"allow_anonymous": True}})
     return list(build_app(application, name="trivium").deployments)
@@ -98,37 +93,41 @@ def test_a_shipped_serve_config_does_not_start_without_authentication(name: str)
         build(application["args"])
 
 
-def test_no_deployment_requests_a_gpu_by_default() -> None:
-    named = {"reranker": {"model": "folder"}}
-    found = [shares(serve={"placement": each}, **named) for each in ("single", "split", "gpu")]
-
-    assert found == [
-        {"Ingress": 0},
-        dict.fromkeys(["Ingress", "Embedder", "VectorIndex", "Projector", "Reranker"], 0),
-        dict.fromkeys(["Ingress", "VectorSpace", "Projector", "Reranker"], 0),
-    ]
+SHARDS_ON_GPUS = {
+    "serve": {"placement": "split", "gpus": {"embedder": 0.4, "index": 0.3}},
+    "index": {"device": "cuda", "shards": 2},
+}
+SHARDS = dict.fromkeys(["VectorIndex-0-of-2", "VectorIndex-1-of-2"], 0.3)
 
 
-def test_deployment_requests_its_own_share_of_a_gpu() -> None:
-    assert shares(**shipped("serve.gpu-small.yaml")["applications"][0]["args"]) == {"Ingress": 1}
-    assert shares(**shipped("serve.gpu-big.yaml")["applications"][0]["args"]) == {
-        "Ingress": 0,
-        "VectorSpace": 0.4,
-        "Projector": 0,
-        "Reranker": 0.2,
-    }
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"serve": {"placement": "single"}}, {"Ingress": 0}),
+        (
+            {"serve": {"placement": "split"}},
+            dict.fromkeys(["Ingress", "Embedder", "VectorIndex", "Projector", "Reranker"], 0),
+        ),
+        (
+            {"serve": {"placement": "gpu"}},
+            dict.fromkeys(["Ingress", "VectorSpace", "Projector", "Reranker"], 0),
+        ),
+        ("gpu-small", {"Ingress": 1}),
+        ("gpu-big", {"Ingress": 0, "VectorSpace": 0.4, "Projector": 0, "Reranker": 0.2}),
+        (SHARDS_ON_GPUS, {"Ingress": 0, "Embedder": 0.4, **SHARDS, "Projector": 0, "Reranker": 0}),
+    ],
+)
+def test_deployment_requests_its_own_share_of_a_gpu(
+    arguments: Any, expected: dict[str, float]
+) -> None:
+    if isinstance(arguments, str):
+        given = shipped(f"serve.{arguments}.yaml")["applications"][0]["args"]
+    else:
+        given = {"reranker": {"model": "folder"}, **arguments}
 
+    found = {each.name: (each.ray_actor_options or {})["num_gpus"] for each in built(given)}
 
-def test_shard_of_a_separate_index_has_its_own_share() -> None:
-    serve = {"placement": "split", "gpus": {"embedder": 0.4, "index": 0.3}}
-
-    assert shares(serve=serve, index={"device": "cuda", "shards": 2}) == {
-        "Ingress": 0,
-        "Embedder": 0.4,
-        "VectorIndex-0-of-2": 0.3,
-        "VectorIndex-1-of-2": 0.3,
-        "Projector": 0,
-    }
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -167,8 +166,9 @@ def test_the_shipped_dashboard_has_a_panel_for_each_metric() -> None:
     assert {panel["title"] for panel in dashboard["panels"]} == {each.name for each in ALL_METRICS}
 
 
-def test_the_page_on_operating_queries_existing_metrics() -> None:
-    asked = set(re.findall(r"ray_trivium_\w+", OPERATING.read_text()))
+@pytest.mark.parametrize("file", ["docs/operating.md", "deploy/prometheus/alerts.yaml"])
+def test_queries_of_a_file_name_existing_metrics(file: str) -> None:
+    asked = set(re.findall(r"ray_trivium_\w+", (ROOT / file).read_text()))
 
     assert asked
     assert asked <= exposed_names()
@@ -180,28 +180,13 @@ def exposed_names() -> set[str]:
     return {f"ray_{each.name}{part}" for each in ALL_METRICS for part in parts[each.kind]}
 
 
-def test_the_shipped_environment_has_all_that_ray_needs() -> None:
-    lines = (DEPLOY / "ray.env").read_text().splitlines()
+@pytest.mark.parametrize("file", ["ray.env", "Containerfile"])
+def test_shipped_environment_has_all_that_ray_needs(file: str) -> None:
+    set_there = set(re.findall(r"(RAY_\w+=[^\s\\]+)", (DEPLOY / file).read_text()))
 
-    assert {f"{name}={value}" for name, value in LATENCY_ENVIRONMENT.items()} <= set(lines)
-
-
-def parts(**settings: object) -> dict[str, Any]:
-    """The arguments of the ingress in the split placement, by name."""
-    application = build(
-        {"serve": {"placement": "split"}, "auth": {"allow_anonymous": True}, **settings}
-    )
-    # Serve has no public API for the deployments of an application.
-    given: Any = application._bound_deployment.init_kwargs
-    return dict(given)
+    assert {f"{name}={value}" for name, value in LATENCY_ENVIRONMENT.items()} <= set_there
 
 
-def test_the_split_placement_has_a_reranker_where_a_model_is_named() -> None:
-    assert parts()["reranker"] is None
-    assert parts(reranker={"model": "folder"})["reranker"]._bound_deployment.name == "Reranker"
-
-
-ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 
 
@@ -209,13 +194,6 @@ def alerts() -> list[dict[str, Any]]:
     [group] = yaml.safe_load((PROMETHEUS / "alerts.yaml").read_text())["groups"]
     rules: list[dict[str, Any]] = group["rules"]
     return rules
-
-
-def test_alerts_query_existing_metrics() -> None:
-    asked = {name for rule in alerts() for name in re.findall(r"ray_trivium_\w+", rule["expr"])}
-
-    assert asked
-    assert asked <= exposed_names()
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
@@ -243,13 +221,6 @@ def test_alerts_fire_as_their_tests_say() -> None:
 CHART = DEPLOY / "helm" / "trivium"
 VALUES = ["values", "values-split", "values-gpu"]
 needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")
-
-
-def test_image_has_the_environment_that_ray_needs() -> None:
-    containerfile = (DEPLOY / "Containerfile").read_text()
-
-    set_there = set(re.findall(r"(RAY_\w+=[^\s\\]+)", containerfile))
-    assert {f"{name}={value}" for name, value in LATENCY_ENVIRONMENT.items()} <= set_there
 
 
 def test_image_runs_as_no_root_with_health_command() -> None:
@@ -327,7 +298,7 @@ def test_compose_file_publishes_ports_on_loopback_alone() -> None:
 
 
 def test_variables_of_deployments_are_settings() -> None:
-    page = (DEPLOY.parent / "docs" / "configuration.md").read_text()
+    page = (ROOT / "docs/configuration.md").read_text()
     settings = set(re.findall(r"^\* `(TRIVIUM_\w+)`", page, re.M))
     files = [
         each for each in DEPLOY.rglob("*") if each.is_file() and each.name != "haproxy-tls.cfg"

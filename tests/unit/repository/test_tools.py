@@ -59,6 +59,7 @@ def checked(message: str, folder: Path) -> subprocess.CompletedProcess[str]:
         f"docs: {'x' * 66}",
         "Merge branch 'index'",
         "fixup! Anything",
+        "# On branch main\nindex: reject vectors",
     ],
 )
 def test_valid_subject_is_accepted(subject: str, tmp_path: Path) -> None:
@@ -86,10 +87,6 @@ def test_invalid_subject_is_rejected(subject: str, reason: str, tmp_path: Path) 
     assert done.returncode == 1
     assert reason in done.stderr
     assert subject in done.stderr
-
-
-def test_comment_lines_are_no_subject(tmp_path: Path) -> None:
-    assert checked("# On branch main\nindex: reject vectors\n", tmp_path).returncode == 0
 
 
 CLIENTS = ROOT / "clients/python"

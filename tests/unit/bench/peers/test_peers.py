@@ -12,7 +12,7 @@ import pytest
 
 from bench.harness.collection import Query
 from bench.harness.results import table
-from bench.peers.peer import RANK_CONSTANTS, InProcess, Memories, Passage, Peer
+from bench.peers.peer import RANK_CONSTANTS, Memories, Passage, Peer
 from bench.peers.turns import System, in_process, judged
 from serving.config.settings import load_settings
 from serving.ports.embedding import Vector
@@ -89,7 +89,7 @@ async def test_graphiti_finds_passages_of_the_tenant(tmp_path: Path) -> None:
         assert await peer.search(OTHER, "sailed", direction(2), 9) == ["theirs"]
 
 
-class Fixed(InProcess):
+class Fixed(Peer):
     """Finds all passages of a tenant in their order, and notes with what it was asked."""
 
     name, lacks = "fixed", "-"
@@ -124,8 +124,8 @@ async def test_system_is_judged_in_ten_and_twenty_segments() -> None:
     passages = [(str(place), [str(place)]) for place in range(30)]
     _, (system, _) = await systems_over(*passages)
     queries = [
-        Query(id="early", tenant=OHARA, text="?", relevant=frozenset({"1", "12"})),
-        Query(id="late", tenant=OHARA, text="?", relevant=frozenset({"25"})),
+        Query(id="early", tenant=OHARA, text="?", grades={"1": 1, "12": 1}),
+        Query(id="late", tenant=OHARA, text="?", grades={"25": 1}),
     ]
 
     measured = (await judged(system, queries)).measured

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,16 +10,12 @@ from click.testing import CliRunner, Result
 
 from bench.harness.results import number, read_records, table
 from bench.quality.__main__ import main
-from bench.quality.scoring.stored import read_rows
+from bench.quality.scoring.gate import read_rows
 from tests.fakes.service import running
-from tests.unit.bench.quality.fake_memory import LEGS, FakeMemory
+from tests.unit.bench.fake_memory import LEGS, FakeMemory, written_set
 
 TEXTS = ("The boiler is behind the stairs.", "Rent is due on Fridays.", "Melanie has the drill.")
 QUESTIONS = ("Where is the boiler?", "When is rent due?", "Has Melanie the drill?")
-
-
-def lines(*records: object) -> str:
-    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 @pytest.fixture
@@ -33,15 +28,12 @@ def memory() -> Iterator[FakeMemory]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A set of three segments and twenty questions, the first of which an outdated one answers."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    corpus = [
-        {"id": f"d{place}", "text": text, "speaker": "Melanie"} for place, text in enumerate(TEXTS)
-    ]
-    queries = [{"id": f"q{n}", "text": QUESTIONS[n % 3], "category": "plain"} for n in range(20)]
-    (folder / "corpus.jsonl").write_text(lines(*corpus))
-    (folder / "queries.jsonl").write_text(lines(*queries))
-    (folder / "qrels.tsv").write_text("".join(f"q{n}\td{n % 3}\t1\n" for n in range(20)))
+    folder = written_set(
+        tmp_path / "home",
+        qrels="".join(f"q{n}\td{n % 3}\t1\n" for n in range(20)),
+        corpus=[{"id": f"d{n}", "text": t, "speaker": "Melanie"} for n, t in enumerate(TEXTS)],
+        queries=[{"id": f"q{n}", "text": QUESTIONS[n % 3], "category": "plain"} for n in range(20)],
+    )
     (folder / "outdated.tsv").write_text("q0\td1\nq1\td0\n")
     return folder
 

@@ -1,12 +1,15 @@
-"""A service that finds everything that was written for a tenant, in the order of writing."""
+"""A set as it is on disk, and a service that finds all of a tenant, in the order of writing."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import grpc
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 
 from tests.fakes.service import FakeService
 from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_service_pb2, segment_pb2
@@ -14,6 +17,15 @@ from trivium.v1 import catalog_service_pb2, ingest_service_pb2, retrieval_servic
 LEGS = ("lexical", "dense", "facts", "graph")
 BRIEFED = 2
 """How many hits have room in a block for a prompt."""
+
+
+def written_set(folder: Path, qrels: str, **files: Iterable[object]) -> Path:
+    """Writes the files of a set: lines of JSON by name, and judgments."""
+    folder.mkdir()
+    for name, lines in files.items():
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "qrels.tsv").write_text(qrels)
+    return folder
 
 
 class FakeMemory(FakeService):
@@ -25,8 +37,6 @@ class FakeMemory(FakeService):
     def __init__(self) -> None:
         super().__init__()
         self.segments: defaultdict[str, list[segment_pb2.Segment]] = defaultdict(list)
-        self.written: list[tuple[str, int]] = []
-        self.requests: list[retrieval_service_pb2.RetrieveRequest] = []
         self.forgets = False
         """Whether it finds nothing any more."""
 
@@ -36,7 +46,6 @@ class FakeMemory(FakeService):
             if item.WhichOneof("item") == "segment":
                 self.segments[request.tenant].append(item.segment)
             response.outcomes.add(index=index, state=ingest_service_pb2.ITEM_STATE_CREATED)
-        self.written.append((request.tenant, len(request.items)))
         return response
 
     def IngestStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
@@ -45,17 +54,11 @@ class FakeMemory(FakeService):
         return ingest_service_pb2.IngestStreamResponse()
 
     def Retrieve(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.requests.append(request)
         if request.query.startswith("Fail"):
             context.abort(grpc.StatusCode.INTERNAL, "broken")
         response = retrieval_service_pb2.RetrieveResponse()
-        off = {override.leg for override in request.leg_overrides if override.weight == 0}
-        changed = MessageToDict(request.profile_overrides).get("legs", {})
-        off |= {leg for leg, change in changed.items() if change.get("weight") == 0}
         for leg in LEGS:
-            state = "SKIPPED" if leg in off else "OK"
-            number = retrieval_service_pb2.LegState.Value(f"LEG_STATE_{state}")
-            response.leg_reports.add(leg=leg, state=number)
+            response.leg_reports.add(leg=leg, state=retrieval_service_pb2.LEG_STATE_OK)
         if not self.forgets:
             for rank, segment in enumerate(self.segments[request.tenant], start=1):
                 response.hits.add(segment=segment, rank=rank)
@@ -76,6 +79,8 @@ class FakeMemory(FakeService):
 
     def GetStats(self, request: Any, context: Any) -> Any:  # noqa: N802
         response = catalog_service_pb2.GetStatsResponse()
-        response.tenant.SetInParent()
+        response.tenant.segment_count = len(self.segments[request.tenant])
+        response.index.vector_count = sum(map(len, self.segments.values()))
+        response.service.dimension = 4
         response.projections.add(projection="embedding")
         return response

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -20,20 +19,16 @@ from typing import Any
 
 import click
 
+from bench.harness import options
 from bench.harness.collection import Collection, Query
-from bench.harness.connections import Connections, connected, connections_for
-from bench.harness.cpu import cpu_over
-from bench.harness.latency import Latency
+from bench.harness.connections import Connections
 from bench.harness.load import Ask, closed_loop, meanwhile, open_loop
-from bench.harness.options import HELP, chosen, data_option, out_option
-from bench.harness.processes import ServiceProcesses
-from bench.harness.results import Record, Result, Take, select
-from bench.harness.service import fresh_data, started
-from bench.harness.writing import store
-from bench.reports.recording import console, recorded
+from bench.harness.processes import ServiceProcesses, cpu_over
+from bench.harness.results import Json, Latency, Record, Result, Take, select
+from bench.harness.writing import loaded
+from bench.reports.recording import recorded
 from bench.reports.report import Column, latency, parameter, table_of, value
-from bench.speed.cpu.figures import ROLES
-from trivium.aio import AsyncClient
+from bench.speed.cpu import ROLES
 from trivium.values import Retrieval, Segment
 
 RESIDENT = "resident"
@@ -53,20 +48,14 @@ BY_WORDS = "lexical"
 WRITTEN_TO = "bench-written-to"
 
 
-@click.command(context_settings=HELP)
-@data_option
-@click.option("--callers", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option(
-    "--writes",
-    type=click.FloatRange(min=0, min_open=True),
-    default=100.0,
-    show_default=True,
-    help="Of another tenant, a second, at the end.",
-)
-@out_option
+@click.command(context_settings=options.HELP)
+@options.data
+@options.count("--callers", 1, "Who ask at once.")
+@options.measure("--writes", 100.0, "Of another tenant, a second, at the end.")
+@options.out
 def main(data: Path | None, callers: int, writes: float, out: Path) -> None:
     """Compare the answers and the CPU time with and without tenants in memory."""
-    collection = chosen(data)
+    collection = options.chosen(data)
     with recorded(RESIDENT, collection, out, resident_table) as take:
         asyncio.run(_measure(collection, callers, writes, take))
 
@@ -89,8 +78,8 @@ def resident_table(records: Sequence[Record]) -> str:
 class _Variant:
     """The measurements of a variant."""
 
-    def __init__(self, connections: Connections, options: Mapping[str, Any], callers: int) -> None:
-        self._ask: Ask[Query, Retrieval] = partial(connections.ask, **options)
+    def __init__(self, connections: Connections, given: Mapping[str, Any], callers: int) -> None:
+        self._ask: Ask[Query, Retrieval] = partial(connections.ask, **given)
         self._callers = callers
         self.answers: list[Retrieval | None] = []
         self.seconds: list[float] = []
@@ -105,13 +94,13 @@ class _Variant:
             answer = answers[places[id(query)]] = await self._ask(query)
             return answer
 
-        run, use = await cpu_over(processes, closed_loop(ask, queries, self._callers))
+        run, use = await cpu_over(processes.cpu, closed_loop(ask, queries, self._callers))
         self.answers += answers
         self.seconds += [seconds for seconds, _ in run.answered]
         self.spent.update(use.by_role)
 
-    def result(self, name: str, same: int | None = None) -> Result:
-        """The result, with the number of answers that were the same as those of the other."""
+    def result(self, name: str, **more: Json) -> Result:
+        """The result, with what else was measured."""
         count = len(self.answers)
         by_role = {role: 1e3 * seconds / count for role, seconds in self.spent.items()}
         return Result(
@@ -123,50 +112,40 @@ class _Variant:
                 "cpu_ms": sum(by_role.values()),
                 "by_role_ms": by_role,
                 "from_memory": sum(map(_is_from_memory, self.answers)),
-                "same": same,
+                **more,
             },
         )
 
 
 async def _measure(collection: Collection, callers: int, writes: float, take: Take) -> None:
-    console.print("starting the service")
     queries = collection.queries
-    with fresh_data() as data_dir:
-        async with (
-            started(data_dir) as target,
-            connected(target.address, connections_for(callers)) as connections,
-        ):
-            await store(connections, collection)
-            processes = ServiceProcesses(target.pid)
-            # Loads the tenants, and what the stores keep of them.
-            for options in VARIANTS.values():
-                await _Variant(connections, options, callers).take(processes, queries)
-            variants = {
-                name: _Variant(connections, options, callers) for name, options in VARIANTS.items()
-            }
-            for start in range(0, len(queries), TURN):
-                for name in sorted(variants, reverse=bool(start // TURN % 2)):
-                    await variants[name].take(processes, queries[start : start + TURN])
-            during, written = _Variant(connections, VARIANTS["memory"], callers), list[int]()
-            write = partial(_write, connections.client(WRITTEN_TO), written)
-            arrivals_s = (place / writes for place in count())
-            began = time.perf_counter()
-            async with meanwhile(open_loop(write, count(), arrivals_s)):
-                await during.take(processes, queries)
-                written_per_s = len(written) / (time.perf_counter() - began)
-    memory, stores = (variants[name] for name in VARIANTS)
+    async with loaded(collection, callers=callers) as (target, connections):
+        processes = ServiceProcesses(target.pid)
+        # Loads the tenants, and what the stores keep of them.
+        for given in VARIANTS.values():
+            await _Variant(connections, given, callers).take(processes, queries)
+        memory, stores = (_Variant(connections, each, callers) for each in VARIANTS.values())
+        for start in range(0, len(queries), TURN):
+            turns = (memory, stores) if start // TURN % 2 == 0 else (stores, memory)
+            for variant in turns:
+                await variant.take(processes, queries[start : start + TURN])
+        during, written = _Variant(connections, VARIANTS["memory"], callers), list[int]()
+        client = connections.client(WRITTEN_TO)
+
+        async def write(place: int) -> None:
+            turn = Segment(id=f"turn-{place}", text=f"Turn {place}", event_time=datetime.now(UTC))
+            await client.ingest([turn])
+            written.append(place)
+
+        arrivals_s = (place / writes for place in count())
+        began = time.perf_counter()
+        async with meanwhile(open_loop(write, count(), arrivals_s)):
+            await during.take(processes, queries)
+            written_per_s = len(written) / (time.perf_counter() - began)
     same = sum(map(_are_same, memory.answers, stores.answers))
-    for name, variant in variants.items():
-        take(variant.result(name, same))
-    result = during.result("memory, during writes")
-    take(replace(result, measured={**result.measured, "written_per_s": round(written_per_s, 1)}))
-
-
-async def _write(client: AsyncClient, written: list[int], place: int) -> None:
-    """Writes a turn, and notes that it is stored."""
-    turn = Segment(id=f"turn-{place}", text=f"Turn {place}", event_time=datetime.now(UTC))
-    await client.ingest([turn])
-    written.append(place)
+    for name, variant in zip(VARIANTS, (memory, stores), strict=True):
+        take(variant.result(name, same=same))
+    take(during.result("memory, during writes", written_per_s=round(written_per_s, 1)))
 
 
 def _is_from_memory(answer: Retrieval | None) -> bool:

@@ -1,26 +1,43 @@
-"""Loads a service at shares of its capacity, and a tenant while another floods the service."""
+"""Loads at shares of a capacity, alone, and while another tenant floods the service or writes."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from itertools import count, cycle, islice
 
 from bench.harness.collection import Query
-from bench.harness.connections import CALL_TIMEOUT_S, MAX_CONNECTIONS, Connections, connected
-from bench.harness.latency import percentile
-from bench.harness.load import Ask, Run, closed_loop, meanwhile, open_loop, poisson_arrivals
-from bench.harness.results import Result, Take
+from bench.harness.connections import Connections
+from bench.harness.load import (
+    Ask,
+    Call,
+    Run,
+    closed_loop,
+    leg_states,
+    meanwhile,
+    open_loop,
+    poisson_arrivals,
+)
+from bench.harness.results import Result, percentile, percentile_ms
 from bench.speed.ingest import LEGS, mark_of, until_visible
-from bench.speed.overload.figures import CAPACITY, NEIGHBOUR, WRITES, is_whole_in_time, result_of
+from serving.pipeline.retrieval.legs.leg import NOTHING_TO_LOOK_UP
 from trivium.aio import AsyncClient
 from trivium.errors import OverloadedError
-from trivium.values import Item, Retrieval, Segment
+from trivium.values import Item, LegState, Retrieval, Segment
+
+OVERLOAD = "overload"
+NEIGHBOUR = "neighbour"
+"""The calls of one tenant while another one flooded the service."""
+
+WRITES = "during writes"
+"""The calls of tenants while another one wrote as much as it could."""
+
+REFUSED = "RESOURCE_EXHAUSTED"
+LATE = "DEADLINE_EXCEEDED"
 
 CAPACITY_CALLERS = 32
 CALM_ANSWERS = 5
@@ -35,60 +52,9 @@ WRITE_TIMEOUT_S = 30.0
 MIN_DELAY = timedelta(milliseconds=100)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The load to offer.
-
-    Attributes:
-        queries: At least one; asked in turn, again and again.
-        capacity_calls: In a closed loop, to measure the capacity, after as many to warm up.
-        budgets_s: What callers give each call.
-        seconds: How long each load lasts.
-        shares: Of the capacity.
-        writers: How many batches a tenant writes at a time that floods the service with writes.
-    """
-
-    queries: Sequence[Query]
-    capacity_calls: int
-    budgets_s: Sequence[float]
-    seconds: float
-    shares: Sequence[float] = (0.5, 1, 1.5, 2, 3)
-    writers: int = 8
-
-
-async def measure(address: str, plan: Plan, take: Take) -> None:
-    """Measures the capacity, each share of it with each budget, and a tenant during a flood."""
-    queries = cycle(plan.queries)
-    async with connected(address, MAX_CONNECTIONS) as connections:
-        reached = await capacity(connections, queries, plan.capacity_calls)
-        take(
-            Result(
-                scenario=CAPACITY,
-                parameters={"callers": CAPACITY_CALLERS},
-                n=len(reached.calls),
-                throughput_per_s=reached.throughput_per_s,
-                latency=reached.latency,
-                errors=reached.errors,
-            )
-        )
-        capacity_per_s = reached.throughput_per_s
-        for budget_s in plan.budgets_s:
-            offered = Offered(connections, capacity_per_s, budget_s, plan.seconds)
-            await recovery(offered.ask, queries, budget_s)
-            for share in plan.shares:
-                take(await offered.load(queries, share))
-            tenants = _queries_of_two(plan.queries)
-            for flood in (0.0, max(plan.shares)) if len(tenants) == 2 else ():
-                take(await offered.during_a_flood(tenants[0], tenants[1], flood))
-        # At the end, since what was written is projected for a while.
-        offered = Offered(connections, capacity_per_s, max(plan.budgets_s), plan.seconds)
-        for writers in (0, plan.writers):
-            take(await offered.during_writes(queries, writers))
-
-
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """Open loops at shares of a capacity, with one budget, each of `duration_s` seconds."""
+    """Open loops at shares of a capacity, with one budget."""
 
     connections: Connections
     capacity_per_s: float
@@ -106,7 +72,7 @@ class Offered:
         run = await open_loop(self.ask, queries, arrivals)
         since = started + arrivals[-1]
         recovery_s = await recovery(self.ask, queries, self.budget_s, since=since)
-        return self._result(run, share, share, arrivals, recovery_s)
+        return self._result(OVERLOAD, run, share, share, arrivals, recovery_s)
 
     async def during_a_flood(
         self, queries: cycle[Query], others: cycle[Query], flood: float
@@ -117,8 +83,7 @@ class Offered:
             open_loop(self.ask, queries, arrivals),
             open_loop(self.ask, others, self._arrivals(flood, seed=1) if flood else []),
         )
-        result = self._result(run, flood, NEIGHBOUR_SHARE, arrivals)
-        return replace(result, scenario=NEIGHBOUR)
+        return self._result(NEIGHBOUR, run, flood, NEIGHBOUR_SHARE, arrivals)
 
     async def during_writes(self, queries: cycle[Query], writers: int) -> Result:
         """Offers a tenth for one tenant while another one writes as much as it can.
@@ -133,17 +98,19 @@ class Offered:
         others = [_write_on(flood, writer, written) for writer in range(writers)]
         async with meanwhile(*others, _look_on(mark, visible_s)):
             run = await open_loop(self.ask, queries, arrivals)
-        result = self._result(run, float(writers), NEIGHBOUR_SHARE, arrivals)
-        seen = sorted(visible_s)
+        result = self._result(WRITES, run, float(writers), NEIGHBOUR_SHARE, arrivals)
+        visible = {
+            f"visible_p{share}_s": round(percentile(visible_s, share / 100), 3)
+            for share in (50, 95)
+            if visible_s
+        }
         return replace(
             result,
-            scenario=WRITES,
             measured={
                 **result.measured,
                 "written_per_s": round(written["written"] / arrivals[-1], 1),
                 "batches_refused": written["refused"],
-                "visible_p50_s": round(percentile(seen, 0.5), 3) if seen else None,
-                "visible_p95_s": round(percentile(seen, 0.95), 3) if seen else None,
+                **visible,
             },
         )
 
@@ -153,39 +120,69 @@ class Offered:
 
     def _result(
         self,
+        scenario: str,
         run: Run[Retrieval],
         name: float,
         share: float,
         arrivals: Sequence[float],
         recovery_s: float | None = None,
     ) -> Result:
-        return result_of(
-            run,
-            share=name,
-            rate_per_s=share * self.capacity_per_s,
-            budget_s=self.budget_s,
-            offered_s=arrivals[-1],
-            recovery_s=recovery_s,
+        """Summarises a load of a share of the capacity, whose times count from when calls were due.
+
+        `recovery_s` is the time from the last arrival until answers were whole and in time again;
+        None if that was not awaited to its end.
+        """
+        refused = [call.seconds for call in run.calls if call.code == REFUSED]
+        late = [call for call in run.calls if call.code == LATE]
+        in_time = [seconds for seconds, _ in run.answered if seconds <= self.budget_s]
+        whole = sum(is_whole_in_time(call, self.budget_s) for call in run.calls)
+        result = run.result(
+            scenario,
+            {
+                "budget_ms": round(self.budget_s * 1e3),
+                "share": name,
+                "rate_per_s": round(share * self.capacity_per_s, 1),
+            },
+            goodput_per_s=round(len(in_time) / arrivals[-1], 2),
+            whole_per_s=round(whole / arrivals[-1], 2),
+            refused_share=round(len(refused) / len(run.calls), 4),
+            refused_p50_ms=percentile_ms(refused, 0.50, 2),
+            refused_p95_ms=percentile_ms(refused, 0.95, 2),
+            late_share=round(len(late) / len(run.calls), 4),
+            leg_states=leg_states(answer for _, answer in run.answered),
+            recovery_s=None if recovery_s is None else round(recovery_s, 2),
         )
+        # Of the time in which calls arrived.
+        return replace(result, throughput_per_s=round(len(run.answered) / arrivals[-1], 2))
+
+
+def is_whole_in_time(call: Call[Retrieval], budget_s: float) -> bool:
+    """Whether it was answered in time, by every leg of the profile that has something to search."""
+    return (
+        call.answer is not None
+        and call.seconds <= budget_s
+        and all(
+            report.state is LegState.OK or report.reason == NOTHING_TO_LOOK_UP
+            for report in call.answer.leg_reports
+        )
+    )
 
 
 async def recovery(
     ask: Ask[Query, Retrieval],
     queries: cycle[Query],
     budget_s: float,
-    *,
     since: float | None = None,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> float | None:
     """Asks one question after the other until a few answers in a row are whole and in time.
 
     Returns:
         The seconds until the first of these was asked; None if none were within ten seconds.
     """
-    since = clock() if since is None else since
+    since = time.perf_counter() if since is None else since
     calm, first = 0, since
     while calm < CALM_ANSWERS:
-        asked = clock()
+        asked = time.perf_counter()
         if asked - since > MAX_RECOVERY_S:
             return None
         run = await closed_loop(ask, islice(queries, 1), 1)
@@ -201,17 +198,8 @@ async def capacity(
     connections: Connections, queries: Iterator[Query], calls: int
 ) -> Run[Retrieval]:
     """Asks in a closed loop, first to warm up; returns the run after that."""
-    ask = partial(connections.ask, timeout=CALL_TIMEOUT_S)
-    await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS)
-    return await closed_loop(ask, islice(queries, calls), CAPACITY_CALLERS)
-
-
-def _queries_of_two(queries: Sequence[Query]) -> Sequence[cycle[Query]]:
-    """The queries of the first two tenants, each again and again; fewer if there are fewer."""
-    by_tenant: dict[str, list[Query]] = {}
-    for query in queries:
-        by_tenant.setdefault(query.tenant, []).append(query)
-    return [cycle(each) for each in list(by_tenant.values())[:2]]
+    await closed_loop(connections.ask, islice(queries, calls), CAPACITY_CALLERS)
+    return await closed_loop(connections.ask, islice(queries, calls), CAPACITY_CALLERS)
 
 
 # ---------------------------------------------------------------- writers

@@ -1,1 +1,0 @@
-"""Calls above capacity: an open loop at multiples of the measured capacity."""

@@ -1,1 +1,0 @@
-"""Answers from memory compared with those of the stores."""
