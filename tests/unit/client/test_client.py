@@ -238,12 +238,19 @@ def test_patch_sends_only_given_fields(client: Client, fake_service: FakeService
     assert (dict(third.set_labels), list(third.remove_labels)) == ({"k": "x"}, ["l"])
 
 
-@pytest.mark.parametrize(("segment_id", "fact_id"), [("", ""), ("a", "f")])
-def test_patch_of_no_single_item_is_not_sent(
-    client: Client, fake_service: FakeService, segment_id: str, fact_id: str
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "exactly one of segment_id and fact_id"),
+        ({"segment_id": "a", "fact_id": "f"}, "exactly one of segment_id and fact_id"),
+        ({"segment_id": "a", "remove_labels": "t1"}, r"must be a list, such as \['t1'\]"),
+    ],
+)
+def test_malformed_patch_is_not_sent(
+    client: Client, fake_service: FakeService, fields: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(ValueError, match="exactly one of segment_id and fact_id"):
-        client.patch(segment_id=segment_id, fact_id=fact_id, text="x")
+    with pytest.raises((ValueError, TypeError), match=said):
+        client.patch(text="x", **fields)
 
     assert fake_service.requests == []
 

@@ -8,15 +8,38 @@ from typing import Any
 import pytest
 
 from trivium import (
+    Absence,
+    AuditEntry,
+    Changes,
+    Comparison,
+    Description,
     Embedding,
     Exclusion,
     Fact,
+    FactsFound,
     Filter,
+    ForgetResult,
+    IngestResult,
     Item,
     LegOverride,
+    NewKey,
     NumberRange,
+    PatchResult,
+    Retrieval,
     Segment,
+    SegmentsFound,
+    Stats,
+    StreamedRetrieval,
+    StreamResult,
+    Tenant,
     TimeRange,
+    WarmPart,
+)
+from trivium.v1 import (
+    admin_service_pb2,
+    catalog_service_pb2,
+    ingest_service_pb2,
+    retrieval_service_pb2,
 )
 from trivium.wire import requests, responses
 from trivium.wire.requests import Batcher
@@ -99,7 +122,50 @@ def test_filter_reads_as_it_was_sent() -> None:
 
     sent = requests.retrieve("acme", "why?", timeout=1, filter=given).filter
 
-    assert responses.to_filter(sent) == given
+    assert responses.read(Filter, sent) == given
+
+
+def filled(message: Any) -> Any:
+    """The message with all that is within it, down to a third level."""
+
+    def fill(one: Any, depth: int) -> None:
+        for field in one.DESCRIPTOR.fields:
+            if field.message_type and not field.message_type.GetOptions().map_entry and depth:
+                within = getattr(one, field.name)
+                within = within.add() if field.is_repeated else within
+                within.SetInParent()
+                fill(within, depth - 1)
+
+    fill(message, 3)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (Retrieval, retrieval_service_pb2.RetrieveResponse()),
+        (StreamedRetrieval, retrieval_service_pb2.RetrieveStreamResponse()),
+        (Description, retrieval_service_pb2.DescribeEntityResponse()),
+        (WarmPart, retrieval_service_pb2.WarmPart()),
+        (Comparison, retrieval_service_pb2.CompareResponse()),
+        (Absence, retrieval_service_pb2.ExplainAbsenceResponse()),
+        (IngestResult, ingest_service_pb2.IngestResponse()),
+        (StreamResult, ingest_service_pb2.IngestStreamResponse()),
+        (PatchResult, ingest_service_pb2.PatchResponse()),
+        (ForgetResult, ingest_service_pb2.ForgetResponse()),
+        (SegmentsFound, catalog_service_pb2.GetSegmentsResponse()),
+        (FactsFound, catalog_service_pb2.GetFactsResponse()),
+        (Changes, catalog_service_pb2.WatchChangesResponse()),
+        (Stats, catalog_service_pb2.GetStatsResponse()),
+        (AuditEntry, admin_service_pb2.AuditEntry()),
+        (Tenant, admin_service_pb2.Tenant()),
+        (NewKey, admin_service_pb2.CreateKeyResponse()),
+    ],
+)
+def test_fields_of_a_value_are_in_its_message(kind: type, message: Any) -> None:
+    value: object = responses.read(kind, filled(message))
+
+    assert type(value) is kind
 
 
 def test_a_segment_is_sent_with_its_vector_or_without() -> None:
@@ -238,9 +304,6 @@ LISTS: dict[str, Callable[[Any], object]] = {
     "seed_ids": lambda one: requests.retrieve("acme", "why?", timeout=1, seed_ids=one),
     "required_legs": lambda one: requests.retrieve("acme", "why?", timeout=1, required_legs=one),
     "tenants": lambda one: requests.retrieve("acme", "why?", timeout=1, tenants=one),
-    "remove_labels": lambda one: requests.patch(
-        "acme", segment_id="a", fact_id="", remove_labels=one
-    ),
     "list_facts": lambda one: requests.list_facts("acme", one, None, 0),
     "entities": lambda one: requests.ingest("acme", [Segment(text="x", entities=one)]),
     "keywords": lambda one: requests.ingest("acme", [Segment(text="x", keywords=one)]),

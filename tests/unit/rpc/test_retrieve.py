@@ -377,7 +377,7 @@ def read(
     call = replace(call_of(profile), briefing=briefing)
     retrieval = replace(NOTHING_FOUND, hits=tuple(hits), **found)
     sent = from_retrieval(call, retrieval).SerializeToString()
-    return responses.to_retrieval(RetrieveResponse.FromString(sent))
+    return responses.read(RetrievalRead, RetrieveResponse.FromString(sent))
 
 
 def read_hit(item: Item, **fields: Any) -> RetrievedHit:
@@ -671,7 +671,7 @@ def explain(**fields: object) -> ExplainAbsenceRequest:
 def read_absence(absence: Absence) -> AbsenceRead:
     """The explanation as the client has it."""
     sent = from_absence(absence).SerializeToString()
-    return responses.to_absence(ExplainAbsenceResponse.FromString(sent))
+    return responses.read(AbsenceRead, ExplainAbsenceResponse.FromString(sent))
 
 
 def test_the_item_that_is_missed_is_a_segment_or_a_fact() -> None:

@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from trivium.v1 import filter_pb2
 from trivium.values import Filter
 from trivium.wire.requests import zone_of
-from trivium.wire.responses import to_filter
+from trivium.wire.responses import read
 
 profile_option = click.option(
     "--profile", default="", metavar="NAME", help="The ranking profile.  [default: default]"
@@ -64,7 +64,7 @@ class JsonFilter(click.ParamType[Filter]):
         if isinstance(value, Filter):
             return value
         try:
-            return to_filter(json_format.Parse(value, filter_pb2.Filter()))
+            return read(Filter, json_format.Parse(value, filter_pb2.Filter()))
         except json_format.ParseError as error:
             self.fail(f"is no filter: {error}", param, ctx)
 
