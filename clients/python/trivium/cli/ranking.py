@@ -71,7 +71,6 @@ class JsonFilter(click.ParamType[Filter]):
 
 filter_option = click.option(
     "--filter",
-    "filter_",
     type=JsonFilter(),
     metavar="JSON",
     help="""Only what passes, as '{"any_of": [{"kinds": ["note"]}, {"speakers": ["Ann"]}]}'.""",

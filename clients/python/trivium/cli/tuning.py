@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import click
@@ -86,16 +85,12 @@ def profiles(ctx: click.Context, connection: Connection, name: str | None, as_js
 def compare(
     ctx: click.Context,
     connection: Connection,
+    /,
     question: str,
-    profile: str,
-    profile_overrides: Mapping[str, Any],
     against: str,
     against_overrides: Mapping[str, Any],
-    limit: int,
-    as_of: datetime | None,
-    known_at: datetime | None,
-    seed_ids: Sequence[str],
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Runs QUESTION under two profiles, and shows both rankings side by side.
 
@@ -105,15 +100,7 @@ def compare(
         raise click.UsageError("missing --against or --against-override")
     with connection.open() as client:
         found = client.compare(
-            question,
-            profile=profile,
-            profile_overrides=profile_overrides,
-            against=against,
-            against_overrides=against_overrides,
-            limit=limit,
-            as_of=as_of,
-            known_at=known_at,
-            seed_ids=seed_ids,
+            question, against=against, against_overrides=against_overrides, **options
         )
         unknown = not found.rank_changes and says_unknown(client)
     if as_json:
@@ -141,16 +128,12 @@ def compare(
 def why(
     ctx: click.Context,
     connection: Connection,
+    /,
     question: str,
     id_: str,
     fact: bool,
-    profile: str,
-    profile_overrides: Mapping[str, Any],
-    limit: int,
-    as_of: datetime | None,
-    known_at: datetime | None,
-    seed_ids: Sequence[str],
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Explains why the item ID is missing from the hits of QUESTION.
 
@@ -161,12 +144,7 @@ def why(
             question,
             segment_id="" if fact else id_,
             fact_id=id_ if fact else "",
-            profile=profile,
-            profile_overrides=profile_overrides,
-            limit=limit,
-            as_of=as_of,
-            known_at=known_at,
-            seed_ids=seed_ids,
+            **options,
         )
     if as_json:
         print_json(absence)
