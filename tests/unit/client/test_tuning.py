@@ -171,26 +171,6 @@ async def test_bot_starts_without_memory_if_nothing_listens(
 # ---------------------------------------------------------------- the command line
 
 
-def test_fields_of_the_profile_are_set_from_the_command_line(cli: CommandLine) -> None:
-    weight = ["--profile-override", "legs.graph.weight=0"]
-
-    cli.run("ask", *weight, "--profile-override", "sort=recency", "--seed-id", "a", "why?")
-
-    request = cli.service.requests[0]
-    assert request.profile_overrides == struct(legs={"graph": {"weight": 0}}, sort="recency")
-    assert list(request.seed_ids) == ["a"]
-
-
-@pytest.mark.parametrize("given_fields", [["limit"], ["=3"], ["limit=3", "limit.depth=4"]])
-def test_malformed_override_is_rejected(cli: CommandLine, given_fields: list[str]) -> None:
-    options = [part for each in given_fields for part in ("--profile-override", each)]
-
-    result = cli.run("ask", *options, "why?")
-
-    assert result.exit_code == 2
-    assert "--profile-override" in result.stderr
-
-
 def test_profiles_are_listed_and_one_is_shown_whole(cli: CommandLine) -> None:
     annie = messages.Profile(name="annie", description="of a voice", definition=struct(limit=5))
     answer = messages.ListProfilesResponse(profiles=[annie, messages.Profile(name="default")])
@@ -265,10 +245,6 @@ def test_clocks_go_along_with_whatever_asks(cli: CommandLine, name: str, rest: l
     asked = cli.service.requests[0].retrieve
     assert asked.as_of.ToJsonString() == "2025-10-21T00:00:00Z"
     assert asked.known_at.ToJsonString() == "2025-10-22T00:00:00Z"
-
-
-def test_a_comparison_needs_something_to_compare_with(cli: CommandLine) -> None:
-    assert cli.run("compare", "why?").exit_code == 2
 
 
 def test_absence_is_explained_leg_by_leg(cli: CommandLine) -> None:
