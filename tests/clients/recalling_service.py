@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
@@ -38,6 +38,35 @@ EXCHANGES = [
     *[("Nora", "And the trip?"), ("Bot", "I see.")],
 ]
 """Speakers and texts of two turns and their answers."""
+
+
+Messages = list[tuple[str, str]]
+"""Roles and texts."""
+
+
+class VoiceBot(Protocol):
+    """A running bot, whose user is a test."""
+
+    memory: Any
+    voice: Any
+
+    def history(self) -> Messages: ...
+
+    async def begins(self) -> None: ...
+
+    async def says(self, so_far: str) -> None: ...
+
+    async def transcribed(self, text: str) -> None: ...
+
+    async def ends(self, text: str) -> None: ...
+
+    async def given(self) -> Messages:
+        """What the model is given next, once it has answered."""
+        ...
+
+    async def hears(self, text: str) -> Messages:
+        """A whole turn; what the model was given in it."""
+        ...
 
 
 class RecallingService(FakeService):
@@ -127,11 +156,17 @@ class HangingService(RecallingService):
 
 
 class WatchedClient(AsyncClient):
-    """A client that tells when an answer of a stream has been taken."""
+    """A client that tells when it has loaded the context, and taken an answer of a stream."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address, tenant="acme")
+        self.loaded = asyncio.Event()
         self.taken = asyncio.Event()
+
+    async def load_context(self, *given: Any, **options: Any) -> str:
+        block = await super().load_context(*given, **options)
+        self.loaded.set()
+        return block
 
     async def retrieve_stream(self, *given: Any, **options: Any) -> AsyncIterator[Any]:
         async for each in super().retrieve_stream(*given, **options):
