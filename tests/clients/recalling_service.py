@@ -15,7 +15,6 @@ import grpc
 from tests.fakes.service import Failure, FakeService
 from tests.support.waiting import until_async
 from trivium import AsyncClient
-from trivium.v1.ingest_service_pb2 import IngestRequest
 from trivium.v1.retrieval_service_pb2 import (
     RetrieveRequest,
     RetrieveResponse,
@@ -112,7 +111,7 @@ class RecallingService(FakeService):
         return answer
 
     def asked(self) -> list[str]:
-        return [each.query for each in self.requests if isinstance(each, RetrieveRequest)]
+        return [each.query for each in self.sent(RetrieveRequest)]
 
     async def until_searched(self, text: str) -> None:
         """Waits for a transcript of a turn that has not ended."""
@@ -123,16 +122,7 @@ class RecallingService(FakeService):
         await until_async(is_searched)
 
     def recalls(self) -> list[RetrieveRequest]:
-        return [each for each in self.requests if isinstance(each, RetrieveRequest) and each.query]
-
-    def written(self) -> list[tuple[str, str, str]]:
-        """The turns that were written, as id, speaker and text."""
-        return [
-            (item.segment.id, item.segment.speaker, item.segment.text)
-            for each in self.requests
-            if isinstance(each, IngestRequest)
-            for item in each.items
-        ]
+        return [each for each in self.sent(RetrieveRequest) if each.query]
 
 
 def _streamed(answer: RetrieveResponse, number: int, *, final: bool) -> RetrieveStreamResponse:
@@ -185,5 +175,5 @@ async def run_example(service: RecallingService, example: str) -> subprocess.Com
         subprocess.run, command, input=lines, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert len(service.written()) == 4
+    assert len(service.ingested()) == 4
     return done

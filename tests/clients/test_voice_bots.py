@@ -127,7 +127,7 @@ async def test_the_service_is_warmed_at_the_start(
     async with call:
         pass
 
-    assert [each for each in fake_service.requests if isinstance(each, WarmRequest)]
+    assert fake_service.sent(WarmRequest)
 
 
 async def test_an_exchange_is_stored_once_after_it(
@@ -138,11 +138,11 @@ async def test_an_exchange_is_stored_once_after_it(
             await bot.hears("When is the wedding?")
             await bot.hears("And the trip?")
 
-    turns = fake_service.written()
-    assert [turn[1:] for turn in turns] == EXCHANGES * 2
-    assert {turn[0].partition("/")[0] for turn in turns} == {"call-1"}
+    assert fake_service.turns() == EXCHANGES * 2
+    ids = [each.id for each in fake_service.ingested()]
+    assert {id_.partition("/")[0] for id_ in ids} == {"call-1"}
     # A second call of this name replaces no turn of the first.
-    assert len({turn[0] for turn in turns}) == 8
+    assert len(set(ids)) == 8
 
 
 async def test_arguments_are_those_of_each_recall(

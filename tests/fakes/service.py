@@ -24,7 +24,10 @@ from trivium.v1 import (
     ingest_service_pb2_grpc,
     retrieval_service_pb2,
     retrieval_service_pb2_grpc,
+    segment_pb2,
 )
+
+_Request = TypeVar("_Request", bound=Message)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,19 @@ class FakeService(
         """The only request of the test."""
         (request,) = self.requests
         return request
+
+    def sent(self, kind: type[_Request]) -> list[_Request]:
+        """The requests of a kind."""
+        return [each for each in self.requests if isinstance(each, kind)]
+
+    def ingested(self) -> list[segment_pb2.Segment]:
+        """The segments of all calls of Ingest."""
+        calls = self.sent(ingest_service_pb2.IngestRequest)
+        return [item.segment for each in calls for item in each.items]
+
+    def turns(self) -> list[tuple[str, str]]:
+        """The speakers and texts of these."""
+        return [(each.speaker, each.text) for each in self.ingested()]
 
     def _answer(
         self, method: str, request: Any, context: grpc.ServicerContext, default: Message

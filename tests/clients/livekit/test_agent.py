@@ -50,7 +50,7 @@ async def test_a_preemptive_generation_survives_with_its_memory(
     assert fake_service.asked() == ["When is the wedding?"]
     # That of the preemptive generation was the only search.
     assert fake_service.heard == ["When is the wedding?", "and the trip"]
-    stored = [turn[0] for turn in fake_service.written()[:2]]
+    stored = [each.id for each in fake_service.ingested()[:2]]
     assert stored == [f"call-1/{id_}" for id_ in items]
 
 
@@ -101,8 +101,7 @@ async def test_a_speculative_attempt_is_not_stored(
         await call.model_given()
         await call.turn("When is the wedding?")
 
-    texts = [turn[2] for turn in fake_service.written()]
-    assert texts == ["When is the wedding?", "I see."]
+    assert [text for _, text in fake_service.turns()] == ["When is the wedding?", "I see."]
     assert fake_service.asked() == ["When is the", "When is the wedding?"]
 
 

@@ -80,7 +80,7 @@ class Tools:
         return str(getattr(contents, "text", ""))
 
     def erasures(self) -> list[ForgetRequest]:
-        return [each for each in self.service.requests if isinstance(each, ForgetRequest)]
+        return self.service.sent(ForgetRequest)
 
 
 @pytest.fixture
@@ -485,7 +485,7 @@ async def test_remember_of_nothing_usable_stores_nothing(
     tools.service.will_answer("GetFacts", GetFactsResponse(missing_ids=["f9"]))
     assert said in await tools.fail("remember", **arguments)
 
-    assert not [each for each in tools.service.requests if isinstance(each, IngestRequest)]
+    assert not tools.service.sent(IngestRequest)
 
 
 async def test_recalled_fact_says_when_it_holds(tools: Tools) -> None:
