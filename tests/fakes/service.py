@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from grpc_health.v1 import health, health_pb2_grpc
 
@@ -49,11 +50,28 @@ class Failure:
         context.set_details(self.message)
 
 
-def _unary(method: str, response: type[Message]) -> Any:
+RESPONSES = {
+    method.name: GetMessageClass(method.output_type)
+    for module in (
+        retrieval_service_pb2,
+        ingest_service_pb2,
+        catalog_service_pb2,
+        admin_service_pb2,
+    )
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+"""The class of the response of each method."""
+
+Answer = Message | Mapping[str, Any] | Failure
+"""A response, its fields, or a status other than OK."""
+
+
+def _unary(method: str) -> Any:
     """A method that answers with what is queued for it, or an empty response."""
 
     def answer(self: FakeService, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._answer(method, request, context, response())
+        return self._answer(method, request, context, RESPONSES[method]())
 
     return answer
 
@@ -74,9 +92,11 @@ class FakeService(
         self.metadata: list[dict[str, str | bytes]] = []
         self._answers: dict[str, deque[Message | Failure]] = defaultdict(deque)
 
-    def will_answer(self, method: str, *answers: Message | Failure) -> None:
+    def will_answer(self, method: str, *answers: Answer) -> None:
         """Queues answers; a failed call takes one for each attempt."""
-        self._answers[method].extend(answers)
+        self._answers[method].extend(
+            RESPONSES[method](**each) if isinstance(each, Mapping) else each for each in answers
+        )
 
     def request(self) -> Any:
         """The only request of the test."""
@@ -109,7 +129,7 @@ class FakeService(
             return default
         return answer
 
-    Retrieve = _unary("Retrieve", retrieval_service_pb2.RetrieveResponse)
+    Retrieve = _unary("Retrieve")
 
     def RetrieveStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
         """Answers the last request as it is told; the requests before it are only kept."""
@@ -119,36 +139,36 @@ class FakeService(
         )
         yield self._answer("RetrieveStream", requests, context, default)
 
-    Warm = _unary("Warm", retrieval_service_pb2.WarmResponse)
-    ListProfiles = _unary("ListProfiles", retrieval_service_pb2.ListProfilesResponse)
-    RetrieveBatch = _unary("RetrieveBatch", retrieval_service_pb2.RetrieveBatchResponse)
-    DescribeEntity = _unary("DescribeEntity", retrieval_service_pb2.DescribeEntityResponse)
-    Compare = _unary("Compare", retrieval_service_pb2.CompareResponse)
-    ExplainAbsence = _unary("ExplainAbsence", retrieval_service_pb2.ExplainAbsenceResponse)
-    Ingest = _unary("Ingest", ingest_service_pb2.IngestResponse)
+    Warm = _unary("Warm")
+    ListProfiles = _unary("ListProfiles")
+    RetrieveBatch = _unary("RetrieveBatch")
+    DescribeEntity = _unary("DescribeEntity")
+    Compare = _unary("Compare")
+    ExplainAbsence = _unary("ExplainAbsence")
+    Ingest = _unary("Ingest")
 
     def IngestStream(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
         default = ingest_service_pb2.IngestStreamResponse()
         return self._answer("IngestStream", list(request_iterator), context, default)
 
-    Patch = _unary("Patch", ingest_service_pb2.PatchResponse)
-    Forget = _unary("Forget", ingest_service_pb2.ForgetResponse)
-    GetSegments = _unary("GetSegments", catalog_service_pb2.GetSegmentsResponse)
-    GetFacts = _unary("GetFacts", catalog_service_pb2.GetFactsResponse)
-    ListSegments = _unary("ListSegments", catalog_service_pb2.ListSegmentsResponse)
-    ListFacts = _unary("ListFacts", catalog_service_pb2.ListFactsResponse)
+    Patch = _unary("Patch")
+    Forget = _unary("Forget")
+    GetSegments = _unary("GetSegments")
+    GetFacts = _unary("GetFacts")
+    ListSegments = _unary("ListSegments")
+    ListFacts = _unary("ListFacts")
 
     def WatchChanges(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Each answer is a stream of its own, of one response."""
         default = catalog_service_pb2.WatchChangesResponse()
         yield self._answer("WatchChanges", request, context, default)
 
-    GetStats = _unary("GetStats", catalog_service_pb2.GetStatsResponse)
-    ListTenants = _unary("ListTenants", admin_service_pb2.ListTenantsResponse)
-    ListAuditEntries = _unary("ListAuditEntries", admin_service_pb2.ListAuditEntriesResponse)
-    ListKeys = _unary("ListKeys", admin_service_pb2.ListKeysResponse)
-    CreateKey = _unary("CreateKey", admin_service_pb2.CreateKeyResponse)
-    RevokeKey = _unary("RevokeKey", admin_service_pb2.RevokeKeyResponse)
+    GetStats = _unary("GetStats")
+    ListTenants = _unary("ListTenants")
+    ListAuditEntries = _unary("ListAuditEntries")
+    ListKeys = _unary("ListKeys")
+    CreateKey = _unary("CreateKey")
+    RevokeKey = _unary("RevokeKey")
 
 
 Fake = TypeVar("Fake", bound=FakeService)

@@ -183,7 +183,7 @@ def test_block_is_in_model_calls_but_no_message(fake_service: FakeService) -> No
 
 
 def test_block_replaces_the_previous_without_a_checkpoint(fake_service: FakeService) -> None:
-    fake_service.will_answer("Retrieve", FOUND, RetrieveResponse(briefing=""))
+    fake_service.will_answer("Retrieve", FOUND, {"briefing": ""})
     scripted = model("Nora.", "I do not know.")
     saver = InMemorySaver()
     with Client(fake_service.address, tenant="acme") as client:

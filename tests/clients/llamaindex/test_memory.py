@@ -7,8 +7,7 @@ import pytest
 from tests.clients.agents import BLOCK, DOWN, FOUND
 from tests.fakes.service import FakeService
 from trivium import Client, UnavailableError
-from trivium.v1.retrieval_service_pb2 import Hit, RetrieveRequest, RetrieveResponse
-from trivium.v1.segment_pb2 import Segment
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 pytest.importorskip("llama_index.core", reason="`make test-integrations` installs LlamaIndex")
 
@@ -67,8 +66,10 @@ def test_chat_goes_on_without_the_service() -> None:
 
 
 async def test_retriever_returns_nodes_best_first(fake_service: FakeService) -> None:
-    hits = [Hit(segment=Segment(id="t1", text="We sailed.", speaker="Nora"), rank=1, score=0.5)]
-    fake_service.will_answer("Retrieve", RetrieveResponse(hits=hits), RetrieveResponse(hits=hits))
+    hits = [
+        {"segment": {"id": "t1", "text": "We sailed.", "speaker": "Nora"}, "rank": 1, "score": 0.5}
+    ]
+    fake_service.will_answer("Retrieve", {"hits": hits}, {"hits": hits})
     with Client(fake_service.address, tenant="acme") as client:
         retriever = TriviumRetriever(client, limit=2)
         (node,) = retriever.retrieve("Who sails?")
