@@ -4,7 +4,7 @@ import inspect
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -127,16 +127,6 @@ def test_description_has_rows_and_block(client: Client, fake_service: FakeServic
     assert sent.time_budget.ToTimedelta() == timedelta(seconds=9)
 
 
-@pytest.mark.parametrize("who", [{}, {"speaker": "Mia", "entity": "Mia"}])
-def test_description_of_none_or_two_is_not_sent(
-    client: Client, fake_service: FakeService, who: dict[str, Any]
-) -> None:
-    with pytest.raises(ValueError, match="exactly one of speaker and entity"):
-        client.describe(**who)
-
-    assert fake_service.requests == []
-
-
 def test_watching_goes_on_from_the_last_token(client: Client, fake_service: FakeService) -> None:
     erased = {"item": {"fact_id": "f"}, "change": "CHANGE_KIND_ERASED", "token": "2~e~4~~"}
     future: Any = 99
@@ -203,28 +193,44 @@ def test_patch_sends_only_given_fields(client: Client, fake_service: FakeService
     assert (dict(third.set_labels), list(third.remove_labels)) == ({"k": "x"}, ["l"])
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({}, "exactly one of segment_id and fact_id"),
-        ({"segment_id": "a", "fact_id": "f"}, "exactly one of segment_id and fact_id"),
-        ({"segment_id": "a", "remove_labels": "t1"}, r"must be a list, such as \['t1'\]"),
-    ],
-)
-def test_malformed_patch_is_not_sent(
-    client: Client, fake_service: FakeService, fields: dict[str, Any], said: str
+MALFORMED: dict[str, tuple[Callable[[Client], object], str]] = {
+    "no description": (lambda client: client.describe(), "exactly one of speaker and entity"),
+    "two descriptions": (
+        lambda client: client.describe(speaker="Mia", entity="Mia"),
+        "exactly one of speaker and entity",
+    ),
+    "no item": (lambda client: client.patch(text="x"), "exactly one of segment_id and fact_id"),
+    "two items": (
+        lambda client: client.patch(segment_id="a", fact_id="f"),
+        "exactly one of segment_id and fact_id",
+    ),
+    "one label": (
+        lambda client: client.patch(segment_id="a", remove_labels="t1"),
+        r"must be a list, such as \['t1'\]",
+    ),
+    "no absent item": (
+        lambda client: client.explain_absence("why?"),
+        "exactly one of segment_id and fact_id",
+    ),
+    "two absent items": (
+        lambda client: client.explain_absence("why?", segment_id="a", fact_id="b"),
+        "exactly one of segment_id and fact_id",
+    ),
+    "an unwritable item": (
+        lambda client: client.ingest(
+            [Segment(text="We sailed."), Segment(id="cut", text="\ud83d")]
+        ),
+        "the segment 'cut' cannot be sent",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "said"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_request_is_not_sent(
+    client: Client, fake_service: FakeService, call: Callable[[Client], object], said: str
 ) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
-        client.patch(text="x", **fields)
-
-    assert fake_service.requests == []
-
-
-def test_batch_with_an_unwritable_item_is_not_sent(
-    client: Client, fake_service: FakeService
-) -> None:
-    with pytest.raises(ValueError, match="the segment 'cut' cannot be sent"):
-        client.ingest([Segment(id="a", text="We sailed."), Segment(id="cut", text="\ud83d")])
+        call(client)
 
     assert fake_service.requests == []
 

@@ -115,12 +115,6 @@ def test_all_pages_of_profiles_are_read_as_data(client: Client, fake_service: Fa
     assert asked == [(1, ""), (1, "more")]
 
 
-def test_an_absence_needs_exactly_one_id(client: Client) -> None:
-    for given_ids in ({}, {"segment_id": "a", "fact_id": "b"}):
-        with pytest.raises(ValueError, match="exactly one of segment_id and fact_id"):
-            client.explain_absence("why?", **given_ids)  # type: ignore[arg-type]
-
-
 def test_an_absence_is_read_leg_by_leg(client: Client, fake_service: FakeService) -> None:
     leg = {"leg": "dense", "rank": 30, "score": 0.5, "depth": 20, "reason": "below"}
     fake_service.will_answer(
