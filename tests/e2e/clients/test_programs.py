@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from mcp import Client
 
+from tests.clients.importers.importing import EXPORTS
 from tests.fixtures.service import Service
+from tests.support.answers import states
 from tests.support.sample import sample_items
 from tests.support.tracked_files import ROOT, tracked_files
+from trivium_importers.command import trivium_import
 from trivium_langgraph import TriviumStore
 from trivium_mcp import Connection, build_server
 
@@ -74,6 +78,38 @@ def test_import_of_a_file_is_repeated_without_effect(service: Service) -> None:
     assert first.startswith("stored: 6 new, 0 as before\n1 ")
     assert "fifteenth of May" in first
     assert second.startswith("stored: 0 new, 6 as before\n1 ")
+
+
+IMPORTED = "the-import"
+IMPORTS = {"mem0": EXPORTS / "mem0.json", "graphiti": EXPORTS / "graphiti.jsonl"}
+
+
+def imported(service: Service, source: str) -> dict[str, Any]:
+    """The result of `trivium-import`."""
+    options = ["--address", service.address, "--tenant", IMPORTED]
+    words = ["--json", source, str(IMPORTS[source])]
+    done = CliRunner().invoke(trivium_import, [*options, *words])
+    assert done.exit_code == 0, done.output
+    [stored] = json.loads(done.stdout)["stored"]
+    result: dict[str, Any] = stored["result"]
+    return result
+
+
+def test_exports_of_other_memories_are_stored_and_found(service: Service) -> None:
+    results = {source: imported(service, source) for source in IMPORTS}
+    token = results["graphiti"]["consistency_token"]
+    memory = service.client(IMPORTED)
+
+    said = memory.retrieve("When is the wedding?", consistency_token=token)
+    answer = memory.retrieve("Where does Nora work?", consistency_token=token)
+
+    assert said.complete, states(said)
+    assert answer.complete, states(answer)
+    created = {source: result["created_count"] for source, result in results.items()}
+    assert created == {"mem0": 2, "graphiti": 7}
+    assert said.hits[0].text == "The wedding was moved to the ninth of November."
+    turn = next(hit for hit in answer.hits if "I left Acme" in hit.text)
+    assert "graph" in turn.legs
 
 
 def test_notebook_draws_a_ledger(service: Service, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from trivium.cli.ranking import (
     as_of_option,
     filter_option,
     known_at_option,
+    limit_option,
     profile_option,
     profile_overrides_option,
     seed_ids_option,
@@ -61,9 +62,7 @@ def _to_tenants(
     metavar="ID",
     help=f"An item that should be among the first {FIRST} hits; several are alternatives.",
 )
-@click.option(
-    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
-)
+@limit_option
 @profile_option
 @filter_option
 @click.option(

@@ -18,6 +18,9 @@ from trivium.wire.responses import read
 profile_option = click.option(
     "--profile", default="", metavar="NAME", help="The ranking profile.  [default: default]"
 )
+limit_option = click.option(
+    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
+)
 seed_ids_option = click.option(
     "--seed-id",
     "seed_ids",

@@ -24,6 +24,7 @@ from trivium.cli.output import (
 from trivium.cli.ranking import (
     as_of_option,
     known_at_option,
+    limit_option,
     profile_option,
     profile_overrides_option,
     seed_ids_option,
@@ -73,9 +74,7 @@ def profiles(ctx: click.Context, connection: Connection, name: str | None, as_js
     metavar="FIELD=VALUE",
     help="Override a field of the second profile.",
 )
-@click.option(
-    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
-)
+@limit_option
 @as_of_option
 @known_at_option
 @seed_ids_option
@@ -116,9 +115,7 @@ def compare(
 @click.option("--fact", is_flag=True, help="ID is the id of a fact.")
 @profile_option
 @profile_overrides_option
-@click.option(
-    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
-)
+@limit_option
 @as_of_option
 @known_at_option
 @seed_ids_option
