@@ -7,40 +7,20 @@ from typing import Any
 
 import pytest
 
+import trivium
+from tests.fakes.service import RESPONSES
 from trivium import (
-    Absence,
-    AuditEntry,
-    Changes,
-    Comparison,
-    Description,
     Embedding,
     Exclusion,
     Fact,
-    FactsFound,
     Filter,
-    ForgetResult,
-    IngestResult,
     Item,
     LegOverride,
-    NewKey,
     NumberRange,
-    PatchResult,
-    Retrieval,
     Segment,
-    SegmentsFound,
-    Stats,
-    StreamedRetrieval,
-    StreamResult,
-    Tenant,
     TimeRange,
-    WarmPart,
 )
-from trivium.v1 import (
-    admin_service_pb2,
-    catalog_service_pb2,
-    ingest_service_pb2,
-    retrieval_service_pb2,
-)
+from trivium.v1 import admin_service_pb2, retrieval_service_pb2
 from trivium.wire import requests, responses
 from trivium.wire.requests import Batcher
 
@@ -143,27 +123,27 @@ def filled(message: Any) -> Any:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (Retrieval, retrieval_service_pb2.RetrieveResponse()),
-        (StreamedRetrieval, retrieval_service_pb2.RetrieveStreamResponse()),
-        (Description, retrieval_service_pb2.DescribeEntityResponse()),
-        (WarmPart, retrieval_service_pb2.WarmPart()),
-        (Comparison, retrieval_service_pb2.CompareResponse()),
-        (Absence, retrieval_service_pb2.ExplainAbsenceResponse()),
-        (IngestResult, ingest_service_pb2.IngestResponse()),
-        (StreamResult, ingest_service_pb2.IngestStreamResponse()),
-        (PatchResult, ingest_service_pb2.PatchResponse()),
-        (ForgetResult, ingest_service_pb2.ForgetResponse()),
-        (SegmentsFound, catalog_service_pb2.GetSegmentsResponse()),
-        (FactsFound, catalog_service_pb2.GetFactsResponse()),
-        (Changes, catalog_service_pb2.WatchChangesResponse()),
-        (Stats, catalog_service_pb2.GetStatsResponse()),
-        (AuditEntry, admin_service_pb2.AuditEntry()),
-        (Tenant, admin_service_pb2.Tenant()),
-        (NewKey, admin_service_pb2.CreateKeyResponse()),
+        (trivium.Retrieval, RESPONSES["Retrieve"]),
+        (trivium.StreamedRetrieval, RESPONSES["RetrieveStream"]),
+        (trivium.Description, RESPONSES["DescribeEntity"]),
+        (trivium.WarmPart, retrieval_service_pb2.WarmPart),
+        (trivium.Comparison, RESPONSES["Compare"]),
+        (trivium.Absence, RESPONSES["ExplainAbsence"]),
+        (trivium.IngestResult, RESPONSES["Ingest"]),
+        (trivium.StreamResult, RESPONSES["IngestStream"]),
+        (trivium.PatchResult, RESPONSES["Patch"]),
+        (trivium.ForgetResult, RESPONSES["Forget"]),
+        (trivium.SegmentsFound, RESPONSES["GetSegments"]),
+        (trivium.FactsFound, RESPONSES["GetFacts"]),
+        (trivium.Changes, RESPONSES["WatchChanges"]),
+        (trivium.Stats, RESPONSES["GetStats"]),
+        (trivium.AuditEntry, admin_service_pb2.AuditEntry),
+        (trivium.Tenant, admin_service_pb2.Tenant),
+        (trivium.NewKey, RESPONSES["CreateKey"]),
     ],
 )
-def test_fields_of_a_value_are_in_its_message(kind: type, message: Any) -> None:
-    value: object = responses.read(kind, filled(message))
+def test_fields_of_a_value_are_in_its_message(kind: type, message: Callable[[], Any]) -> None:
+    value: object = responses.read(kind, filled(message()))
 
     assert type(value) is kind
 
