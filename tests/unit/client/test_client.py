@@ -142,11 +142,8 @@ def test_watching_goes_on_from_the_last_token(client: Client, fake_service: Fake
 
     [change] = first.changes
     assert (change.item.kind.value, change.item.id) == ("fact", "f")
-    assert (change.change, change.token, first.token) == (
-        ChangeKind.ERASED,
-        "2~e~4~~",
-        "2~e~5~~",
-    )
+    assert (change.change, change.token) == (ChangeKind.ERASED, "2~e~4~~")
+    assert first.token == "2~e~5~~"
     assert second.changes[0].change is ChangeKind.UNKNOWN
     assert [each.after_token for each in fake_service.requests] == ["2~e~3~~", "2~e~5~~"]
     assert {(each.tenant, each.batch_size) for each in fake_service.requests} == {("acme", 7)}

@@ -22,7 +22,6 @@ from tests.fakes.service import Failure, FakeService
 from tests.fixtures.client import CommandLine
 from trivium import (
     AdjacentTerm,
-    AsyncClient,
     Client,
     CurrencyReason,
     CurrencyTerm,
@@ -146,18 +145,14 @@ def test_a_context_is_a_briefing_within_three_seconds(
     "code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN]
 )
 def test_without_the_service_a_bot_starts_without_memory(
-    client: Client, fake_service: FakeService, code: grpc.StatusCode
+    client: Client,
+    fake_service: FakeService,
+    caplog: pytest.LogCaptureFixture,
+    code: grpc.StatusCode,
 ) -> None:
     fake_service.will_answer("Retrieve", *[Failure(code)] * 4)
 
     assert client.load_context() == ""
-
-
-async def test_bot_starts_without_memory_if_nothing_listens(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with AsyncClient("127.0.0.1:1", tenant="acme") as nobody:
-        assert await nobody.load_context() == ""
     assert "starting without memory: " in caplog.text
 
 
