@@ -362,7 +362,7 @@ chart: ## Check the Helm chart by its schemas, with helm and kubeconform (SCHEMA
 
 .PHONY: test-integrations
 test-integrations: $(INTEGRATIONS)/.integrations $(ADK)/.adk ## Test what plugs into Pipecat, LiveKit, LlamaIndex, OpenAI's SDK, Pydantic AI and ADK
-	@$(INTEGRATIONS)/bin/python -m pytest tests/clients/pipecat tests/clients/livekit tests/clients/llamaindex \
+	@$(INTEGRATIONS)/bin/python -m pytest tests/clients/pipecat tests/clients/livekit tests/clients/test_voice_bots.py tests/clients/llamaindex \
 	  tests/clients/openai_agents tests/clients/pydantic_ai tests/unit/client -q \
 	  --require pipecat,livekit,llamaindex,openai_agents,pydantic_ai
 	@$(ADK)/bin/python -m pytest tests/clients/google_adk -q --require google_adk

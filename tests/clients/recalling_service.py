@@ -8,14 +8,13 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 
 from tests.fakes.service import Failure, FakeService
 from tests.support.waiting import until_async
 from trivium import AsyncClient
-from trivium.v1.ingest_service_pb2 import IngestRequest
 from trivium.v1.retrieval_service_pb2 import (
     RetrieveRequest,
     RetrieveResponse,
@@ -38,6 +37,35 @@ EXCHANGES = [
     *[("Nora", "And the trip?"), ("Bot", "I see.")],
 ]
 """Speakers and texts of two turns and their answers."""
+
+
+Messages = list[tuple[str, str]]
+"""Roles and texts."""
+
+
+class VoiceBot(Protocol):
+    """A running bot, whose user is a test."""
+
+    memory: Any
+    voice: Any
+
+    def history(self) -> Messages: ...
+
+    async def begins(self) -> None: ...
+
+    async def says(self, so_far: str) -> None: ...
+
+    async def transcribed(self, text: str) -> None: ...
+
+    async def ends(self, text: str) -> None: ...
+
+    async def given(self) -> Messages:
+        """What the model is given next, once it has answered."""
+        ...
+
+    async def hears(self, text: str) -> Messages:
+        """A whole turn; what the model was given in it."""
+        ...
 
 
 class RecallingService(FakeService):
@@ -83,7 +111,7 @@ class RecallingService(FakeService):
         return answer
 
     def asked(self) -> list[str]:
-        return [each.query for each in self.requests if isinstance(each, RetrieveRequest)]
+        return [each.query for each in self.sent(RetrieveRequest)]
 
     async def until_searched(self, text: str) -> None:
         """Waits for a transcript of a turn that has not ended."""
@@ -94,16 +122,7 @@ class RecallingService(FakeService):
         await until_async(is_searched)
 
     def recalls(self) -> list[RetrieveRequest]:
-        return [each for each in self.requests if isinstance(each, RetrieveRequest) and each.query]
-
-    def written(self) -> list[tuple[str, str, str]]:
-        """The turns that were written, as id, speaker and text."""
-        return [
-            (item.segment.id, item.segment.speaker, item.segment.text)
-            for each in self.requests
-            if isinstance(each, IngestRequest)
-            for item in each.items
-        ]
+        return [each for each in self.sent(RetrieveRequest) if each.query]
 
 
 def _streamed(answer: RetrieveResponse, number: int, *, final: bool) -> RetrieveStreamResponse:
@@ -127,11 +146,17 @@ class HangingService(RecallingService):
 
 
 class WatchedClient(AsyncClient):
-    """A client that tells when an answer of a stream has been taken."""
+    """A client that tells when it has loaded the context, and taken an answer of a stream."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address, tenant="acme")
+        self.loaded = asyncio.Event()
         self.taken = asyncio.Event()
+
+    async def load_context(self, *given: Any, **options: Any) -> str:
+        block = await super().load_context(*given, **options)
+        self.loaded.set()
+        return block
 
     async def retrieve_stream(self, *given: Any, **options: Any) -> AsyncIterator[Any]:
         async for each in super().retrieve_stream(*given, **options):
@@ -150,5 +175,5 @@ async def run_example(service: RecallingService, example: str) -> subprocess.Com
         subprocess.run, command, input=lines, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert len(service.written()) == 4
+    assert len(service.ingested()) == 4
     return done

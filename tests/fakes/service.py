@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from trivium.v1 import (
     ingest_service_pb2_grpc,
     retrieval_service_pb2,
     retrieval_service_pb2_grpc,
+    segment_pb2,
 )
 
 REGISTRATIONS: dict[Any, Callable[[Any, grpc.Server], None]] = {
@@ -34,6 +35,7 @@ REGISTRATIONS: dict[Any, Callable[[Any, grpc.Server], None]] = {
     ingest_service_pb2: ingest_service_pb2_grpc.add_IngestServiceServicer_to_server,
     retrieval_service_pb2: retrieval_service_pb2_grpc.add_RetrievalServiceServicer_to_server,
 }
+_Request = TypeVar("_Request", bound=Message)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,19 @@ class Failure:
         context.set_details(self.message)
 
 
+METHODS = {
+    method.name: method
+    for module in REGISTRATIONS
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+RESPONSES = {name: GetMessageClass(method.output_type) for name, method in METHODS.items()}
+"""The class of the response of each method."""
+
+Answer = Message | Mapping[str, Any] | Failure
+"""A response, its fields, or a status other than OK."""
+
+
 class FakeService:
     """Answers each method with what `will_answer` queued for it, then with empty messages.
 
@@ -70,14 +85,29 @@ class FakeService:
         self.metadata: list[dict[str, str | bytes]] = []
         self._answers: dict[str, deque[Message | Failure]] = defaultdict(deque)
 
-    def will_answer(self, method: str, *answers: Message | Failure) -> None:
+    def will_answer(self, method: str, *answers: Answer) -> None:
         """Queues answers; a failed call takes one for each attempt."""
-        self._answers[method].extend(answers)
+        self._answers[method].extend(
+            RESPONSES[method](**each) if isinstance(each, Mapping) else each for each in answers
+        )
 
     def request(self) -> Any:
         """The only request of the test."""
         (request,) = self.requests
         return request
+
+    def sent(self, kind: type[_Request]) -> list[_Request]:
+        """The requests of a kind."""
+        return [each for each in self.requests if isinstance(each, kind)]
+
+    def ingested(self) -> list[segment_pb2.Segment]:
+        """The segments of all calls of Ingest."""
+        calls = self.sent(ingest_service_pb2.IngestRequest)
+        return [item.segment for each in calls for item in each.items]
+
+    def turns(self) -> list[tuple[str, str]]:
+        """The speakers and texts of these."""
+        return [(each.speaker, each.text) for each in self.ingested()]
 
     def _answer(
         self, method: str, request: Any, context: grpc.ServicerContext, default: Message
@@ -95,11 +125,10 @@ class FakeService:
 
 def _answering(described: MethodDescriptor) -> Any:
     """A method of the service."""
-    response: Any = GetMessageClass(described.output_type)
 
     def answer(self: FakeService, request: Any, context: grpc.ServicerContext) -> Any:
         request = list(request) if described.client_streaming else request
-        default = response()
+        default: Any = RESPONSES[described.name]()
         if described.name == "RetrieveStream":
             default.request_number, default.final = len(request), True
         answered = self._answer(described.name, request, context, default)
@@ -108,10 +137,8 @@ def _answering(described: MethodDescriptor) -> Any:
     return answer
 
 
-for _module in REGISTRATIONS:
-    for _service in _module.DESCRIPTOR.services_by_name.values():
-        for _method in _service.methods:
-            setattr(FakeService, _method.name, _answering(_method))
+for _name, _method in METHODS.items():
+    setattr(FakeService, _name, _answering(_method))
 
 
 Fake = TypeVar("Fake", bound=FakeService)

@@ -142,7 +142,7 @@ def test_pid_of_another_process_is_not_the_server(
 
 
 def test_server_of_a_killed_process_ends(root: Path) -> None:
-    with start_in_process(root) as starter:
+    with python_child(STARTER, root) as (starter, _):
         pid = pid_of(root)
         starter.kill()
 

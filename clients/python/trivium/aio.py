@@ -6,8 +6,7 @@ import copy
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 import grpc
 
@@ -28,13 +27,16 @@ from trivium.v1.catalog_service_pb2 import (
     WatchChangesRequest,
 )
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
-from trivium.v1.ingest_service_pb2 import IngestStreamRequest
+from trivium.v1.ingest_service_pb2 import PatchRequest
 from trivium.v1.ingest_service_pb2_grpc import IngestServiceStub
 from trivium.v1.retrieval_service_pb2 import (
+    DescribeEntityRequest,
+    ExplainAbsenceRequest,
     ListProfilesRequest,
     RetrieveBatchRequest,
     RetrieveRequest,
     RetrieveStreamRequest,
+    WarmRequest,
 )
 from trivium.v1.retrieval_service_pb2_grpc import RetrievalServiceStub
 from trivium.values import (
@@ -55,9 +57,10 @@ from trivium.values import (
     Stats,
     StreamedRetrieval,
     StreamResult,
+    Transcript,
     WarmPart,
 )
-from trivium.wire import health, requests, responses
+from trivium.wire import health, requests
 from trivium.wire.aio_transport import Items, Transcripts, each, open_channel, wait_ready
 from trivium.wire.channel import (
     DEFAULT_STREAM_TIMEOUT_S,
@@ -77,9 +80,12 @@ from trivium.wire.requests import (
     Progress,
     RetrieveOptions,
 )
+from trivium.wire.responses import read, read_batch
 
 logger = logging.getLogger(__name__)
 
+_Given = TypeVar("_Given")
+_Message = TypeVar("_Message")
 _Response = TypeVar("_Response")
 
 
@@ -155,12 +161,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -203,7 +204,7 @@ class AsyncClient:
         """
         within = self._reading(timeout)
         request = self._question(query, timeout=within, briefing=briefing, **options)
-        return responses.to_retrieval(await self._send(self._retrieval.Retrieve, request, within))
+        return read(Retrieval, await self._send(self._retrieval.Retrieve, request, within))
 
     async def retrieve_batch(
         self,
@@ -229,7 +230,7 @@ class AsyncClient:
             for query in requests.texts("queries", queries)
         ]
         request = RetrieveBatchRequest(tenant=self.tenant, requests=each)
-        return responses.to_batch(await self._send(self._retrieval.RetrieveBatch, request, within))
+        return read_batch(await self._send(self._retrieval.RetrieveBatch, request, within))
 
     async def briefing(
         self,
@@ -311,21 +312,19 @@ class AsyncClient:
             **options: As in `RetrieveOptions`.
         """
         within = self._reading(timeout)
-        stream = _Transcripts(
-            transcripts,
-            lambda text, timeout: self._question(
-                text,
-                timeout=within if timeout is None else timeout,
-                briefing=briefing,
-                **options,
-            ),
-        )
+
+        def to_messages(transcript: Transcript) -> list[RetrieveStreamRequest]:
+            timeout = within if transcript.timeout is None else transcript.timeout
+            asked = self._question(transcript.text, timeout=timeout, briefing=briefing, **options)
+            return [RetrieveStreamRequest(retrieve=asked, final=transcript.final)]
+
+        stream = _Outgoing(each(transcripts), to_messages)
         call = self._retrieval.RetrieveStream(
             stream.messages(), timeout=stream_timeout, metadata=self._metadata
         )
         try:
             async for response in call:
-                yield responses.to_streamed(response)
+                yield read(StreamedRetrieval, response)
         except grpc.RpcError as error:
             raise to_error(error) from None
         finally:
@@ -363,19 +362,21 @@ class AsyncClient:
             ValueError: Not exactly one of `speaker` and `entity` is given.
         """
         within = self._reading(timeout)
-        request = requests.describe_entity(
-            self.tenant,
-            speaker,
-            entity,
-            timeout=within,
-            as_of=as_of,
-            known_at=known_at,
+        if bool(speaker) == bool(entity):
+            raise ValueError("exactly one of speaker and entity is required")
+        request = DescribeEntityRequest(
+            tenant=self.tenant,
+            speaker=speaker or None,
+            entity=entity or None,
+            as_of=requests.timestamp(as_of),
+            known_at=requests.timestamp(known_at),
             max_chars=max_chars,
+            time_budget=requests.budget(within),
             time_zone=time_zone or requests.time_zone_of(as_of) or self.time_zone,
             consistency_token=consistency_token,
         )
         response = await self._send(self._retrieval.DescribeEntity, request, within)
-        return responses.to_description(response)
+        return read(Description, response)
 
     async def warm(
         self, *, profile: str = "", timeout: float | None = None
@@ -390,8 +391,10 @@ class AsyncClient:
             timeout: As in `retrieve`.
         """
         within = self._reading(timeout)
-        request = requests.warm(self.tenant, profile, timeout=within)
-        return responses.to_warm_parts(await self._send(self._retrieval.Warm, request, within))
+        budget = requests.budget(within)
+        request = WarmRequest(tenant=self.tenant, profile=profile, time_budget=budget)
+        response = await self._send(self._retrieval.Warm, request, within)
+        return tuple(read(WarmPart, part) for part in response.parts)
 
     async def list_profiles(
         self, *, page_size: int = 0, timeout: float | None = None
@@ -400,7 +403,7 @@ class AsyncClient:
         request = ListProfilesRequest(page_size=page_size)
         async for page in self._pages(self._retrieval.ListProfiles, request, timeout):
             for profile in page.profiles:
-                yield responses.to_profile(profile)
+                yield read(Profile, profile)
 
     async def compare(
         self,
@@ -424,7 +427,7 @@ class AsyncClient:
         within = self._reading(timeout)
         retrieve = self._question(query, timeout=within, **options)
         request = requests.compare(retrieve, against, against_overrides)
-        return responses.to_comparison(await self._send(self._retrieval.Compare, request, within))
+        return read(Comparison, await self._send(self._retrieval.Compare, request, within))
 
     async def explain_absence(
         self,
@@ -449,9 +452,10 @@ class AsyncClient:
         """
         within = self._reading(timeout)
         retrieve = self._question(query, timeout=within, **options)
-        request = requests.explain_absence(retrieve, segment_id, fact_id)
+        item = requests.item_ref(segment_id, fact_id)
+        request = ExplainAbsenceRequest(retrieve=retrieve, item=item)
         response = await self._send(self._retrieval.ExplainAbsence, request, within)
-        return responses.to_absence(response)
+        return read(Absence, response)
 
     async def ingest(
         self,
@@ -473,7 +477,7 @@ class AsyncClient:
         zone = time_zone or self.time_zone
         request = requests.ingest(self.tenant, list(items), text_search_config, zone)
         response = await self._send(self._ingest.Ingest, request, self._writing(timeout))
-        return responses.to_ingest_result(response)
+        return read(IngestResult, response)
 
     async def ingest_stream(
         self,
@@ -488,7 +492,7 @@ class AsyncClient:
         If reading `items` raises, the items read before are stored, and the error is then raised.
         """
         batcher = Batcher(self.tenant, text_search_config, progress, self.time_zone)
-        stream = _Stream(batcher, items)
+        stream = _Outgoing(each(items), batcher.add, batcher.flush)
         try:
             response = await self._ingest.IngestStream(
                 stream.messages(), timeout=timeout, metadata=self._metadata
@@ -497,7 +501,7 @@ class AsyncClient:
             raise to_error(error) from None
         if stream.error is not None:
             raise stream.error
-        return responses.to_stream_result(response)
+        return read(StreamResult, response)
 
     async def patch(
         self,
@@ -537,22 +541,21 @@ class AsyncClient:
             ConflictError: It has another version than `if_version`.
             ValueError: Not exactly one of the two ids is given.
         """
-        request = requests.patch(
-            self.tenant,
-            segment_id=segment_id,
-            fact_id=fact_id,
+        request = PatchRequest(
+            tenant=self.tenant,
+            item=requests.item_ref(segment_id, fact_id),
             text=text,
             title=title,
             importance=importance,
             set_labels=set_labels,
-            remove_labels=remove_labels,
-            expires_at=expires_at,
+            remove_labels=requests.texts("remove_labels", remove_labels),
+            expires_at=requests.timestamp(expires_at),
             never_expires=never_expires,
             if_version=if_version,
             time_zone=time_zone or self.time_zone,
         )
         response = await self._send(self._ingest.Patch, request, self._writing(timeout))
-        return responses.to_patch_result(response)
+        return read(PatchResult, response)
 
     async def forget(
         self,
@@ -594,7 +597,7 @@ class AsyncClient:
             dry_run=dry_run,
         )
         response = await self._send(self._ingest.Forget, request, self._writing(timeout))
-        return responses.to_forget_result(response)
+        return read(ForgetResult, response)
 
     async def get_segments(
         self, ids: Sequence[str], *, timeout: float | None = None
@@ -602,13 +605,13 @@ class AsyncClient:
         """Reads up to 1,000 segments by id."""
         request = GetSegmentsRequest(tenant=self.tenant, ids=requests.texts("ids", ids))
         response = await self._send(self._catalog.GetSegments, request, self._reading(timeout))
-        return responses.to_segments_found(response)
+        return read(SegmentsFound, response)
 
     async def get_facts(self, ids: Sequence[str], *, timeout: float | None = None) -> FactsFound:
         """Reads up to 1,000 facts by id."""
         request = GetFactsRequest(tenant=self.tenant, ids=requests.texts("ids", ids))
         response = await self._send(self._catalog.GetFacts, request, self._reading(timeout))
-        return responses.to_facts_found(response)
+        return read(FactsFound, response)
 
     async def list_segments(
         self,
@@ -621,7 +624,7 @@ class AsyncClient:
         request = requests.list_segments(self.tenant, filter, page_size)
         async for page in self._pages(self._catalog.ListSegments, request, timeout):
             for segment in page.segments:
-                yield responses.to_segment(segment)
+                yield read(Segment, segment)
 
     async def list_facts(
         self,
@@ -635,7 +638,7 @@ class AsyncClient:
         request = requests.list_facts(self.tenant, entities, valid_at, page_size)
         async for page in self._pages(self._catalog.ListFacts, request, timeout):
             for fact in page.facts:
-                yield responses.to_fact(fact)
+                yield read(Fact, fact)
 
     async def watch_changes(
         self,
@@ -669,7 +672,7 @@ class AsyncClient:
             try:
                 async for response in call:
                     request.after_token = response.token
-                    yield responses.to_changes(response)
+                    yield read(Changes, response)
             except grpc.RpcError as error:
                 raise to_error(error) from None
             finally:
@@ -679,7 +682,7 @@ class AsyncClient:
         """Reads item counts, the lag of each projection, and the state of the service."""
         request = GetStatsRequest(tenant=self.tenant)
         response = await self._send(self._catalog.GetStats, request, self._reading(timeout))
-        return responses.to_stats(response)
+        return read(Stats, response)
 
     async def list_tenants(
         self, *, page_size: int = 0, timeout: float | None = None
@@ -691,7 +694,7 @@ class AsyncClient:
         request = ListTenantsRequest(page_size=page_size)
         async for page in self._pages(self._admin.ListTenants, request, timeout):
             for tenant in page.tenants:
-                yield responses.to_tenant(tenant)
+                yield read(Tenant, tenant)
 
     async def list_audit_entries(
         self, *, all_tenants: bool = False, page_size: int = 0, timeout: float | None = None
@@ -704,7 +707,7 @@ class AsyncClient:
         request = ListAuditEntriesRequest(tenant=tenant, page_size=page_size)
         async for page in self._pages(self._admin.ListAuditEntries, request, timeout):
             for entry in page.entries:
-                yield responses.to_audit_entry(entry)
+                yield read(AuditEntry, entry)
 
     async def list_keys(
         self, *, page_size: int = 0, timeout: float | None = None
@@ -713,7 +716,7 @@ class AsyncClient:
         request = ListKeysRequest(page_size=page_size)
         async for page in self._pages(self._admin.ListKeys, request, timeout):
             for key in page.keys:
-                yield responses.to_key(key)
+                yield read(ApiKey, key)
 
     async def create_key(
         self,
@@ -737,7 +740,7 @@ class AsyncClient:
         """
         request = requests.create_key(roles, tenant, all_tenants, note, expires_at)
         response = await self._send(self._admin.CreateKey, request, self._writing(timeout))
-        return NewKey(secret=response.secret, key=responses.to_key(response.key))
+        return read(NewKey, response)
 
     async def revoke_key(self, id: str, *, timeout: float | None = None) -> None:
         """Revokes the API key with this id, which is rejected within five seconds."""
@@ -789,45 +792,27 @@ class AsyncClient:
         return self._write_timeout if timeout is None else timeout
 
 
-class _Stream:
-    """The messages of a stream of items, and the error that ended reading them."""
-
-    def __init__(self, batcher: Batcher, items: Items) -> None:
-        self._batcher = batcher
-        self._items = items
-        self.error: Exception | None = None
-
-    async def messages(self) -> AsyncIterator[IngestStreamRequest]:
-        # gRPC would log an error of its iterator and replace it with a status.
-        try:
-            async for item in each(self._items):
-                for message in self._batcher.add(item):
-                    yield message
-        except Exception as error:
-            self.error = error
-        for message in self._batcher.flush():
-            yield message
-
-
-class _Transcripts:
-    """The messages of a stream of transcripts, and the error that ended reading them."""
+class _Outgoing(Generic[_Given, _Message]):
+    """The messages of what a caller gives bit by bit, and the error that ended reading it."""
 
     def __init__(
         self,
-        transcripts: Transcripts,
-        to_request: Callable[[str, float | None], RetrieveRequest],
+        given: AsyncIterator[_Given],
+        to_messages: Callable[[_Given], Iterable[_Message]],
+        rest: Callable[[], Iterable[_Message]] = tuple,
     ) -> None:
-        self._transcripts = transcripts
-        self._to_request = to_request
+        self._given = given
+        self._to_messages = to_messages
+        self._rest = rest
         self.error: Exception | None = None
 
-    async def messages(self) -> AsyncIterator[RetrieveStreamRequest]:
-        # As in `_Stream`.
+    async def messages(self) -> AsyncIterator[_Message]:
+        # gRPC would log an error of its iterator and replace it with a status.
         try:
-            async for transcript in each(self._transcripts):
-                yield RetrieveStreamRequest(
-                    retrieve=self._to_request(transcript.text, transcript.timeout),
-                    final=transcript.final,
-                )
+            async for one in self._given:
+                for message in self._to_messages(one):
+                    yield message
         except Exception as error:
             self.error = error
+        for message in self._rest():
+            yield message

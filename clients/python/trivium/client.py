@@ -7,8 +7,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Generic, Self, TypeVar, Unpack
 
 import grpc
 
@@ -29,13 +28,16 @@ from trivium.v1.catalog_service_pb2 import (
     WatchChangesRequest,
 )
 from trivium.v1.catalog_service_pb2_grpc import CatalogServiceStub
-from trivium.v1.ingest_service_pb2 import IngestStreamRequest
+from trivium.v1.ingest_service_pb2 import PatchRequest
 from trivium.v1.ingest_service_pb2_grpc import IngestServiceStub
 from trivium.v1.retrieval_service_pb2 import (
+    DescribeEntityRequest,
+    ExplainAbsenceRequest,
     ListProfilesRequest,
     RetrieveBatchRequest,
     RetrieveRequest,
     RetrieveStreamRequest,
+    WarmRequest,
 )
 from trivium.v1.retrieval_service_pb2_grpc import RetrievalServiceStub
 from trivium.values import (
@@ -56,9 +58,10 @@ from trivium.values import (
     Stats,
     StreamedRetrieval,
     StreamResult,
+    Transcript,
     WarmPart,
 )
-from trivium.wire import health, requests, responses
+from trivium.wire import health, requests
 from trivium.wire.channel import (
     DEFAULT_STREAM_TIMEOUT_S,
     DEFAULT_TIMEOUT_S,
@@ -77,10 +80,13 @@ from trivium.wire.requests import (
     Progress,
     RetrieveOptions,
 )
+from trivium.wire.responses import read, read_batch
 from trivium.wire.transport import Items, Transcripts, each, open_channel, wait_ready
 
 logger = logging.getLogger(__name__)
 
+_Given = TypeVar("_Given")
+_Message = TypeVar("_Message")
 _Response = TypeVar("_Response")
 
 
@@ -156,12 +162,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -204,7 +205,7 @@ class Client:
         """
         within = self._reading(timeout)
         request = self._question(query, timeout=within, briefing=briefing, **options)
-        return responses.to_retrieval(self._send(self._retrieval.Retrieve, request, within))
+        return read(Retrieval, self._send(self._retrieval.Retrieve, request, within))
 
     def retrieve_batch(
         self,
@@ -230,7 +231,7 @@ class Client:
             for query in requests.texts("queries", queries)
         ]
         request = RetrieveBatchRequest(tenant=self.tenant, requests=each)
-        return responses.to_batch(self._send(self._retrieval.RetrieveBatch, request, within))
+        return read_batch(self._send(self._retrieval.RetrieveBatch, request, within))
 
     def briefing(
         self,
@@ -312,21 +313,19 @@ class Client:
             **options: As in `RetrieveOptions`.
         """
         within = self._reading(timeout)
-        stream = _Transcripts(
-            transcripts,
-            lambda text, timeout: self._question(
-                text,
-                timeout=within if timeout is None else timeout,
-                briefing=briefing,
-                **options,
-            ),
-        )
+
+        def to_messages(transcript: Transcript) -> list[RetrieveStreamRequest]:
+            timeout = within if transcript.timeout is None else transcript.timeout
+            asked = self._question(transcript.text, timeout=timeout, briefing=briefing, **options)
+            return [RetrieveStreamRequest(retrieve=asked, final=transcript.final)]
+
+        stream = _Outgoing(each(transcripts), to_messages)
         call = self._retrieval.RetrieveStream(
             stream.messages(), timeout=stream_timeout, metadata=self._metadata
         )
         try:
             for response in call:
-                yield responses.to_streamed(response)
+                yield read(StreamedRetrieval, response)
         except grpc.RpcError as error:
             raise to_error(error) from None
         finally:
@@ -364,19 +363,21 @@ class Client:
             ValueError: Not exactly one of `speaker` and `entity` is given.
         """
         within = self._reading(timeout)
-        request = requests.describe_entity(
-            self.tenant,
-            speaker,
-            entity,
-            timeout=within,
-            as_of=as_of,
-            known_at=known_at,
+        if bool(speaker) == bool(entity):
+            raise ValueError("exactly one of speaker and entity is required")
+        request = DescribeEntityRequest(
+            tenant=self.tenant,
+            speaker=speaker or None,
+            entity=entity or None,
+            as_of=requests.timestamp(as_of),
+            known_at=requests.timestamp(known_at),
             max_chars=max_chars,
+            time_budget=requests.budget(within),
             time_zone=time_zone or requests.time_zone_of(as_of) or self.time_zone,
             consistency_token=consistency_token,
         )
         response = self._send(self._retrieval.DescribeEntity, request, within)
-        return responses.to_description(response)
+        return read(Description, response)
 
     def warm(self, *, profile: str = "", timeout: float | None = None) -> tuple[WarmPart, ...]:
         """Prepares for the tenant's first query, as when a call begins.
@@ -389,8 +390,10 @@ class Client:
             timeout: As in `retrieve`.
         """
         within = self._reading(timeout)
-        request = requests.warm(self.tenant, profile, timeout=within)
-        return responses.to_warm_parts(self._send(self._retrieval.Warm, request, within))
+        budget = requests.budget(within)
+        request = WarmRequest(tenant=self.tenant, profile=profile, time_budget=budget)
+        response = self._send(self._retrieval.Warm, request, within)
+        return tuple(read(WarmPart, part) for part in response.parts)
 
     def list_profiles(
         self, *, page_size: int = 0, timeout: float | None = None
@@ -399,7 +402,7 @@ class Client:
         request = ListProfilesRequest(page_size=page_size)
         for page in self._pages(self._retrieval.ListProfiles, request, timeout):
             for profile in page.profiles:
-                yield responses.to_profile(profile)
+                yield read(Profile, profile)
 
     def compare(
         self,
@@ -423,7 +426,7 @@ class Client:
         within = self._reading(timeout)
         retrieve = self._question(query, timeout=within, **options)
         request = requests.compare(retrieve, against, against_overrides)
-        return responses.to_comparison(self._send(self._retrieval.Compare, request, within))
+        return read(Comparison, self._send(self._retrieval.Compare, request, within))
 
     def explain_absence(
         self,
@@ -448,9 +451,10 @@ class Client:
         """
         within = self._reading(timeout)
         retrieve = self._question(query, timeout=within, **options)
-        request = requests.explain_absence(retrieve, segment_id, fact_id)
+        item = requests.item_ref(segment_id, fact_id)
+        request = ExplainAbsenceRequest(retrieve=retrieve, item=item)
         response = self._send(self._retrieval.ExplainAbsence, request, within)
-        return responses.to_absence(response)
+        return read(Absence, response)
 
     def ingest(
         self,
@@ -472,7 +476,7 @@ class Client:
         zone = time_zone or self.time_zone
         request = requests.ingest(self.tenant, list(items), text_search_config, zone)
         response = self._send(self._ingest.Ingest, request, self._writing(timeout))
-        return responses.to_ingest_result(response)
+        return read(IngestResult, response)
 
     def ingest_stream(
         self,
@@ -487,7 +491,7 @@ class Client:
         If reading `items` raises, the items read before are stored, and the error is then raised.
         """
         batcher = Batcher(self.tenant, text_search_config, progress, self.time_zone)
-        stream = _Stream(batcher, items)
+        stream = _Outgoing(each(items), batcher.add, batcher.flush)
         try:
             response = self._ingest.IngestStream(
                 stream.messages(), timeout=timeout, metadata=self._metadata
@@ -496,7 +500,7 @@ class Client:
             raise to_error(error) from None
         if stream.error is not None:
             raise stream.error
-        return responses.to_stream_result(response)
+        return read(StreamResult, response)
 
     def patch(
         self,
@@ -536,22 +540,21 @@ class Client:
             ConflictError: It has another version than `if_version`.
             ValueError: Not exactly one of the two ids is given.
         """
-        request = requests.patch(
-            self.tenant,
-            segment_id=segment_id,
-            fact_id=fact_id,
+        request = PatchRequest(
+            tenant=self.tenant,
+            item=requests.item_ref(segment_id, fact_id),
             text=text,
             title=title,
             importance=importance,
             set_labels=set_labels,
-            remove_labels=remove_labels,
-            expires_at=expires_at,
+            remove_labels=requests.texts("remove_labels", remove_labels),
+            expires_at=requests.timestamp(expires_at),
             never_expires=never_expires,
             if_version=if_version,
             time_zone=time_zone or self.time_zone,
         )
         response = self._send(self._ingest.Patch, request, self._writing(timeout))
-        return responses.to_patch_result(response)
+        return read(PatchResult, response)
 
     def forget(
         self,
@@ -593,19 +596,19 @@ class Client:
             dry_run=dry_run,
         )
         response = self._send(self._ingest.Forget, request, self._writing(timeout))
-        return responses.to_forget_result(response)
+        return read(ForgetResult, response)
 
     def get_segments(self, ids: Sequence[str], *, timeout: float | None = None) -> SegmentsFound:
         """Reads up to 1,000 segments by id."""
         request = GetSegmentsRequest(tenant=self.tenant, ids=requests.texts("ids", ids))
         response = self._send(self._catalog.GetSegments, request, self._reading(timeout))
-        return responses.to_segments_found(response)
+        return read(SegmentsFound, response)
 
     def get_facts(self, ids: Sequence[str], *, timeout: float | None = None) -> FactsFound:
         """Reads up to 1,000 facts by id."""
         request = GetFactsRequest(tenant=self.tenant, ids=requests.texts("ids", ids))
         response = self._send(self._catalog.GetFacts, request, self._reading(timeout))
-        return responses.to_facts_found(response)
+        return read(FactsFound, response)
 
     def list_segments(
         self,
@@ -618,7 +621,7 @@ class Client:
         request = requests.list_segments(self.tenant, filter, page_size)
         for page in self._pages(self._catalog.ListSegments, request, timeout):
             for segment in page.segments:
-                yield responses.to_segment(segment)
+                yield read(Segment, segment)
 
     def list_facts(
         self,
@@ -632,7 +635,7 @@ class Client:
         request = requests.list_facts(self.tenant, entities, valid_at, page_size)
         for page in self._pages(self._catalog.ListFacts, request, timeout):
             for fact in page.facts:
-                yield responses.to_fact(fact)
+                yield read(Fact, fact)
 
     def watch_changes(
         self,
@@ -666,7 +669,7 @@ class Client:
             try:
                 for response in call:
                     request.after_token = response.token
-                    yield responses.to_changes(response)
+                    yield read(Changes, response)
             except grpc.RpcError as error:
                 raise to_error(error) from None
             finally:
@@ -676,7 +679,7 @@ class Client:
         """Reads item counts, the lag of each projection, and the state of the service."""
         request = GetStatsRequest(tenant=self.tenant)
         response = self._send(self._catalog.GetStats, request, self._reading(timeout))
-        return responses.to_stats(response)
+        return read(Stats, response)
 
     def list_tenants(self, *, page_size: int = 0, timeout: float | None = None) -> Iterator[Tenant]:
         """Iterates over all tenants by name; `timeout` applies to each page.
@@ -686,7 +689,7 @@ class Client:
         request = ListTenantsRequest(page_size=page_size)
         for page in self._pages(self._admin.ListTenants, request, timeout):
             for tenant in page.tenants:
-                yield responses.to_tenant(tenant)
+                yield read(Tenant, tenant)
 
     def list_audit_entries(
         self, *, all_tenants: bool = False, page_size: int = 0, timeout: float | None = None
@@ -699,14 +702,14 @@ class Client:
         request = ListAuditEntriesRequest(tenant=tenant, page_size=page_size)
         for page in self._pages(self._admin.ListAuditEntries, request, timeout):
             for entry in page.entries:
-                yield responses.to_audit_entry(entry)
+                yield read(AuditEntry, entry)
 
     def list_keys(self, *, page_size: int = 0, timeout: float | None = None) -> Iterator[ApiKey]:
         """Iterates over all API keys, the newest first; `timeout` applies to each page."""
         request = ListKeysRequest(page_size=page_size)
         for page in self._pages(self._admin.ListKeys, request, timeout):
             for key in page.keys:
-                yield responses.to_key(key)
+                yield read(ApiKey, key)
 
     def create_key(
         self,
@@ -730,7 +733,7 @@ class Client:
         """
         request = requests.create_key(roles, tenant, all_tenants, note, expires_at)
         response = self._send(self._admin.CreateKey, request, self._writing(timeout))
-        return NewKey(secret=response.secret, key=responses.to_key(response.key))
+        return read(NewKey, response)
 
     def revoke_key(self, id: str, *, timeout: float | None = None) -> None:
         """Revokes the API key with this id, which is rejected within five seconds."""
@@ -782,45 +785,27 @@ class Client:
         return self._write_timeout if timeout is None else timeout
 
 
-class _Stream:
-    """The messages of a stream of items, and the error that ended reading them."""
-
-    def __init__(self, batcher: Batcher, items: Items) -> None:
-        self._batcher = batcher
-        self._items = items
-        self.error: Exception | None = None
-
-    def messages(self) -> Iterator[IngestStreamRequest]:
-        # gRPC would log an error of its iterator and replace it with a status.
-        try:
-            for item in each(self._items):
-                for message in self._batcher.add(item):
-                    yield message
-        except Exception as error:
-            self.error = error
-        for message in self._batcher.flush():
-            yield message
-
-
-class _Transcripts:
-    """The messages of a stream of transcripts, and the error that ended reading them."""
+class _Outgoing(Generic[_Given, _Message]):
+    """The messages of what a caller gives bit by bit, and the error that ended reading it."""
 
     def __init__(
         self,
-        transcripts: Transcripts,
-        to_request: Callable[[str, float | None], RetrieveRequest],
+        given: Iterator[_Given],
+        to_messages: Callable[[_Given], Iterable[_Message]],
+        rest: Callable[[], Iterable[_Message]] = tuple,
     ) -> None:
-        self._transcripts = transcripts
-        self._to_request = to_request
+        self._given = given
+        self._to_messages = to_messages
+        self._rest = rest
         self.error: Exception | None = None
 
-    def messages(self) -> Iterator[RetrieveStreamRequest]:
-        # As in `_Stream`.
+    def messages(self) -> Iterator[_Message]:
+        # gRPC would log an error of its iterator and replace it with a status.
         try:
-            for transcript in each(self._transcripts):
-                yield RetrieveStreamRequest(
-                    retrieve=self._to_request(transcript.text, transcript.timeout),
-                    final=transcript.final,
-                )
+            for one in self._given:
+                for message in self._to_messages(one):
+                    yield message
         except Exception as error:
             self.error = error
+        for message in self._rest():
+            yield message

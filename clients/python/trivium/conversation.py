@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, Protocol, Self, Unpack
 
 from trivium.errors import DeadlineError, OverloadedError, TriviumError, UnavailableError
@@ -229,12 +228,7 @@ class Recall:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self, timeout: float = CLOSE_S) -> None:

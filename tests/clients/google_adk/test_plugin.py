@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import grpc
 import pytest
 
-from tests.fakes.service import Failure, FakeService
-from tests.support.tracked_files import ROOT
+from tests.clients.agents import BLOCK, FOUND, clock, program_of, with_each_answer
+from tests.fakes.service import FakeService
 from trivium import AsyncClient
-from trivium.v1.ingest_service_pb2 import IngestRequest
-from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 pytest.importorskip("google.adk", reason="`make test-integrations` installs Google ADK")
 
@@ -24,15 +21,9 @@ from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
-from trivium_google_adk import NOTHING, TriviumPlugin, recall_tool
+from trivium_google_adk import TriviumPlugin, recall_tool
 
 pytestmark = pytest.mark.google_adk
-
-PAGE = ROOT / "clients/google_adk/README.md"
-BLOCK = "<memory>\nNora: We sailed to Goa.\n</memory>"
-DOWN = Failure(grpc.StatusCode.UNAVAILABLE, "down")
-BAD = Failure(grpc.StatusCode.INVALID_ARGUMENT, "query: is too long")
-FOUND = RetrieveResponse(briefing=BLOCK)
 
 
 def said(text: str) -> types.Part:
@@ -61,11 +52,6 @@ def script(*parts: types.Part) -> Script:
     return Script(model="script", parts=list(parts), asked=[])
 
 
-def clock() -> str:
-    """Says what time it is."""
-    return "noon"
-
-
 async def answered(agent: Agent, *questions: str, plugins: tuple[Any, ...] = ()) -> list[str]:
     """The final texts of runs in one session."""
     runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=list(plugins)))
@@ -83,15 +69,7 @@ async def answered(agent: Agent, *questions: str, plugins: tuple[Any, ...] = ())
     return texts
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (FOUND, BLOCK),
-        (RetrieveResponse(), NOTHING),
-        (DOWN, "cannot be asked at the moment"),
-        (BAD, "query: is too long"),
-    ],
-)
+@with_each_answer
 async def test_tool_tells_bad_questions_from_outages(
     fake_service: FakeService, answer: Any, expected: str
 ) -> None:
@@ -119,17 +97,17 @@ async def test_plugin_recalls_once_and_stores_turns(fake_service: FakeService) -
     for parts in model.asked[:2]:
         contents = [part.text for part in parts]
         assert contents.index(BLOCK) == contents.index("Who sails?") - 1
-    asked = [each for each in fake_service.requests if isinstance(each, RetrieveRequest)]
+    asked = fake_service.sent(RetrieveRequest)
     assert [(each.query, each.limit) for each in asked] == [("Who sails?", 3), ("Where to?", 3)]
-    written = [each for each in fake_service.requests if isinstance(each, IngestRequest)]
-    segments = [item.segment for each in written for item in each.items]
-    assert [(each.speaker, each.text) for each in segments] == [
+    assert fake_service.turns() == [
         ("Ann", "Who sails?"),
         ("Bot", "Nora."),
         ("Ann", "Where to?"),
         ("Bot", "Goa."),
     ]
-    assert [*asked[0].filter.none_of.sessions] == [*{each.session for each in segments}]
+    assert [*asked[0].filter.none_of.sessions] == [
+        *{each.session for each in fake_service.ingested()}
+    ]
 
 
 async def test_run_goes_on_without_the_service() -> None:
@@ -143,16 +121,10 @@ async def test_run_goes_on_without_the_service() -> None:
 async def test_program_of_the_page_runs(
     fake_service: FakeService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [code] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    code = code.replace("127.0.0.1:9000", fake_service.address).replace(
-        '"gemini-3.5-flash"', "MODEL"
-    )
+    page = "clients/google_adk/README.md"
+    code = program_of(page, fake_service.address, model='"gemini-3.5-flash"')
 
     await asyncio.to_thread(exec, code, {"MODEL": script(said("The eighth."))})
 
     assert "The eighth." in capsys.readouterr().out
-    written = [each for each in fake_service.requests if isinstance(each, IngestRequest)]
-    assert [item.segment.speaker for each in written for item in each.items] == [
-        "Alice",
-        "Assistant",
-    ]
+    assert [speaker for speaker, _ in fake_service.turns()] == ["Alice", "Assistant"]

@@ -22,7 +22,7 @@ def cli(fake_service: FakeService) -> CommandLine:
 
 
 def test_items_of_an_export_are_stored_and_the_report_printed(cli: CommandLine) -> None:
-    result = cli.run("mem0", MEM0, IngestStream=IngestStreamResponse(created_count=2))
+    result = cli.run("mem0", MEM0, IngestStream={"created_count": 2})
 
     (message,) = cli.service.request()
     assert result.exit_code == 0

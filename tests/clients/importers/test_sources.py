@@ -74,24 +74,6 @@ def test_document_with_lists_is_read_like_json_lines(tmp_path: Path) -> None:
     assert found.unmapped["document.exported_by"] == 1
 
 
-def test_edge_to_a_node_that_is_missing_is_named(tmp_path: Path) -> None:
-    found = imported("graphiti", written(tmp_path, {**EDGE, **ENDS}))
-
-    assert found.items == []
-    (problem,) = found.problems
-    assert problem == "export.jsonl:1: no node of these files is its source_node_uuid, 'n1'"
-
-
-def test_fact_that_ends_before_it_begins_is_named(tmp_path: Path) -> None:
-    names = {"source_node_name": "Nora", "target_node_name": "boat"}
-    times = {"valid_at": "2026-02-01T00:00:00Z", "invalid_at": "2026-01-01T00:00:00Z"}
-
-    found = imported("graphiti", written(tmp_path, {**EDGE, **ENDS, **names, **times}))
-
-    assert found.items == []
-    assert "ends at 2026-01-01" in found.problems[0]
-
-
 def test_episode_of_several_turns_is_one_text(tmp_path: Path) -> None:
     content = "user: When is it?\nassistant: In May."
     episode = {"uuid": "e1", "source": "message", "content": content, "name": "call"}
@@ -144,15 +126,6 @@ def test_deleted_passage_is_left_out(tmp_path: Path) -> None:
     assert found.unmapped["passage.is_deleted"] == 1
 
 
-def test_message_without_readable_content_is_named(tmp_path: Path) -> None:
-    message = {"message_type": "user_message", "id": "m1", "content": 7}
-
-    found = imported("letta", written(tmp_path, message))
-
-    (problem,) = found.problems
-    assert problem == "export.jsonl:1: 'content' must be a string or a list of parts, got 7"
-
-
 def test_part_that_is_no_text_is_reported(tmp_path: Path) -> None:
     parts = [{"type": "text", "text": "Look."}, {"type": "image", "source": {}}]
     message = {"message_type": "user_message", "id": "m1", "content": parts}
@@ -161,15 +134,6 @@ def test_part_that_is_no_text_is_reported(tmp_path: Path) -> None:
 
     assert [each.text for each in found.items if isinstance(each, Segment)] == ["Look."]
     assert found.unmapped["message.content"] == 1
-
-
-def test_agent_file_of_the_legacy_format_is_named(tmp_path: Path) -> None:
-    found = imported("letta", written(tmp_path, {"name": "Concierge", "messages": []}))
-
-    assert found.problems == [
-        "export.jsonl:1: is an agent file of the legacy format; "
-        "export it with use_legacy_format=False"
-    ]
 
 
 def test_relation_becomes_fact_and_next_page_is_reported(tmp_path: Path) -> None:
@@ -214,6 +178,41 @@ def test_api_response_is_unwrapped_and_next_page_reported(tmp_path: Path) -> Non
     assert found.problems == ["export.jsonl:1: points[1]: is not a JSON object"]
 
 
+NAMES = {"source_node_name": "Nora", "target_node_name": "boat"}
+TIMES = {"valid_at": "2026-02-01T00:00:00Z", "invalid_at": "2026-01-01T00:00:00Z"}
+POINT = {"payload": {"text": "We sailed."}}
+
+
+@pytest.mark.parametrize(
+    ("source", "record", "problem"),
+    [
+        ("graphiti", {**EDGE, **ENDS}, "no node of these files is its source_node_uuid, 'n1'"),
+        ("graphiti", {**EDGE, **ENDS, **NAMES, **TIMES}, "ends at 2026-01-01"),
+        (
+            "letta",
+            {"message_type": "user_message", "id": "m1", "content": 7},
+            "'content' must be a string or a list of parts, got 7",
+        ),
+        (
+            "letta",
+            {"name": "Concierge", "messages": []},
+            "is an agent file of the legacy format; export it with use_legacy_format=False",
+        ),
+        ("qdrant", {"id": None, **POINT}, "'id' must be a number or a string, got None"),
+        ("qdrant", {"id": True, **POINT}, "'id' must be a number or a string, got True"),
+        ("qdrant", {"id": [1], **POINT}, "'id' must be a number or a string, got [1]"),
+    ],
+)
+def test_unusable_record_is_named(
+    tmp_path: Path, source: str, record: object, problem: str
+) -> None:
+    found = imported(source, written(tmp_path, record))
+
+    assert found.items == []
+    [said] = found.problems
+    assert said.startswith(f"export.jsonl:1: {problem}")
+
+
 @pytest.mark.parametrize("time", [1779269400, "yesterday"])
 def test_invalid_time_is_reported(tmp_path: Path, time: object) -> None:
     point = {"id": 1, "payload": {"text": "We sailed.", "timestamp": time}}
@@ -222,13 +221,6 @@ def test_invalid_time_is_reported(tmp_path: Path, time: object) -> None:
 
     assert found.segment("1").event_time is None
     assert found.unmapped == {"point.payload.timestamp": 1}
-
-
-@pytest.mark.parametrize("id_", [None, True, [1]])
-def test_point_without_an_id_is_named(tmp_path: Path, id_: object) -> None:
-    found = imported("qdrant", written(tmp_path, {"id": id_, "payload": {"text": "We sailed."}}))
-
-    assert found.problems == [f"export.jsonl:1: 'id' must be a number or a string, got {id_!r}"]
 
 
 MARKDOWN = """# Trips

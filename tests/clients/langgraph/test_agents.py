@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc
 import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
@@ -24,32 +23,19 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from tests.fakes.service import Failure, FakeService
+from tests.clients.agents import BLOCK, DOWN, FOUND, with_each_answer
+from tests.fakes.service import FakeService
 from trivium import AsyncClient, Client, UnavailableError
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.retrieval_service_pb2 import Hit, RetrieveResponse
 from trivium.v1.segment_pb2 import Segment
 from trivium_langgraph.middleware import RecallMiddleware
 from trivium_langgraph.retriever import TriviumRetriever
-from trivium_langgraph.tools import NOTHING, recall_tool
+from trivium_langgraph.tools import recall_tool
 
 ASKED = AIMessage(
     "", tool_calls=[{"name": "recall", "args": {"question": "Who sails?"}, "id": "1"}]
 )
-BLOCK = "<memory>\nNora: We sailed to Goa.\n</memory>"
-ANSWERS: list[tuple[Any, str]] = [
-    (RetrieveResponse(briefing=BLOCK), BLOCK),
-    (RetrieveResponse(), NOTHING),
-    (
-        Failure(grpc.StatusCode.UNAVAILABLE, "down"),
-        "The memory cannot be asked at the moment. Go on without it.",
-    ),
-    (
-        Failure(grpc.StatusCode.INVALID_ARGUMENT, "query: is too long"),
-        "The memory cannot answer this question: query: is too long. Ask another one.",
-    ),
-]
-IDS = ["block", "nothing", "down", "bad question"]
 
 
 def graph_with(client: Client | AsyncClient) -> Any:
@@ -66,7 +52,7 @@ def said(state: dict[str, Any]) -> str:
     return str(message.content)
 
 
-@pytest.mark.parametrize(("answer", "expected"), ANSWERS, ids=IDS)
+@with_each_answer
 async def test_an_agent_recalls_with_and_without_an_event_loop(
     client: Client,
     async_client: AsyncClient,
@@ -93,11 +79,11 @@ SEGMENT = Segment(
     id="t1", text="We sailed.", speaker="Nora", session="s", labels={"trip": "goa", "kind": "x"}
 )
 FACT = Fact(id="f1", subject="Nora", relation="lives_in", object="Goa")
-FOUND = RetrieveResponse(hits=[Hit(segment=SEGMENT, rank=1, score=0.5), Hit(fact=FACT, rank=2)])
+HITS = RetrieveResponse(hits=[Hit(segment=SEGMENT, rank=1, score=0.5), Hit(fact=FACT, rank=2)])
 
 
 async def test_documents_have_ids_texts_and_metadata(fake_service: FakeService) -> None:
-    fake_service.will_answer("Retrieve", *[FOUND] * 3)
+    fake_service.will_answer("Retrieve", *[HITS] * 3)
     with Client(fake_service.address, tenant="acme") as client:
         retriever = TriviumRetriever(client=client, limit=3, profile="annie")
         documents = retriever.invoke("Who sails?")
@@ -118,8 +104,7 @@ async def test_documents_have_ids_texts_and_metadata(fake_service: FakeService) 
 
 
 def test_service_that_is_down_raises(fake_service: FakeService) -> None:
-    down = Failure(grpc.StatusCode.UNAVAILABLE, "down")
-    fake_service.will_answer("Retrieve", *[down] * 9)
+    fake_service.will_answer("Retrieve", *[DOWN] * 9)
     with Client(fake_service.address, tenant="acme") as client, pytest.raises(UnavailableError):
         TriviumRetriever(client=client).invoke("Who sails?")
 
@@ -182,7 +167,7 @@ def queries(service: FakeService) -> list[str]:
 
 
 def test_block_is_in_model_calls_but_no_message(fake_service: FakeService) -> None:
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing=BLOCK))
+    fake_service.will_answer("Retrieve", FOUND)
     scripted = model(AIMessage("", tool_calls=[LOOK]), "Nora does.")
     with Client(fake_service.address, tenant="acme") as client:
         memory = RecallMiddleware(client, profile="annie", limit=3, timeout=9)
@@ -198,9 +183,7 @@ def test_block_is_in_model_calls_but_no_message(fake_service: FakeService) -> No
 
 
 def test_block_replaces_the_previous_without_a_checkpoint(fake_service: FakeService) -> None:
-    fake_service.will_answer(
-        "Retrieve", RetrieveResponse(briefing=BLOCK), RetrieveResponse(briefing="")
-    )
+    fake_service.will_answer("Retrieve", FOUND, {"briefing": ""})
     scripted = model("Nora.", "I do not know.")
     saver = InMemorySaver()
     with Client(fake_service.address, tenant="acme") as client:
@@ -214,7 +197,7 @@ def test_block_replaces_the_previous_without_a_checkpoint(fake_service: FakeServ
 
 
 def test_an_agent_that_goes_on_after_an_interrupt_recalls_again(fake_service: FakeService) -> None:
-    fake_service.will_answer("Retrieve", *[RetrieveResponse(briefing=BLOCK)] * 2)
+    fake_service.will_answer("Retrieve", *[FOUND] * 2)
     asks = AIMessage("", tool_calls=[ToolCall(name="ask", args={}, id="1")])
     scripted = model(asks, "Nora.")
     with Client(fake_service.address, tenant="acme") as client:
@@ -229,7 +212,7 @@ def test_an_agent_that_goes_on_after_an_interrupt_recalls_again(fake_service: Fa
 
 
 async def test_middleware_works_in_an_event_loop(fake_service: FakeService) -> None:
-    fake_service.will_answer("Retrieve", *[RetrieveResponse(briefing=BLOCK)] * 2)
+    fake_service.will_answer("Retrieve", *[FOUND] * 2)
     scripted = model("Nora.", "Nora.")
     with Client(fake_service.address, tenant="acme") as blocking:
         await create_agent(scripted, middleware=[RecallMiddleware(blocking)]).ainvoke(asked())
@@ -249,7 +232,7 @@ async def test_agent_without_loop_rejects_an_async_client(fake_service: FakeServ
 async def test_without_its_memory_the_agent_goes_on(
     fake_service: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fake_service.will_answer("Retrieve", *[Failure(grpc.StatusCode.UNAVAILABLE, "down")] * 8)
+    fake_service.will_answer("Retrieve", *[DOWN] * 8)
     scripted = model("I do not know.", "I do not know.")
     with Client(fake_service.address, tenant="acme") as blocking:
         create_agent(scripted, middleware=[RecallMiddleware(blocking)]).invoke(asked())
@@ -261,7 +244,7 @@ async def test_without_its_memory_the_agent_goes_on(
 
 
 def test_a_system_message_of_parts_keeps_them(fake_service: FakeService) -> None:
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing=BLOCK))
+    fake_service.will_answer("Retrieve", FOUND)
     scripted = model("Nora.")
     parts: list[str | dict[Any, Any]] = [{"type": "text", "text": "Be kind.", "cache_control": {}}]
     with Client(fake_service.address, tenant="acme") as client:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import grpc
 import pytest
 
-from tests.fakes.service import Failure, FakeService
+from tests.clients.agents import BLOCK, DOWN, FOUND
+from tests.fakes.service import FakeService
 from trivium import Client, UnavailableError
-from trivium.v1.ingest_service_pb2 import IngestRequest
-from trivium.v1.retrieval_service_pb2 import Hit, RetrieveRequest, RetrieveResponse
-from trivium.v1.segment_pb2 import Segment
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 pytest.importorskip("llama_index.core", reason="`make test-integrations` installs LlamaIndex")
 
@@ -21,36 +19,25 @@ from trivium_llamaindex import TriviumMemory, TriviumRetriever
 
 pytestmark = pytest.mark.llamaindex
 
-BLOCK = "<memory>\nNora: We sailed to Goa.\n</memory>"
-DOWN = Failure(grpc.StatusCode.UNAVAILABLE, "down")
-
-
-def written(service: FakeService) -> list[tuple[str, str, str]]:
-    return [
-        (item.segment.session, item.segment.speaker, item.segment.text)
-        for each in service.requests
-        if isinstance(each, IngestRequest)
-        for item in each.items
-    ]
-
 
 def test_chat_recalls_before_an_answer_and_stores_turns(fake_service: FakeService) -> None:
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing=BLOCK))
+    fake_service.will_answer("Retrieve", FOUND)
     with Client(fake_service.address, tenant="acme") as client:
         memory = TriviumMemory(client, session="s", limit=3)
         engine = SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory)
         answer = str(engine.chat("Who sails?"))
 
     assert BLOCK in answer  # the model says what it is given
-    (asked,) = [each for each in fake_service.requests if isinstance(each, RetrieveRequest)]
+    (asked,) = fake_service.sent(RetrieveRequest)
     assert (asked.query, asked.limit) == ("Who sails?", 3)
     assert list(asked.filter.none_of.sessions) == ["s"]
-    assert written(fake_service) == [("s", "User", "Who sails?"), ("s", "Assistant", answer)]
+    assert fake_service.turns() == [("User", "Who sails?"), ("Assistant", answer)]
+    assert {each.session for each in fake_service.ingested()} == {"s"}
     assert [each.role for each in memory.get_all()] == [MessageRole.USER, MessageRole.ASSISTANT]
 
 
 async def test_memory_works_in_an_event_loop(fake_service: FakeService) -> None:
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing=BLOCK))
+    fake_service.will_answer("Retrieve", FOUND)
     with Client(fake_service.address, tenant="acme") as client:
         memory = TriviumMemory(client)
         await memory.aput(ChatMessage(role="user", content="Who sails?"))
@@ -66,7 +53,7 @@ def test_setting_the_history_stores_new_messages(fake_service: FakeService) -> N
         memory.put(first)
         memory.set([first, ChatMessage(role="assistant", content="Two.")])
 
-    assert written(fake_service) == [("s", "User", "One."), ("s", "Assistant", "Two.")]
+    assert fake_service.turns() == [("User", "One."), ("Assistant", "Two.")]
     assert len(memory.get_all()) == 2
 
 
@@ -79,8 +66,10 @@ def test_chat_goes_on_without_the_service() -> None:
 
 
 async def test_retriever_returns_nodes_best_first(fake_service: FakeService) -> None:
-    hits = [Hit(segment=Segment(id="t1", text="We sailed.", speaker="Nora"), rank=1, score=0.5)]
-    fake_service.will_answer("Retrieve", RetrieveResponse(hits=hits), RetrieveResponse(hits=hits))
+    hits = [
+        {"segment": {"id": "t1", "text": "We sailed.", "speaker": "Nora"}, "rank": 1, "score": 0.5}
+    ]
+    fake_service.will_answer("Retrieve", {"hits": hits}, {"hits": hits})
     with Client(fake_service.address, tenant="acme") as client:
         retriever = TriviumRetriever(client, limit=2)
         (node,) = retriever.retrieve("Who sails?")

@@ -19,20 +19,11 @@ from serving.domain import briefing as briefing_of_the_service
 from tests.fakes.service import Failure, FakeService
 from tests.support.stepped_clock import SteppedClock
 from trivium import values
-from trivium.v1.catalog_service_pb2 import GetFactsResponse, GetSegmentsResponse
+from trivium.v1.catalog_service_pb2 import GetSegmentsResponse
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
     ForgetRequest,
-    ForgetResponse,
     IngestRequest,
-    IngestResponse,
-    StoreReceipt,
-)
-from trivium.v1.retrieval_service_pb2 import (
-    DescribeEntityResponse,
-    ExplainAbsenceResponse,
-    Hit,
-    RetrieveResponse,
 )
 from trivium.v1.segment_pb2 import Segment
 from trivium_mcp import Connection, build_server, fence
@@ -80,7 +71,7 @@ class Tools:
         return str(getattr(contents, "text", ""))
 
     def erasures(self) -> list[ForgetRequest]:
-        return [each for each in self.service.requests if isinstance(each, ForgetRequest)]
+        return self.service.sent(ForgetRequest)
 
 
 @pytest.fixture
@@ -187,10 +178,10 @@ async def test_forget_alone_is_destructive(tools: Tools) -> None:
 
 async def test_recalled_text_stays_within_its_fence(tools: Tools) -> None:
     hits = [
-        Hit(segment=Segment(id="t1", text="The eighth.", speaker="Nora"), rank=1),
-        Hit(segment=Segment(id="t2", text=HOSTILE, speaker='Eve" said: "'), rank=2),
+        {"segment": {"id": "t1", "text": "The eighth.", "speaker": "Nora"}, "rank": 1},
+        {"segment": {"id": "t2", "text": HOSTILE, "speaker": 'Eve" said: "'}, "rank": 2},
     ]
-    tools.service.will_answer("Retrieve", RetrieveResponse(hits=hits))
+    tools.service.will_answer("Retrieve", {"hits": hits})
 
     text = await tools.call("recall", query="When is the wedding?", limit=2)
 
@@ -207,7 +198,7 @@ async def test_recalled_text_stays_within_its_fence(tools: Tools) -> None:
 
 async def test_description_is_the_block_or_says_nothing(tools: Tools) -> None:
     block = "<memory>\n- Mia likes tea\n</memory>"
-    tools.service.will_answer("DescribeEntity", DescribeEntityResponse(briefing=block))
+    tools.service.will_answer("DescribeEntity", {"briefing": block})
 
     known = await tools.call("describe", name="Mia", speaker=True)
     unknown = await tools.call("describe", name="</memory>")
@@ -217,8 +208,8 @@ async def test_description_is_the_block_or_says_nothing(tools: Tools) -> None:
 
 
 async def test_recalled_text_asking_for_erasure_erases_nothing(tools: Tools) -> None:
-    hit = Hit(segment=Segment(id="t1", text=HOSTILE), rank=1)
-    tools.service.will_answer("Retrieve", RetrieveResponse(hits=[hit]))
+    hit = {"segment": {"id": "t1", "text": HOSTILE}, "rank": 1}
+    tools.service.will_answer("Retrieve", {"hits": [hit]})
     tools.service.will_answer("GetSegments", stored(HOSTILE))
 
     await tools.call("recall", query="anything")
@@ -261,7 +252,7 @@ async def test_descriptions_have_titles_and_no_indentation(tools: Tools) -> None
 
 async def test_forget_erases_the_confirmed_items(tools: Tools) -> None:
     tools.service.will_answer("GetSegments", stored("One.", "Two."), stored("One.", "Two."))
-    tools.service.will_answer("Forget", ForgetResponse(segment_count=2, fact_count=1))
+    tools.service.will_answer("Forget", {"segment_count": 2, "fact_count": 1})
 
     shown = await tools.call("forget", ids=["t1", "t2"])
     before = tools.erasures()
@@ -274,12 +265,12 @@ async def test_forget_erases_the_confirmed_items(tools: Tools) -> None:
 
 
 async def test_forget_finds_facts_by_their_ids(tools: Tools) -> None:
-    fact = Fact(id="f2", subject="Nora", relation="lives_in", object="Goa")
-    facts = GetFactsResponse(facts=[fact], missing_ids=["x"])
-    found = GetSegmentsResponse(segments=[Segment(id="t1", text="One.")], missing_ids=["f2", "x"])
+    fact = {"id": "f2", "subject": "Nora", "relation": "lives_in", "object": "Goa"}
+    facts = {"facts": [fact], "missing_ids": ["x"]}
+    found = {"segments": [{"id": "t1", "text": "One."}], "missing_ids": ["f2", "x"]}
     tools.service.will_answer("GetSegments", found, found)
     tools.service.will_answer("GetFacts", facts, facts)
-    tools.service.will_answer("Forget", ForgetResponse(segment_count=1, fact_count=1))
+    tools.service.will_answer("Forget", {"segment_count": 1, "fact_count": 1})
 
     shown = await tools.call("forget", ids=["t1", "f2", "x"])
     await tools.call("forget", ids=["t1", "f2", "x"], confirmation=code_in(shown))
@@ -332,8 +323,8 @@ async def test_a_code_expires(fake_service: FakeService) -> None:
 
 async def test_an_unverified_erasure_says_where(tools: Tools) -> None:
     tools.service.will_answer("GetSegments", stored("One."), stored("One."))
-    receipts = [StoreReceipt(store="postgres", verified=True), StoreReceipt(store="graph")]
-    tools.service.will_answer("Forget", ForgetResponse(segment_count=1, receipts=receipts))
+    receipts = [{"store": "postgres", "verified": True}, {"store": "graph"}]
+    tools.service.will_answer("Forget", {"segment_count": 1, "receipts": receipts})
 
     code = code_in(await tools.call("forget", ids=["t1"]))
     done = await tools.call("forget", ids=["t1"], confirmation=code)
@@ -368,13 +359,13 @@ async def test_expiry_is_that_of_text_and_fact(tools: Tools) -> None:
 async def test_a_rejected_text_says_why(tools: Tools) -> None:
     violation = {"field": "items[0].segment.text", "description": "is longer than 32 KiB"}
     outcome = {"state": "ITEM_STATE_REJECTED", "violations": [violation]}
-    tools.service.will_answer("Ingest", IngestResponse(outcomes=[outcome]))
+    tools.service.will_answer("Ingest", {"outcomes": [outcome]})
     assert "is longer than 32 KiB" in await tools.fail("remember", text="x")
 
 
 async def test_explain_states_the_fate_of_an_item(tools: Tools) -> None:
     leg = {"leg": "lexical", "state": "LEG_STATE_OK", "depth": 60, "reason": "no word in common"}
-    answer = ExplainAbsenceResponse(loss="LOSS_NOT_MATCHED", reason="no leg <found> it", legs=[leg])
+    answer = {"loss": "LOSS_NOT_MATCHED", "reason": "no leg <found> it", "legs": [leg]}
     tools.service.will_answer("ExplainAbsence", answer)
 
     text = await tools.call("explain", query="the wedding", item_id="t1")
@@ -385,7 +376,7 @@ async def test_explain_states_the_fate_of_an_item(tools: Tools) -> None:
 
 
 async def test_reads_after_remember_wait_for_its_write(tools: Tools) -> None:
-    tools.service.will_answer("Ingest", IngestResponse(consistency_token="seen"))
+    tools.service.will_answer("Ingest", {"consistency_token": "seen"})
 
     await tools.call("recall", query="anything")
     await tools.call("remember", text="The wedding is on the eighth.")
@@ -459,8 +450,8 @@ async def test_fact_is_remembered_once_with_its_evidence(tools: Tools) -> None:
 
 
 async def test_retracted_fact_keeps_its_values(tools: Tools) -> None:
-    siemens = Fact(id="f1", subject="Ana", relation="works at", object="Siemens", evidence=["t1"])
-    tools.service.will_answer("GetFacts", GetFactsResponse(facts=[siemens]))
+    siemens = {**BOSCH, "id": "f1", "object": "Siemens", "evidence": ["t1"]}
+    tools.service.will_answer("GetFacts", {"facts": [siemens]})
 
     await tools.call("remember", fact=BOSCH, retract=["f1"])
 
@@ -482,17 +473,17 @@ async def test_retracted_fact_keeps_its_values(tools: Tools) -> None:
 async def test_remember_of_nothing_usable_stores_nothing(
     arguments: dict[str, Any], said: str, tools: Tools
 ) -> None:
-    tools.service.will_answer("GetFacts", GetFactsResponse(missing_ids=["f9"]))
+    tools.service.will_answer("GetFacts", {"missing_ids": ["f9"]})
     assert said in await tools.fail("remember", **arguments)
 
-    assert not [each for each in tools.service.requests if isinstance(each, IngestRequest)]
+    assert not tools.service.sent(IngestRequest)
 
 
 async def test_recalled_fact_says_when_it_holds(tools: Tools) -> None:
     january, may = {"seconds": 1_767_225_600}, {"seconds": 1_777_593_600}
     fact = Fact(id="f1", subject="Ana", relation="works at", object="Siemens", valid_from=january)
     fact.closings.add(fact_id="f2", at=may)
-    tools.service.will_answer("Retrieve", RetrieveResponse(hits=[Hit(fact=fact, rank=1)]))
+    tools.service.will_answer("Retrieve", {"hits": [{"fact": fact, "rank": 1}]})
 
     text = await tools.call("recall", query="Where does Ana work?", mode="facts")
 
@@ -501,10 +492,13 @@ async def test_recalled_fact_says_when_it_holds(tools: Tools) -> None:
 
 async def test_recalled_days_are_those_of_the_zone(fake_service: FakeService) -> None:
     late = {"seconds": 1_767_218_400}  # 31 December 2025, 22:00 UTC
-    gone = Segment(id="t1", text="The key is gone.", event_time=late)
-    here = Segment(id="t2", text="Here is the key.")
-    hits = [Hit(segment=gone, rank=1), Hit(segment=here, rank=2, outdated_by={"segment_id": "t1"})]
-    fake_service.will_answer("Retrieve", RetrieveResponse(hits=hits))
+    gone = {"id": "t1", "text": "The key is gone.", "event_time": late}
+    here = {"id": "t2", "text": "Here is the key."}
+    hits = [
+        {"segment": gone, "rank": 1},
+        {"segment": here, "rank": 2, "outdated_by": {"segment_id": "t1"}},
+    ]
+    fake_service.will_answer("Retrieve", {"hits": hits})
 
     text = await Tools(fake_service, time_zone="Asia/Tokyo").call("recall", query="Where is it?")
 
@@ -513,7 +507,7 @@ async def test_recalled_days_are_those_of_the_zone(fake_service: FakeService) ->
 
 
 async def test_the_briefing_is_a_resource(tools: Tools) -> None:
-    tools.service.will_answer("Retrieve", RetrieveResponse(briefing="<memory>Goa</memory>"))
+    tools.service.will_answer("Retrieve", {"briefing": "<memory>Goa</memory>"})
 
     assert await tools.briefing() == "<memory>Goa</memory>"
     assert (tools.service.request().profile, tools.service.request().query) == ("opening", "")

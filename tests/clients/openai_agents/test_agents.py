@@ -4,44 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc
 import pytest
 
-from tests.fakes.service import Failure, FakeService
+from tests.clients.agents import BLOCK, FOUND, clock, with_each_answer
+from tests.fakes.service import FakeService
 from trivium import AsyncClient
-from trivium.v1.ingest_service_pb2 import IngestRequest
-from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 pytest.importorskip("agents", reason="`make test-integrations` installs the OpenAI Agents SDK")
 
 from agents import Agent, Runner, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from trivium_openai_agents import NOTHING, TriviumRunHooks, recall_tool
+from trivium_openai_agents import TriviumRunHooks, recall_tool
 
 pytestmark = pytest.mark.openai_agents
 
 set_tracing_disabled(disabled=True)
 
-BLOCK = "<memory>\nNora: We sailed to Goa.\n</memory>"
-DOWN = Failure(grpc.StatusCode.UNAVAILABLE, "down")
-BAD = Failure(grpc.StatusCode.INVALID_ARGUMENT, "query: is too long")
-FOUND = RetrieveResponse(briefing=BLOCK)
 
-
-def clock() -> str:
-    return "noon"
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (FOUND, BLOCK),
-        (RetrieveResponse(), NOTHING),
-        (DOWN, "cannot be asked at the moment"),
-        (BAD, "query: is too long"),
-    ],
-)
+@with_each_answer
 async def test_tool_tells_bad_questions_from_outages(
     fake_service: FakeService, answer: Any, expected: str
 ) -> None:
@@ -69,12 +51,10 @@ async def test_hooks_recall_once_and_store_turns(fake_service: FakeService) -> N
     for call in model.calls:
         assert [each for each in call.input if each.get("content") == BLOCK], call.input
     assert BLOCK not in str(result.to_input_list())
-    (asked,) = [each for each in fake_service.requests if isinstance(each, RetrieveRequest)]
+    (asked,) = fake_service.sent(RetrieveRequest)
     assert (asked.query, asked.limit) == ("Who sails?", 3)
     assert list(asked.filter.none_of.sessions) == ["s"]
-    (written,) = [each for each in fake_service.requests if isinstance(each, IngestRequest)]
-    turns = [(item.segment.speaker, item.segment.text) for item in written.items]
-    assert turns == [("Ann", "Who sails?"), ("Bot", "Nora.")]
+    assert fake_service.turns() == [("Ann", "Who sails?"), ("Bot", "Nora.")]
 
 
 async def test_run_goes_on_without_the_service() -> None:

@@ -36,13 +36,11 @@ from pipecat.services.tts_service import TTSService
 from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
 
-from tests.clients.recalling_service import PATIENCE_S
+from tests.clients.recalling_service import PATIENCE_S, Messages
+from trivium import AsyncClient
 from trivium_pipecat import MemoryMetricsData, TriviumMemoryService
 
 SAMPLE_RATE = 16_000
-
-Messages = list[tuple[str, str]]
-"""Roles and contents."""
 
 
 def messages_of(context: LLMContext) -> Messages:
@@ -109,6 +107,7 @@ class MetricsKeeper(FrameProcessor):  # type: ignore[misc]
 class Bot:
     """A running bot; `context` is its history."""
 
+    memory: TriviumMemoryService
     worker: PipelineWorker
     context: LLMContext
     model: ScriptedModel
@@ -116,7 +115,7 @@ class Bot:
     metrics: MetricsKeeper
     answered: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
-    async def begins_to_speak(self) -> None:
+    async def begins(self) -> None:
         await self.worker.queue_frame(ProposedUserStartedSpeakingFrame())
 
     async def says(self, so_far: str) -> None:
@@ -127,12 +126,9 @@ class Bot:
         heard = TranscriptionFrame(text=text, user_id="nora", timestamp="")
         await self.worker.queue_frame(heard)
 
-    async def stops(self) -> None:
-        await self.worker.queue_frame(ProposedUserStoppedSpeakingFrame())
-
     async def ends(self, text: str) -> None:
         await self.transcribed(text)
-        await self.stops()
+        await self.worker.queue_frame(ProposedUserStoppedSpeakingFrame())
 
     async def runs_again(self) -> None:
         """As after a tool was called."""
@@ -143,10 +139,16 @@ class Bot:
         await asyncio.wait_for(self.answered.get(), PATIENCE_S)
         return given
 
-    async def hears(self, text: str) -> Given:
-        await self.begins_to_speak()
+    async def given(self) -> Messages:
+        return (await self.answers()).messages
+
+    async def hears(self, text: str) -> Messages:
+        await self.begins()
         await self.ends(text)
-        return await self.answers()
+        return await self.given()
+
+    def history(self) -> Messages:
+        return messages_of(self.context)
 
 
 @asynccontextmanager
@@ -167,7 +169,7 @@ async def running(
         cancel_on_idle_timeout=False,
         enable_rtvi=False,
     )
-    bot = Bot(worker, context, model, voice, metrics)
+    bot = Bot(memory, worker, context, model, voice, metrics)
     started = asyncio.Event()
 
     @worker.event_handler("on_pipeline_started")  # type: ignore[untyped-decorator]
@@ -187,3 +189,9 @@ async def running(
     finally:
         await worker.queue_frame(EndFrame())
         await asyncio.wait_for(running, PATIENCE_S)
+
+
+@asynccontextmanager
+async def remembering(client: AsyncClient, **options: Any) -> AsyncIterator[Bot]:
+    async with running(TriviumMemoryService(client, **options)) as bot:
+        yield bot

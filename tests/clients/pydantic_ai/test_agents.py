@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from typing import Any
 
-import grpc
 import pytest
 
-from tests.fakes.service import Failure, FakeService
-from tests.support.tracked_files import ROOT
+from tests.clients.agents import BLOCK, FOUND, clock, program_of, with_each_answer
+from tests.fakes.service import FakeService
 from trivium import AsyncClient
-from trivium.v1.ingest_service_pb2 import IngestRequest
-from trivium.v1.retrieval_service_pb2 import RetrieveRequest, RetrieveResponse
+from trivium.v1.retrieval_service_pb2 import RetrieveRequest
 
 pytest.importorskip("pydantic_ai", reason="`make test-integrations` installs Pydantic AI")
 
@@ -22,15 +19,9 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
-from trivium_pydantic_ai import NOTHING, TriviumMemory, recall_tool
+from trivium_pydantic_ai import TriviumMemory, recall_tool
 
 pytestmark = pytest.mark.pydantic_ai
-
-PAGE = ROOT / "clients/pydantic_ai/README.md"
-BLOCK = "<memory>\nNora: We sailed to Goa.\n</memory>"
-DOWN = Failure(grpc.StatusCode.UNAVAILABLE, "down")
-BAD = Failure(grpc.StatusCode.INVALID_ARGUMENT, "query: is too long")
-FOUND = RetrieveResponse(briefing=BLOCK)
 
 
 class Script:
@@ -45,20 +36,7 @@ class Script:
         return ModelResponse(parts=[self._parts.pop(0)])
 
 
-def clock() -> str:
-    """Says what time it is."""
-    return "noon"
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (FOUND, BLOCK),
-        (RetrieveResponse(), NOTHING),
-        (DOWN, "cannot be asked at the moment"),
-        (BAD, "query: is too long"),
-    ],
-)
+@with_each_answer
 async def test_tool_tells_bad_questions_from_outages(
     fake_service: FakeService, answer: Any, expected: str
 ) -> None:
@@ -86,12 +64,10 @@ async def test_memory_recalls_once_and_stores_turns(fake_service: FakeService) -
         contents = [getattr(part, "content", "") for part in parts]
         assert contents.index(BLOCK) == contents.index("Who sails?") - 1
     assert BLOCK not in str(result.all_messages())
-    (asked,) = [each for each in fake_service.requests if isinstance(each, RetrieveRequest)]
+    (asked,) = fake_service.sent(RetrieveRequest)
     assert (asked.query, asked.limit) == ("Who sails?", 3)
     assert list(asked.filter.none_of.sessions) == ["s"]
-    (written,) = [each for each in fake_service.requests if isinstance(each, IngestRequest)]
-    turns = [(item.segment.speaker, item.segment.text) for item in written.items]
-    assert turns == [("Ann", "Who sails?"), ("Bot", "Nora.")]
+    assert fake_service.turns() == [("Ann", "Who sails?"), ("Bot", "Nora.")]
 
 
 async def test_later_run_recalls_its_own_prompt(fake_service: FakeService) -> None:
@@ -101,7 +77,7 @@ async def test_later_run_recalls_its_own_prompt(fake_service: FakeService) -> No
         first = await agent.run("Who sails?")
         await agent.run("Where to?", message_history=first.all_messages())
 
-    asked = [each.query for each in fake_service.requests if isinstance(each, RetrieveRequest)]
+    asked = [each.query for each in fake_service.sent(RetrieveRequest)]
     assert asked == ["Who sails?", "Where to?"]
 
 
@@ -117,14 +93,10 @@ async def test_run_goes_on_without_the_service() -> None:
 async def test_program_of_the_page_runs(
     fake_service: FakeService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [code] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    code = code.replace("127.0.0.1:9000", fake_service.address).replace('"openai:gpt-5.2"', "MODEL")
+    page = "clients/pydantic_ai/README.md"
+    code = program_of(page, fake_service.address, model='"openai:gpt-5.2"')
 
     await asyncio.to_thread(exec, code, {"MODEL": FunctionModel(Script(TextPart("The eighth.")))})
 
     assert "The eighth." in capsys.readouterr().out
-    written = [each for each in fake_service.requests if isinstance(each, IngestRequest)]
-    assert [item.segment.speaker for each in written for item in each.items] == [
-        "Alice",
-        "Assistant",
-    ]
+    assert [speaker for speaker, _ in fake_service.turns()] == ["Alice", "Assistant"]

@@ -20,7 +20,6 @@ from tests.fakes.service import Failure, FakeService
 from tests.support.tracked_files import ROOT
 from tests.support.waiting import until
 from trivium import AsyncClient, Exclusion, Filter
-from trivium.v1.ingest_service_pb2 import IngestRequest
 from trivium.v1.retrieval_service_pb2 import RetrieveResponse
 from trivium_vapi import MAX_BODY_BYTES, NOTHING, VapiMemory
 
@@ -142,8 +141,7 @@ async def test_turns_of_an_ended_call_are_stored(fake_service: FakeService) -> N
     response = await posted(fake_service, ENDED, user="Ann", bot="Bot")
 
     assert (response.status_code, response.json()) == (200, {})
-    [written] = [each for each in fake_service.requests if isinstance(each, IngestRequest)]
-    turns = [item.segment for item in written.items]
+    turns = fake_service.ingested()
     assert [(turn.id, turn.speaker, turn.text, turn.session) for turn in turns] == [
         ("call-1/1", "Ann", "Who sails?", "call-1"),
         ("call-1/2", "Bot", "Nora.", "call-1"),

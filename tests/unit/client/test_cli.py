@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,45 +18,15 @@ from trivium.files.reading import read_items
 from trivium.files.records import Problem
 from trivium.v1.admin_service_pb2 import (
     AuditEntry,
-    ListAuditEntriesResponse,
-    ListTenantsResponse,
-    Tenant,
-)
-from trivium.v1.catalog_service_pb2 import (
-    CHANGE_KIND_STORED,
-    GetSegmentsResponse,
-    GetStatsResponse,
-    ItemChange,
-    ListFactsResponse,
-    ListSegmentsResponse,
-    WatchChangesResponse,
 )
 from trivium.v1.fact_pb2 import Fact
 from trivium.v1.ingest_service_pb2 import (
-    LOOKUP_KEY_ID,
-    LOOKUP_KEY_TEXT,
-    LOOKUP_KEY_VECTOR,
-    ForgetResponse,
     IngestStreamResponse,
-    Lookup,
-    PatchResponse,
-    SpeakerCount,
-    StoreReceipt,
 )
-from trivium.v1.item_pb2 import ItemRef
 from trivium.v1.retrieval_service_pb2 import (
-    FUSION_METHOD_RECIPROCAL_RANK,
-    LEG_STATE_OK,
-    LEG_STATE_TIMED_OUT,
-    DecayTerm,
-    DescribeEntityResponse,
     Hit,
-    ImportanceTerm,
-    Ledger,
-    LegReport,
-    LegTerm,
+    RetrieveRequest,
     RetrieveResponse,
-    Statistics,
 )
 from trivium.v1.segment_pb2 import Segment
 
@@ -91,26 +62,29 @@ def test_help_documents_the_exit_codes(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"),
+    ("code", "reason", "expected"),
     [
-        (grpc.StatusCode.UNAVAILABLE, 4),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, 4),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, 5),
-        (grpc.StatusCode.INVALID_ARGUMENT, 6),
-        (grpc.StatusCode.FAILED_PRECONDITION, 6),
-        (grpc.StatusCode.UNAUTHENTICATED, 6),
-        (grpc.StatusCode.INTERNAL, 7),
+        (grpc.StatusCode.UNAVAILABLE, "", 4),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "", 4),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", 5),
+        (grpc.StatusCode.INVALID_ARGUMENT, "", 6),
+        (grpc.StatusCode.FAILED_PRECONDITION, "", 6),
+        (grpc.StatusCode.UNAUTHENTICATED, "", 6),
+        (grpc.StatusCode.INTERNAL, "", 7),
+        (grpc.StatusCode.NOT_FOUND, "ITEM_NOT_FOUND", 1),
+        (grpc.StatusCode.ABORTED, "VERSION_CONFLICT", 6),
     ],
 )
 def test_error_of_the_service_is_an_exit_code_and_a_line(
-    cli: CommandLine, code: grpc.StatusCode, expected: int
+    cli: CommandLine, code: grpc.StatusCode, reason: str, expected: int
 ) -> None:
-    cli.service.will_answer("GetStats", *[Failure(code, "as told")] * 4)
+    details = [error_details_pb2.ErrorInfo(reason=reason)] if reason else []
+    cli.service.will_answer("GetStats", *[Failure(code, "as told", details)] * 4)
 
     result = cli.run("stats")
 
     assert result.exit_code == expected
-    assert result.stderr == f"Error: {code.name}: as told\n"
+    assert result.stderr == f"Error: {reason or code.name}: as told\n"
 
 
 def test_error_shows_its_details(cli: CommandLine) -> None:
@@ -151,8 +125,22 @@ def test_error_shows_its_details(cli: CommandLine) -> None:
         (["forget", "--session", "a", "--from", "2026-03-19"], ""),
         (["forget", "--label", "project"], ""),
         (["forget", "--label", "=goa"], ""),
-        (["--timeout", "0", "stats"], ""),
+        *(
+            (["--timeout", each, "stats"], "is not in the range")
+            for each in ("0", "inf", "1e30", "nan")
+        ),
         (["show"], ""),
+        (["describe"], "give either --speaker or --entity"),
+        (["patch", "--title", "Trip"], "exactly one of --segment-id and --fact-id"),
+        (["compare", "why?"], "missing --against or --against-override"),
+        *(
+            (["ask", "why?", *each], "Invalid value for '--profile-override'")
+            for each in (
+                ["--profile-override", "limit"],
+                ["--profile-override", "=3"],
+                ["--profile-override", "limit=3", "--profile-override", "limit.depth=4"],
+            )
+        ),
     ],
 )
 def test_wrong_command_line_is_a_usage_error(
@@ -208,7 +196,7 @@ def test_files_are_stored_and_counted(cli: CommandLine, tmp_path: Path) -> None:
     fact = {"subject": "Nora", "relation": "likes", "object": "Goa", "evidence": ["t1"]}
     files = [written(tmp_path, TURN), written(tmp_path, fact, name="facts.jsonl")]
 
-    result = cli.run("ingest", *files, IngestStream=IngestStreamResponse(created_count=2))
+    result = cli.run("ingest", *files, IngestStream={"created_count": 2})
 
     (message,) = cli.service.request()
     assert result.exit_code == 0
@@ -221,7 +209,7 @@ def test_times_without_a_zone_are_counted(cli: CommandLine, tmp_path: Path) -> N
     times = ("2026-03-19T18:30:00", "2026-03-19T18:30:00Z", "")
     corpus = written(tmp_path, *[{**TURN, "id": at, "timestamp": at} for at in times])
 
-    result = cli.run("ingest", corpus, IngestStream=IngestStreamResponse(created_count=3))
+    result = cli.run("ingest", corpus, IngestStream={"created_count": 3})
 
     assert "read the times of 1 items, which have no time zone, as UTC" in result.stdout
 
@@ -237,7 +225,7 @@ def test_token_is_whole_on_a_narrow_terminal(cli: CommandLine, tmp_path: Path) -
 def test_bad_lines_are_named_and_counted_others_stored(cli: CommandLine, tmp_path: Path) -> None:
     corpus = written(tmp_path, {"id": "t2"}, {"id": "t3", "colour": "red"}, TURN)
 
-    result = cli.run("ingest", corpus, IngestStream=IngestStreamResponse(rejected_count=1))
+    result = cli.run("ingest", corpus, IngestStream={"rejected_count": 1})
 
     (message,) = cli.service.request()
     assert [item.segment.id for item in message.items] == ["t1"]
@@ -292,7 +280,7 @@ def test_hits_are_shown_with_retrievers_and_coercions(cli: CommandLine) -> None:
 
 
 def test_empty_answer_is_reported(cli: CommandLine) -> None:
-    known = GetStatsResponse(tenant={"text_search_config": "english"})
+    known = {"tenant": {"text_search_config": "english"}}
 
     result = cli.run("ask", "Where did we sail?", GetStats=known)
 
@@ -302,7 +290,7 @@ def test_empty_answer_is_reported(cli: CommandLine) -> None:
 
 @pytest.mark.parametrize("command", [["ask"], ["compare", "--against", "annie"]])
 def test_unknown_tenant_is_said(cli: CommandLine, command: list[str]) -> None:
-    result = cli.run(*command, "Where did we sail?", GetStats=GetStatsResponse(tenant={}))
+    result = cli.run(*command, "Where did we sail?", GetStats={"tenant": {}})
 
     assert result.exit_code == 1
     assert result.stderr == "acme: unknown tenant, nothing is stored for it\n"
@@ -367,39 +355,27 @@ def test_questions_of_a_file_are_asked_and_summed_up(cli: CommandLine, tmp_path:
 
 
 def test_explanation_shows_the_ledger_and_the_times(cli: CommandLine) -> None:
-    day = Duration(seconds=86400)
     path = "harmonium -[repaired by]-> Anselm"
-    graph = LegTerm(
-        leg="graph", rank=2, weight=2, leg_score=0.25, term=2 / 62, path=path, fact_ids=["f1"]
-    )
-    ledger = Ledger(
-        leg_terms=[graph],
-        rank_constant=60,
-        method=FUSION_METHOD_RECIPROCAL_RANK,
-        fused_score=2 / 62,
-        importance=ImportanceTerm(importance=0.5, multiplier=0.85),
-        decay=DecayTerm(age=day, half_life=day, multiplier=0.5),
-    )
-    answer = RetrieveResponse(
-        hits=[Hit(segment=segment("t1"), rank=1, score=0.01, legs=["graph"], ledger=ledger)],
-        leg_reports=[
-            LegReport(leg="graph", state=LEG_STATE_OK, elapsed=Duration(nanos=4_200_000)),
-            LegReport(leg="dense", state=LEG_STATE_TIMED_OUT, reason="the budget ran out"),
-        ],
-        statistics=Statistics(total=Duration(nanos=12_300_000)),
-    )
+    graph = {"leg": "graph", "rank": 2, "weight": 2, "leg_score": 0.25, "term": 2 / 62}
+    ledger = {
+        "leg_terms": [{**graph, "path": path, "fact_ids": ["f1"]}],
+        "rank_constant": 60,
+        "method": "FUSION_METHOD_RECIPROCAL_RANK",
+    }
+    late = {"leg": "dense", "state": "LEG_STATE_TIMED_OUT", "reason": "the budget ran out"}
+    answer = {
+        "hits": [{"segment": segment("t1"), "legs": ["graph"], "ledger": ledger}],
+        "leg_reports": [{"leg": "graph", "elapsed": {"nanos": 4_200_000}}, late],
+        "statistics": {"total": {"nanos": 12_300_000}},
+    }
 
     result = cli.run("ask", "--explain", "why?", Retrieve=answer)
 
     assert cli.service.request().explain
     for part in (
         "graph: 2 / (60 + 2) = 0.0322581 (leg score 0.25)",
-        "sum: 0.0322581 = 0.0322581",
         path,
         "evidence of f1",
-        "importance 0.5: x 0.85",
-        "age: 2^-(1 / 1), in days = 0.5",
-        "score: 0.0322581 x 0.85 x 0.5 = 0.0137097",
         "4.2 ms",
         "total 12.3 ms",
         "dense timed out: the budget ran out",
@@ -410,14 +386,24 @@ def test_explanation_shows_the_ledger_and_the_times(cli: CommandLine) -> None:
 def test_options_of_ask_reach_the_service(cli: CommandLine) -> None:
     chosen = ["--limit", "7", "--profile", "annie", "--consistency-token", "1~e~0~9"]
     clocks = ["--as-of", "2025-10-01", "--known-at", "2025-10-02"]
+    changes = ["legs.graph.weight=0", "sort=recency"]
+    weights = [part for each in changes for part in ("--profile-override", each)]
 
-    cli.run("ask", *chosen, *clocks, "why?")
+    cli.run("ask", *chosen, *clocks, *weights, "--seed-id", "a", "--required-leg", "graph", "why?")
 
-    request = cli.service.requests[0]
-    assert (request.limit, request.profile) == (7, "annie")
-    assert request.as_of.ToJsonString() == "2025-10-01T00:00:00Z"
-    assert request.known_at.ToJsonString() == "2025-10-02T00:00:00Z"
-    assert request.consistency_token == "1~e~0~9"
+    assert cli.service.requests[0] == RetrieveRequest(
+        tenant="acme",
+        query="why?",
+        time_budget=Duration(seconds=1, nanos=800_000_000),
+        limit=7,
+        profile="annie",
+        as_of=datetime(2025, 10, 1),
+        known_at=datetime(2025, 10, 2),
+        consistency_token="1~e~0~9",
+        profile_overrides={"legs": {"graph": {"weight": 0}}, "sort": "recency"},
+        seed_ids=["a"],
+        required_legs=["graph"],
+    )
 
 
 def test_filter_of_ask_is_json(cli: CommandLine) -> None:
@@ -431,12 +417,12 @@ def test_filter_of_ask_is_json(cli: CommandLine) -> None:
 
 
 def test_tenants_of_ask_are_asked_together(cli: CommandLine) -> None:
-    hit = Hit(segment=segment("t1"), rank=1, tenant="family")
+    hit = {"segment": segment("t1"), "rank": 1, "tenant": "family"}
 
     shown = cli.run(
         *("ask", "--ask-tenant", "mine", "--ask-tenant", "family=0.5", "why?"),
         tenant="",
-        Retrieve=RetrieveResponse(hits=[hit]),
+        Retrieve={"hits": [hit]},
     ).stdout
 
     request = cli.service.requests[0]
@@ -451,7 +437,7 @@ def test_tenants_of_ask_are_asked_together(cli: CommandLine) -> None:
 def test_briefing_is_shown_in_place_of_the_hits(cli: CommandLine) -> None:
     block = "<memory>\n- Nora said\n</memory>"
 
-    result = cli.run("ask", "--briefing", "why?", Retrieve=RetrieveResponse(briefing=block))
+    result = cli.run("ask", "--briefing", "why?", Retrieve={"briefing": block})
 
     assert cli.service.requests[0].HasField("briefing")
     assert block in result.stdout
@@ -468,7 +454,7 @@ def test_briefing_is_shown_in_place_of_the_hits(cli: CommandLine) -> None:
 def test_stored_text_cannot_steer_the_terminal(
     cli: CommandLine, text: str, options: list[str]
 ) -> None:
-    answer = RetrieveResponse(hits=[Hit(segment=segment("t1", text), rank=1)])
+    answer = {"hits": [{"segment": segment("t1", text), "rank": 1}]}
 
     shown = cli.run("ask", *options, "why?", Retrieve=answer).stdout
 
@@ -495,7 +481,7 @@ def test_ask_writes_json(cli: CommandLine) -> None:
 
 
 def test_show_prints_segments_and_misses_none_silently(cli: CommandLine) -> None:
-    answer = GetSegmentsResponse(segments=[segment("t1")], missing_ids=["t9"])
+    answer = {"segments": [segment("t1")], "missing_ids": ["t9"]}
 
     result = cli.run("show", "t1", "t9", GetSegments=answer)
 
@@ -506,22 +492,20 @@ def test_show_prints_segments_and_misses_none_silently(cli: CommandLine) -> None
 
 def test_description_is_shown_or_said_to_be_empty(cli: CommandLine) -> None:
     block = "<memory>\n- Mia likes tea\n</memory>"
-    cli.service.will_answer("DescribeEntity", DescribeEntityResponse(briefing=block))
+    cli.service.will_answer("DescribeEntity", {"briefing": block})
 
     known = cli.run("describe", "--entity", "Mia", "--max-chars", "300")
     unknown = cli.run("describe", "--speaker", "Mia")
-    neither = cli.run("describe")
 
     assert (known.exit_code, known.stdout.strip()) == (0, block)
     assert (unknown.exit_code, unknown.stdout) == (1, "nothing is known\n")
-    assert neither.exit_code == 2
     first, second = cli.service.requests
     assert (first.entity, first.max_chars, second.speaker) == ("Mia", 300, "Mia")
 
 
 def test_changes_are_shown_as_lines_until_an_error(cli: CommandLine) -> None:
-    change = ItemChange(item=ItemRef(segment_id="t1"), change=CHANGE_KIND_STORED, token="2~e~4~~")
-    answer = WatchChangesResponse(changes=[change], token="2~e~5~~")
+    change = {"item": {"segment_id": "t1"}, "change": "CHANGE_KIND_STORED", "token": "2~e~4~~"}
+    answer = {"changes": [change], "token": "2~e~5~~"}
     gone = Failure(grpc.StatusCode.FAILED_PRECONDITION, "gone")
     cli.service.will_answer("WatchChanges", answer, gone, answer, gone)
 
@@ -536,16 +520,6 @@ def test_changes_are_shown_as_lines_until_an_error(cli: CommandLine) -> None:
     }
     tokens = [each.after_token for each in cli.service.requests]
     assert tokens == ["2~e~3~~", "2~e~5~~", "", "2~e~5~~"]
-
-
-def test_stats_show_counts_missing_in_time(cli: CommandLine) -> None:
-    slow = GetStatsResponse(service={"degraded": ["counts: no answer in time"]})
-
-    result = cli.run("stats", GetStats=slow)
-
-    assert result.exit_code == 0
-    assert "unknown: not counted in time" in result.stdout
-    assert "counts: no answer in time" in result.stdout
 
 
 def lives_in(place: str, **fields: str) -> Fact:
@@ -566,12 +540,12 @@ def test_neighbours_show_the_closing_of_a_relation(cli: CommandLine) -> None:
         lives_in("Oslo", retracted="2026-04-01T12:00:00Z"),
         lives_in("Leeds", until="2026-01-01T12:00:00Z"),
     ]
-    person = GetSegmentsResponse(segments=[Segment(id="ann", text="Ann", entity="Ann")])
+    person = {"segments": [{"id": "ann", "text": "Ann", "entity": "Ann"}]}
 
     result = cli.run(
         *("show", "--neighbours", "ann"),
         GetSegments=person,
-        ListFacts=ListFactsResponse(facts=facts),
+        ListFacts={"facts": facts},
     )
 
     assert result.stdout.splitlines() == [
@@ -583,20 +557,18 @@ def test_neighbours_show_the_closing_of_a_relation(cli: CommandLine) -> None:
 
 
 def test_neighbours_are_relations_of_the_segment_entity(cli: CommandLine) -> None:
-    symbol = Segment(id="python:a.f", text="def f()", entity="a.f")
+    symbol = {"id": "python:a.f", "text": "def f()", "entity": "a.f"}
     calls = [
         Fact(id=each, subject=each, relation="calls", object=called)
         for each, called in (("a.main", "a.f"), ("a.f", "a.g\x1b[2J"))
     ]
     cli.service.will_answer(
         "ListFacts",
-        ListFactsResponse(facts=calls[:1], next_page_token="more"),
-        ListFactsResponse(facts=calls[1:]),
+        {"facts": calls[:1], "next_page_token": "more"},
+        {"facts": calls[1:]},
     )
 
-    result = cli.run(
-        "show", "--neighbours", "python:a.f", GetSegments=GetSegmentsResponse(segments=[symbol])
-    )
+    result = cli.run("show", "--neighbours", "python:a.f", GetSegments={"segments": [symbol]})
 
     assert result.exit_code == 0
     assert result.stdout.splitlines() == ["a.f -[calls]-> a.g [2J", "a.main -[calls]-> a.f"]
@@ -605,13 +577,13 @@ def test_neighbours_are_relations_of_the_segment_entity(cli: CommandLine) -> Non
 
 
 def test_neighbours_are_written_as_json(cli: CommandLine) -> None:
-    symbol = Segment(id="s", text="def f()", entity="a.f")
-    fact = Fact(id="1", subject="a.f", relation="calls", object="a.g")
+    symbol = {"id": "s", "text": "def f()", "entity": "a.f"}
+    fact = {"id": "1", "subject": "a.f", "relation": "calls", "object": "a.g"}
 
     result = cli.run(
         *("show", "--json", "--neighbours", "s", "t9"),
-        GetSegments=GetSegmentsResponse(segments=[symbol], missing_ids=["t9"]),
-        ListFacts=ListFactsResponse(facts=[fact]),
+        GetSegments={"segments": [symbol], "missing_ids": ["t9"]},
+        ListFacts={"facts": [fact]},
     )
 
     told = json.loads(result.stdout)
@@ -632,38 +604,67 @@ def test_neighbours_are_written_as_json(cli: CommandLine) -> None:
 def test_an_id_without_neighbours_says_why(
     cli: CommandLine, segments: list[Segment], expected: int, said: str
 ) -> None:
-    answer = GetSegmentsResponse(segments=segments, missing_ids=[] if segments else ["t1"])
+    answer = {"segments": segments, "missing_ids": [] if segments else ["t1"]}
 
     result = cli.run("show", "--neighbours", "t1", GetSegments=answer)
 
     assert (result.exit_code, result.stdout, result.stderr) == (expected, "", f"{said}\n")
 
 
-def test_stats_are_shown(cli: CommandLine) -> None:
-    counts = {"segment_count": 163, "embedded_count": 225, "embeddable_count": 226}
-    answer = GetStatsResponse(
-        tenant={**counts, "time_zone": "Asia/Tokyo"},
-        projections=[{"projection": "embedding", "pending_count": 4}],
-        index={"reason": "loading"},
-        dead_letters=[{"projection": "graph", "item": {"segment_id": "t7"}, "reason": "too long"}],
-        legs=[{"leg": "dense", "answer_count": 41, "p50": {"nanos": 4_200_000}}],
-    )
+COUNTS = {"segment_count": 163, "embedded_count": 225, "embeddable_count": 226}
+LETTER = {"projection": "graph", "item": {"segment_id": "t7"}, "reason": "too long"}
+LISTS = {"kind": "segment", "vector_count": 90_000, "approximate": True}
 
+
+@pytest.mark.parametrize(
+    ("answer", "parts"),
+    [
+        (
+            {"tenant": {**COUNTS, "time_zone": "Asia/Tokyo"}},
+            ["segments 163 (0 sensitive)", "225 of 226", "Asia/Tokyo"],
+        ),
+        (
+            {"service": {"degraded": ["counts: no answer in time"]}},
+            ["unknown: not counted in time", "counts: no answer in time"],
+        ),
+        ({"index": {"reason": "loading"}}, ["not ready: loading"]),
+        (
+            {"index": {"ready": True, "tiers": [{**LISTS, "rebuilding": "filling 40 %"}]}},
+            ["vectors of segments 90000, searched approximately; rebuild: filling 40 %"],
+        ),
+        (
+            {"index": {"ready": True, "tiers": [{"kind": "fact", "vector_count": 40}]}},
+            ["vectors of facts 40, searched exactly"],
+        ),
+        (
+            {"projections": [{"projection": "embedding", "pending_count": 4}]},
+            ["embedding 4 0.0 s 0"],
+        ),
+        ({"dead_letters": [LETTER]}, ["graph t7 too long"]),
+        (
+            {"legs": [{"leg": "dense", "answer_count": 41, "p50": {"nanos": 4_200_000}}]},
+            ["dense 41 0 0 0 4.2 ms 0.0 ms"],
+        ),
+    ],
+    ids=["counts", "slow", "loading", "lists", "exact", "projections", "dead letters", "legs"],
+)
+def test_stats_are_shown(cli: CommandLine, answer: dict[str, Any], parts: list[str]) -> None:
     result = cli.run("stats", GetStats=answer)
 
     assert result.exit_code == 0
-    for part in (
-        *("163 (0 sensitive)", "225 of 226", "Asia/Tokyo"),
-        *("not ready: loading", "embedding", "too long"),
-    ):
-        assert part in result.stdout
-    (leg,) = [line.split() for line in result.stdout.splitlines() if "dense" in line]
-    assert leg == ["dense", "41", "0", "0", "0", "4.2", "ms", "0.0", "ms"]
+    shown = " ".join(result.stdout.split())
+    assert [part for part in parts if part not in shown] == []
+
+
+def test_stats_are_written_as_json(cli: CommandLine) -> None:
+    shown = cli.run("stats", "--json", GetStats={"index": {"tiers": [LISTS]}}).stdout
+
+    assert json.loads(shown)["index"]["tiers"][0]["approximate"]
 
 
 def test_tenants_are_listed_without_a_tenant(cli: CommandLine) -> None:
-    held = Tenant(name="ac\x1bme", segment_count=3, text_bytes=70, text_search_config="english")
-    answer = ListTenantsResponse(tenants=[held])
+    held = {"segment_count": 3, "text_bytes": 70, "text_search_config": "english"}
+    answer = {"tenants": [{"name": "ac\x1bme", **held}]}
 
     shown = cli.run("tenants", tenant="", ListTenants=answer).stdout
     written = json.loads(cli.run("tenants", "--json", tenant="", ListTenants=answer).stdout)
@@ -675,7 +676,7 @@ def test_tenants_are_listed_without_a_tenant(cli: CommandLine) -> None:
 def test_audit_log_is_shown_to_its_limit(cli: CommandLine) -> None:
     entry = AuditEntry(caller="key k1", rpc="Forget", tenant="acme", erased_count=3)
     entry.at.FromDatetime(datetime(2026, 3, 1, 12))
-    page = ListAuditEntriesResponse(entries=[entry, entry], next_page_token="more")
+    page = {"entries": [entry, entry], "next_page_token": "more"}
 
     shown = cli.run("audit", "--limit", "1", ListAuditEntries=page).stdout
     of_all = cli.run("audit", "--all-tenants", "--limit", "2", tenant="", ListAuditEntries=page)
@@ -690,36 +691,17 @@ def test_audit_log_is_shown_to_its_limit(cli: CommandLine) -> None:
     ]
 
 
-def test_stats_tell_how_vectors_are_searched(cli: CommandLine) -> None:
-    lists = {"kind": "segment", "vector_count": 90_000, "approximate": True}
-    tiers = [{**lists, "rebuilding": "filling 40 %"}, {"kind": "fact", "vector_count": 40}]
-    answer = GetStatsResponse(index={"ready": True, "tiers": tiers})
-
-    shown = " ".join(cli.run("stats", GetStats=answer).stdout.split())
-    written = json.loads(cli.run("stats", "--json", GetStats=answer).stdout)["index"]["tiers"]
-
-    assert "90000, searched approximately; rebuild: filling 40 %" in shown
-    assert "40, searched exactly" in shown
-    assert written[0]["approximate"]
-
-
 # ---------------------------------------------------------------- forget, export
 
 
 def test_patch_changes_the_named_fields(cli: CommandLine) -> None:
-    stored = Segment(id="a", text="We sailed.", version=2)
-    options = [
-        "--title",
-        "Trip",
-        "--label",
-        "mood=a=b",
-        "--remove-label",
-        "at",
-        "--if-version",
-        "1",
-    ]
+    stored = {"id": "a", "text": "We sailed.", "version": 2}
+    options = ("--label", "mood=a=b", "--remove-label", "at", "--if-version", "1")
 
-    result = cli.run("patch", "--segment-id", "a", *options, Patch=PatchResponse(segment=stored))
+    result = cli.run(
+        *("patch", "--segment-id", "a", "--title", "Trip", *options),
+        Patch={"segment": stored},
+    )
 
     sent = cli.service.request()
     assert (sent.item.segment_id, sent.title, sent.if_version) == ("a", "Trip", 1)
@@ -727,34 +709,6 @@ def test_patch_changes_the_named_fields(cli: CommandLine) -> None:
     assert not sent.HasField("text")
     assert result.exit_code == 0
     assert "We sailed." in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("code", "reason", "exit_code"),
-    [
-        (grpc.StatusCode.NOT_FOUND, "ITEM_NOT_FOUND", 1),
-        (grpc.StatusCode.ABORTED, "VERSION_CONFLICT", 6),
-    ],
-)
-def test_refused_patch_says_which(
-    cli: CommandLine, code: grpc.StatusCode, reason: str, exit_code: int
-) -> None:
-    refusal = Failure(
-        code, "the segment 'a' has version 2", [error_details_pb2.ErrorInfo(reason=reason)]
-    )
-    cli.service.will_answer("Patch", refusal)
-
-    result = cli.run("patch", "--segment-id", "a", "--title", "Trip")
-
-    assert result.exit_code == exit_code
-    assert "the segment 'a' has version 2" in result.stderr
-
-
-def test_patch_needs_a_single_item(cli: CommandLine) -> None:
-    result = cli.run("patch", "--title", "Trip")
-
-    assert result.exit_code == 2
-    assert "exactly one of --segment-id and --fact-id" in result.stderr
 
 
 def test_forgetting_asks_first(cli: CommandLine) -> None:
@@ -766,8 +720,8 @@ def test_forgetting_asks_first(cli: CommandLine) -> None:
 
 
 def test_dry_run_shows_the_exact_names(cli: CommandLine) -> None:
-    speakers = [SpeakerCount(speaker="j.doe", segment_count=2), SpeakerCount(segment_count=1)]
-    counted = ForgetResponse(segment_count=3, fact_count=1, speakers=speakers)
+    speakers = [{"speaker": "j.doe", "segment_count": 2}, {"segment_count": 1}]
+    counted = {"segment_count": 3, "fact_count": 1, "speakers": speakers}
     command = ["forget", "--dry-run", "--speaker", "j.doe"]
 
     shown = cli.run(*command, Forget=counted).stdout
@@ -794,11 +748,11 @@ def test_forgetting_erases_the_named_items(
     cli: CommandLine, arguments: list[str], expected: str
 ) -> None:
     lookups = [
-        Lookup(key=LOOKUP_KEY_ID, asked_count=40),
-        Lookup(key=LOOKUP_KEY_VECTOR, asked_count=20),
+        {"key": "LOOKUP_KEY_ID", "asked_count": 40},
+        {"key": "LOOKUP_KEY_VECTOR", "asked_count": 20},
     ]
-    receipt = StoreReceipt(store="postgres", verified=True, lookups=lookups)
-    erased = ForgetResponse(segment_count=1, receipts=[receipt])
+    receipt = {"store": "postgres", "verified": True, "lookups": lookups}
+    erased = {"segment_count": 1, "receipts": [receipt]}
 
     result = cli.run("forget", "--yes", *arguments, Forget=erased)
 
@@ -826,14 +780,14 @@ def test_forgetting_by_labels_and_times_sends_them_together(cli: CommandLine) ->
 def test_forget_writes_its_receipts_as_json(
     cli: CommandLine, verified: bool, remaining: int, expected: int
 ) -> None:
-    receipt = StoreReceipt(
-        store="graph",
-        verified=verified,
-        remaining_count=remaining,
-        reason="?",
-        lookups=[Lookup(key=LOOKUP_KEY_TEXT, asked_count=20, found_count=3)],
-    )
-    erased = ForgetResponse(segment_count=2, fact_count=1, receipts=[receipt])
+    receipt = {
+        "store": "graph",
+        "verified": verified,
+        "remaining_count": remaining,
+        "reason": "?",
+        "lookups": [{"key": "LOOKUP_KEY_TEXT", "asked_count": 20, "found_count": 3}],
+    }
+    erased = {"segment_count": 2, "fact_count": 1, "receipts": [receipt]}
 
     result = cli.run("forget", "--yes", "--json", "--session", "s1", Forget=erased)
 
@@ -855,16 +809,17 @@ def test_forget_writes_its_receipts_as_json(
 def test_export_writes_files_that_ingest_reads(cli: CommandLine, tmp_path: Path) -> None:
     cli.service.will_answer(
         "ListSegments",
-        ListSegmentsResponse(segments=[segment("s1")], next_page_token="more"),
-        ListSegmentsResponse(segments=[segment("s2", "We\nsang.")]),
+        {"segments": [segment("s1")], "next_page_token": "more"},
+        {"segments": [segment("s2", "We\nsang.")]},
     )
-    fact = Fact(id="f1", subject="Nora", relation="mentions", object="Goa", evidence=["s1"])
+    told = {"subject": "Nora", "relation": "mentions", "object": "Goa"}
+    fact = {"id": "f1", **told, "evidence": ["s1"]}
     folder = tmp_path / "new" / "export"
 
     result = cli.run(
         *("export", str(folder)),
-        ListFacts=ListFactsResponse(facts=[fact]),
-        GetStats=GetStatsResponse(tenant={"text_search_config": "german"}),
+        ListFacts={"facts": [fact]},
+        GetStats={"tenant": {"text_search_config": "german"}},
     )
 
     assert result.exit_code == 0
@@ -878,7 +833,7 @@ def test_export_writes_files_that_ingest_reads(cli: CommandLine, tmp_path: Path)
 
 
 def test_export_overwrites_nothing_and_leaves_no_part(cli: CommandLine, tmp_path: Path) -> None:
-    first = ListSegmentsResponse(segments=[segment("s1")], next_page_token="more")
+    first = {"segments": [segment("s1")], "next_page_token": "more"}
     cli.service.will_answer("ListSegments", first, Failure(grpc.StatusCode.NOT_FOUND, "gone"))
 
     assert cli.run("export", str(tmp_path)).exit_code != 0

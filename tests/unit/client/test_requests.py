@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+import trivium
+from tests.fakes.service import RESPONSES
 from trivium import (
     Embedding,
     Exclusion,
@@ -18,6 +20,7 @@ from trivium import (
     Segment,
     TimeRange,
 )
+from trivium.v1 import admin_service_pb2, retrieval_service_pb2
 from trivium.wire import requests, responses
 from trivium.wire.requests import Batcher
 
@@ -99,7 +102,50 @@ def test_filter_reads_as_it_was_sent() -> None:
 
     sent = requests.retrieve("acme", "why?", timeout=1, filter=given).filter
 
-    assert responses.to_filter(sent) == given
+    assert responses.read(Filter, sent) == given
+
+
+def filled(message: Any) -> Any:
+    """The message with all that is within it, down to a third level."""
+
+    def fill(one: Any, depth: int) -> None:
+        for field in one.DESCRIPTOR.fields:
+            if field.message_type and not field.message_type.GetOptions().map_entry and depth:
+                within = getattr(one, field.name)
+                within = within.add() if field.is_repeated else within
+                within.SetInParent()
+                fill(within, depth - 1)
+
+    fill(message, 3)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (trivium.Retrieval, RESPONSES["Retrieve"]),
+        (trivium.StreamedRetrieval, RESPONSES["RetrieveStream"]),
+        (trivium.Description, RESPONSES["DescribeEntity"]),
+        (trivium.WarmPart, retrieval_service_pb2.WarmPart),
+        (trivium.Comparison, RESPONSES["Compare"]),
+        (trivium.Absence, RESPONSES["ExplainAbsence"]),
+        (trivium.IngestResult, RESPONSES["Ingest"]),
+        (trivium.StreamResult, RESPONSES["IngestStream"]),
+        (trivium.PatchResult, RESPONSES["Patch"]),
+        (trivium.ForgetResult, RESPONSES["Forget"]),
+        (trivium.SegmentsFound, RESPONSES["GetSegments"]),
+        (trivium.FactsFound, RESPONSES["GetFacts"]),
+        (trivium.Changes, RESPONSES["WatchChanges"]),
+        (trivium.Stats, RESPONSES["GetStats"]),
+        (trivium.AuditEntry, admin_service_pb2.AuditEntry),
+        (trivium.Tenant, admin_service_pb2.Tenant),
+        (trivium.NewKey, RESPONSES["CreateKey"]),
+    ],
+)
+def test_fields_of_a_value_are_in_its_message(kind: type, message: Callable[[], Any]) -> None:
+    value: object = responses.read(kind, filled(message()))
+
+    assert type(value) is kind
 
 
 def test_a_segment_is_sent_with_its_vector_or_without() -> None:
@@ -238,9 +284,6 @@ LISTS: dict[str, Callable[[Any], object]] = {
     "seed_ids": lambda one: requests.retrieve("acme", "why?", timeout=1, seed_ids=one),
     "required_legs": lambda one: requests.retrieve("acme", "why?", timeout=1, required_legs=one),
     "tenants": lambda one: requests.retrieve("acme", "why?", timeout=1, tenants=one),
-    "remove_labels": lambda one: requests.patch(
-        "acme", segment_id="a", fact_id="", remove_labels=one
-    ),
     "list_facts": lambda one: requests.list_facts("acme", one, None, 0),
     "entities": lambda one: requests.ingest("acme", [Segment(text="x", entities=one)]),
     "keywords": lambda one: requests.ingest("acme", [Segment(text="x", keywords=one)]),

@@ -27,11 +27,12 @@ from tests.fakes.store import InMemoryStore
 from tests.support.builders import NOON, TENANT, batch_of, days, fact, segment
 from tests.support.refusals import refused_for
 from tests.unit.rpc.calling import Call, service_over
+from trivium import Segment
 from trivium.v1 import fact_pb2, segment_pb2
 from trivium.v1 import ingest_service_pb2 as pb
 from trivium.v1.filter_pb2 import Exclusion, Filter, LabelFilter, NumberRange, TimeRange
 from trivium.v1.item_pb2 import ItemRef
-from trivium.wire.responses import to_segment
+from trivium.wire.responses import read
 
 MODEL = EmbeddingModel("model", 2)
 YEAR_ZERO = Timestamp(seconds=-62135596801)
@@ -46,9 +47,9 @@ def test_client_reads_the_times_of_a_segment() -> None:
     times = [(NOON, NOON + days(1)), (NOON + days(3), NOON + days(5))]
     said = segment("a", mentions=tuple(Period(*each) for each in times))
 
-    read = to_segment(from_segment(said))
+    heard = read(Segment, from_segment(said))
 
-    assert [(each.start, each.end) for each in read.mentions] == times
+    assert [(each.start, each.end) for each in heard.mentions] == times
 
 
 def fact_item(**fields: object) -> pb.IngestItem:

@@ -360,7 +360,7 @@ def read(
     call = replace(call_of(profile), briefing=briefing)
     retrieval = replace(NOTHING_FOUND, hits=tuple(hits), **found)
     sent = from_retrieval(call, retrieval).SerializeToString()
-    return responses.to_retrieval(pb.RetrieveResponse.FromString(sent))
+    return responses.read(RetrievalRead, pb.RetrieveResponse.FromString(sent))
 
 
 def read_hit(item: Item, **fields: Any) -> RetrievedHit:
@@ -632,7 +632,7 @@ LOST = Absence(
 def read_absence(absence: Absence) -> AbsenceRead:
     """The explanation as the client has it."""
     sent = from_absence(absence).SerializeToString()
-    return responses.to_absence(pb.ExplainAbsenceResponse.FromString(sent))
+    return responses.read(AbsenceRead, pb.ExplainAbsenceResponse.FromString(sent))
 
 
 def test_the_item_that_is_missed_is_a_segment_or_a_fact() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,33 +16,15 @@ from trivium.cli.ranking import (
     as_of_option,
     filter_option,
     known_at_option,
+    limit_option,
     profile_option,
     profile_overrides_option,
     seed_ids_option,
 )
-from trivium.client import Client
 from trivium.files.reading import Question, read_questions
 from trivium.files.records import Problem
-from trivium.values import BriefingOptions, Filter
+from trivium.values import BriefingOptions
 from trivium.wire.surrogates import has_lone_surrogate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """The options of the query, the same for all questions."""
-
-    limit: int
-    profile: str
-    filter_: Filter | None
-    tenants: Mapping[str, float]
-    as_of: datetime | None
-    known_at: datetime | None
-    consistency_token: str
-    explain: bool
-    briefing: bool
-    profile_overrides: Mapping[str, Any]
-    seed_ids: Sequence[str]
-    required_legs: Sequence[str]
 
 
 def _to_tenants(
@@ -81,9 +62,7 @@ def _to_tenants(
     metavar="ID",
     help=f"An item that should be among the first {FIRST} hits; several are alternatives.",
 )
-@click.option(
-    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
-)
+@limit_option
 @profile_option
 @filter_option
 @click.option(
@@ -119,22 +98,16 @@ def _to_tenants(
 def ask(
     ctx: click.Context,
     connection: Connection,
+    /,
     questions: Sequence[str],
     files: Sequence[str],
     expect: Sequence[str],
-    limit: int,
-    profile: str,
-    filter_: Filter | None,
     tenants: Mapping[str, float],
     as_of: datetime | None,
-    known_at: datetime | None,
-    consistency_token: str,
-    profile_overrides: Mapping[str, Any],
-    seed_ids: Sequence[str],
-    required_legs: Sequence[str],
     explain: bool,
     briefing: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Runs each QUESTION and shows the hits, and the retrievers that found them.
 
@@ -142,27 +115,21 @@ def ask(
     graph of entities). Exits with 1 if no item that --expect or the file names is
     among the first three hits, or if the tenant is unknown.
     """
-    options = _Options(
-        limit=limit,
-        profile=profile,
-        filter_=filter_,
-        tenants=tenants,
-        as_of=as_of,
-        known_at=known_at,
-        consistency_token=consistency_token,
-        explain=explain,
-        briefing=briefing,
-        profile_overrides=profile_overrides,
-        seed_ids=seed_ids,
-        required_legs=required_legs,
-    )
     asked = _questions(questions, files, expect)
     answers: list[Answer] = []
     with connection.open(next(iter(tenants), None)) as client:
-        for answer in _answers(client, asked, options):
-            answers.append(answer)
+        for question in asked:
+            retrieval = client.retrieve(
+                question.text,
+                briefing=BriefingOptions() if briefing else None,
+                tenants=tenants,
+                as_of=as_of or question.as_of,
+                explain=explain,
+                **options,
+            )
+            answers.append(Answer(question, retrieval))
             if not as_json:
-                print_answer(answer, explain=explain, briefing=briefing)
+                print_answer(answers[-1], explain=explain, briefing=briefing)
         unknown = not any(answer.retrieval.hits for answer in answers) and says_unknown(client)
     if as_json:
         print_json(answers)
@@ -185,23 +152,3 @@ def _questions(texts: Sequence[str], files: Sequence[str], expect: Sequence[str]
 
 def _reject(problem: Problem) -> None:
     raise click.UsageError(plain(str(problem)))
-
-
-def _answers(client: Client, questions: Sequence[Question], options: _Options) -> Iterator[Answer]:
-    for question in questions:
-        retrieval = client.retrieve(
-            question.text,
-            briefing=BriefingOptions() if options.briefing else None,
-            limit=options.limit,
-            profile=options.profile,
-            filter=options.filter_,
-            tenants=options.tenants,
-            as_of=options.as_of or question.as_of,
-            known_at=options.known_at,
-            consistency_token=options.consistency_token,
-            explain=options.explain,
-            profile_overrides=options.profile_overrides,
-            seed_ids=options.seed_ids,
-            required_legs=options.required_legs,
-        )
-        yield Answer(question, retrieval)

@@ -13,10 +13,13 @@ from google.protobuf import json_format
 from trivium.v1 import filter_pb2
 from trivium.values import Filter
 from trivium.wire.requests import zone_of
-from trivium.wire.responses import to_filter
+from trivium.wire.responses import read
 
 profile_option = click.option(
     "--profile", default="", metavar="NAME", help="The ranking profile.  [default: default]"
+)
+limit_option = click.option(
+    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
 )
 seed_ids_option = click.option(
     "--seed-id",
@@ -64,14 +67,13 @@ class JsonFilter(click.ParamType[Filter]):
         if isinstance(value, Filter):
             return value
         try:
-            return to_filter(json_format.Parse(value, filter_pb2.Filter()))
+            return read(Filter, json_format.Parse(value, filter_pb2.Filter()))
         except json_format.ParseError as error:
             self.fail(f"is no filter: {error}", param, ctx)
 
 
 filter_option = click.option(
     "--filter",
-    "filter_",
     type=JsonFilter(),
     metavar="JSON",
     help="""Only what passes, as '{"any_of": [{"kinds": ["note"]}, {"speakers": ["Ann"]}]}'.""",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import click
 from rich.console import Group
@@ -85,12 +86,11 @@ def show(
 def describe(
     ctx: click.Context,
     connection: Connection,
+    /,
     speaker: str,
     entity: str,
-    as_of: datetime | None,
-    known_at: datetime | None,
-    max_chars: int,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Shows what holds now about somebody: facts, and the newest statements.
 
@@ -99,9 +99,7 @@ def describe(
     if bool(speaker) == bool(entity):
         raise click.UsageError("give either --speaker or --entity")
     with connection.open() as client:
-        found = client.describe(
-            speaker=speaker, entity=entity, as_of=as_of, known_at=known_at, max_chars=max_chars
-        )
+        found = client.describe(speaker=speaker, entity=entity, **options)
     if as_json:
         print_json(found)
     else:
@@ -195,17 +193,12 @@ def _to_filter(
 @pass_connection
 def patch(
     connection: Connection,
+    /,
     segment_id: str,
     fact_id: str,
-    text: str | None,
-    title: str | None,
-    importance: float | None,
     labels: Mapping[str, Sequence[str]],
-    remove_labels: Sequence[str],
-    expires_at: datetime | None,
-    never_expires: bool,
-    if_version: int | None,
     as_json: bool,
+    **changes: Any,
 ) -> None:
     """Changes some fields of a stored item, and leaves the others as they are.
 
@@ -217,14 +210,8 @@ def patch(
         result = client.patch(
             segment_id=segment_id,
             fact_id=fact_id,
-            text=text,
-            title=title,
-            importance=importance,
             set_labels={key: values[-1] for key, values in labels.items()},
-            remove_labels=remove_labels,
-            expires_at=expires_at,
-            never_expires=never_expires,
-            if_version=if_version,
+            **changes,
         )
     if as_json:
         print_json(result)
@@ -261,18 +248,15 @@ def patch(
 def forget(
     ctx: click.Context,
     connection: Connection,
-    segment_ids: Sequence[str],
-    fact_ids: Sequence[str],
-    session: str,
-    speaker: str,
+    /,
     labels: Mapping[str, Sequence[str]],
     start: datetime | None,
     end: datetime | None,
-    filter_: Filter | None,
-    everything: bool,
+    filter: Filter | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
+    **selected: Any,
 ) -> None:
     """Erases items from every store, and verifies each store.
 
@@ -283,28 +267,20 @@ def forget(
 
     Exits with 1 if a store could not be verified or still has erased items.
     """
-    selection = _to_filter(labels, start, end, filter_)
-    by_ids = bool(segment_ids or fact_ids)
-    given = [by_ids, bool(session), bool(speaker), everything, selection is not None]
-    if given.count(True) != 1:
+    selection = _to_filter(labels, start, end, filter)
+    by_ids = selected["segment_ids"] or selected["fact_ids"]
+    by_name = (selected["session"], selected["speaker"], selected["everything"])
+    if sum(map(bool, (by_ids, *by_name, selection))) != 1:
         raise click.UsageError(
             "exactly one of ids, --session, --speaker, --label, --from, --until and --filter, "
             "and --everything is required"
         )
     with connection.open() as client:
         if not (yes or dry_run):
-            segments = _described_filter(labels, selection, filter_) if selection else ""
-            what = _described(segment_ids, fact_ids, session, speaker, segments)
+            segments = _described_filter(labels, selection, filter) if selection else ""
+            what = _described(segments, **selected)
             click.confirm(f"Erase {what} of {plain(client.tenant)!r}?", abort=True, err=True)
-        result = client.forget(
-            segment_ids=segment_ids,
-            fact_ids=fact_ids,
-            session=session,
-            speaker=speaker,
-            filter=selection,
-            everything=everything,
-            dry_run=dry_run,
-        )
+        result = client.forget(filter=selection, dry_run=dry_run, **selected)
     if as_json:
         print_json(result)
     elif dry_run:
@@ -420,19 +396,21 @@ def _dead_letters(stats: Stats) -> list[Table]:
 
 
 def _described(
+    filter_: str,
+    *,
     segment_ids: Sequence[str],
     fact_ids: Sequence[str],
     session: str,
     speaker: str,
-    filter_: str,
+    everything: bool,
 ) -> str:
-    if segment_ids or fact_ids:
-        return f"{len(segment_ids)} segments and {len(fact_ids)} facts"
+    if everything:
+        return "EVERYTHING"
     if session:
         return f"the session {plain(session)!r}"
-    if filter_:
-        return filter_
-    return f"all items of the speaker {plain(speaker)!r}" if speaker else "EVERYTHING"
+    if speaker:
+        return f"all items of the speaker {plain(speaker)!r}"
+    return filter_ or f"{len(segment_ids)} segments and {len(fact_ids)} facts"
 
 
 def _described_filter(

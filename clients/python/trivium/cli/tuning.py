@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import click
@@ -25,6 +24,7 @@ from trivium.cli.output import (
 from trivium.cli.ranking import (
     as_of_option,
     known_at_option,
+    limit_option,
     profile_option,
     profile_overrides_option,
     seed_ids_option,
@@ -74,9 +74,7 @@ def profiles(ctx: click.Context, connection: Connection, name: str | None, as_js
     metavar="FIELD=VALUE",
     help="Override a field of the second profile.",
 )
-@click.option(
-    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
-)
+@limit_option
 @as_of_option
 @known_at_option
 @seed_ids_option
@@ -86,16 +84,12 @@ def profiles(ctx: click.Context, connection: Connection, name: str | None, as_js
 def compare(
     ctx: click.Context,
     connection: Connection,
+    /,
     question: str,
-    profile: str,
-    profile_overrides: Mapping[str, Any],
     against: str,
     against_overrides: Mapping[str, Any],
-    limit: int,
-    as_of: datetime | None,
-    known_at: datetime | None,
-    seed_ids: Sequence[str],
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Runs QUESTION under two profiles, and shows both rankings side by side.
 
@@ -105,15 +99,7 @@ def compare(
         raise click.UsageError("missing --against or --against-override")
     with connection.open() as client:
         found = client.compare(
-            question,
-            profile=profile,
-            profile_overrides=profile_overrides,
-            against=against,
-            against_overrides=against_overrides,
-            limit=limit,
-            as_of=as_of,
-            known_at=known_at,
-            seed_ids=seed_ids,
+            question, against=against, against_overrides=against_overrides, **options
         )
         unknown = not found.rank_changes and says_unknown(client)
     if as_json:
@@ -129,9 +115,7 @@ def compare(
 @click.option("--fact", is_flag=True, help="ID is the id of a fact.")
 @profile_option
 @profile_overrides_option
-@click.option(
-    "--limit", default=0, metavar="N", help="The number of hits.  [default: the profile's]"
-)
+@limit_option
 @as_of_option
 @known_at_option
 @seed_ids_option
@@ -141,16 +125,12 @@ def compare(
 def why(
     ctx: click.Context,
     connection: Connection,
+    /,
     question: str,
     id_: str,
     fact: bool,
-    profile: str,
-    profile_overrides: Mapping[str, Any],
-    limit: int,
-    as_of: datetime | None,
-    known_at: datetime | None,
-    seed_ids: Sequence[str],
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Explains why the item ID is missing from the hits of QUESTION.
 
@@ -161,12 +141,7 @@ def why(
             question,
             segment_id="" if fact else id_,
             fact_id=id_ if fact else "",
-            profile=profile,
-            profile_overrides=profile_overrides,
-            limit=limit,
-            as_of=as_of,
-            known_at=known_at,
-            seed_ids=seed_ids,
+            **options,
         )
     if as_json:
         print_json(absence)

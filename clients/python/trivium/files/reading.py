@@ -28,11 +28,11 @@ import itertools
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from trivium.files.records import (
     Line,
@@ -52,49 +52,48 @@ MENTIONS = "mentions"
 OBSERVATION = "observation"
 """The relation whose object is a sentence."""
 
-SEGMENT_FIELDS = frozenset(
-    {
-        "_id",
-        "id",
-        "text",
-        "title",
-        "speaker",
-        "timestamp",
-        "session",
-        "entities",
-        "kind",
-        "importance",
-        "sensitive",
-        "labels",
-        "entity",
-        "keywords",
-        "created_at",
-        "expires_at",
-        "metadata",
-        "scope",
-    }
-)
-RELATION_FIELDS = frozenset(
-    {
-        "id",
-        "subject",
-        "relation",
-        "object",
-        "sentence",
-        "doc_id",
-        "evidence",
-        "timestamp",
-        "valid_from",
-        "valid_to",
-        "retracted_at",
-        "weight",
-        "sensitive",
-        "closes",
-        "single_valued",
-        "expires_at",
-        "scope",
-    }
-)
+Reader = Callable[[Record, str], object]
+
+SEGMENT: Mapping[str, tuple[str, Reader]] = {
+    "id": ("id", Record.string),
+    "text": ("text", Record.needed),
+    "title": ("title", Record.string),
+    "kind": ("kind", Record.string),
+    "speaker": ("speaker", Record.string),
+    "session": ("session", Record.string),
+    "timestamp": ("event_time", Record.time),
+    "importance": ("importance", Record.number),
+    "sensitive": ("sensitive", Record.flag),
+    "labels": ("labels", Record.labels),
+    "entities": ("entities", Record.strings),
+    "entity": ("entity", Record.string),
+    "keywords": ("keywords", Record.strings),
+    "created_at": ("created_at", Record.time),
+    "expires_at": ("expires_at", Record.time),
+}
+"""The fields of a segment in a file, each with that of `Segment`, and its type."""
+
+FACT: Mapping[str, tuple[str, Reader]] = {
+    "id": ("id", Record.string),
+    "subject": ("subject", Record.needed),
+    "relation": ("relation", Record.needed),
+    "object": ("object", Record.needed),
+    "sentence": ("sentence", Record.string),
+    "valid_from": ("valid_from", Record.time),
+    "valid_to": ("valid_to", Record.time),
+    "timestamp": ("recorded_at", Record.time),
+    "retracted_at": ("retracted_at", Record.time),
+    "evidence": ("evidence", Record.strings),
+    "weight": ("weight", Record.number),
+    "sensitive": ("sensitive", Record.flag),
+    "closes": ("closes", Record.strings),
+    "single_valued": ("single_valued", Record.flag),
+    "expires_at": ("expires_at", Record.time),
+}
+"""The fields of a relation in a file, each with that of `Fact`, and its type."""
+
+SEGMENT_FIELDS = frozenset({*SEGMENT, "_id", "metadata", "scope"})
+RELATION_FIELDS = frozenset({*FACT, "doc_id", "scope"})
 # A line that begins with "{" is a stray JSON object, not a turn.
 _SPOKEN = re.compile(r"(?P<speaker>[^:{][^:]{0,63}):\s+(?P<text>\S.*)")
 
@@ -216,27 +215,17 @@ def _to_segment(record: Record) -> Found[Segment]:
     if "subject" in record.fields:
         raise ValueError("is a relation; relations and segments must be in separate files")
     record.check_names(SEGMENT_FIELDS)
-    text = record.needed("text")
-    said = (record.string("session"), record.string("speaker"), text, record.string("timestamp"))
-    has_id = not record.fields.keys().isdisjoint({"id", "_id"})
-    segment = Segment(
-        id=identifier(record) if has_id else stable_id("segment", *said),
-        text=text,
-        title=record.string("title"),
-        kind=record.string("kind"),
-        speaker=record.string("speaker"),
-        session=record.string("session"),
-        event_time=record.time("timestamp"),
-        importance=record.number("importance"),
-        sensitive=record.flag("sensitive"),
-        labels=record.labels("labels"),
-        entities=record.strings("entities"),
-        entity=record.string("entity"),
-        keywords=record.strings("keywords"),
-        created_at=record.time("created_at"),
-        expires_at=record.time("expires_at"),
-    )
-    return Found(segment, record.string("scope"), record.place)
+    fields = _read(record, SEGMENT)
+    if record.fields.keys().isdisjoint({"id", "_id"}):
+        said = (fields["session"], fields["speaker"], fields["text"], record.string("timestamp"))
+        fields["id"] = stable_id("segment", *said)
+    else:
+        fields["id"] = identifier(record)
+    return Found(Segment(**fields), record.string("scope"), record.place)
+
+
+def _read(record: Record, form: Mapping[str, tuple[str, Reader]]) -> dict[str, Any]:
+    return {field: read(record, name) for name, (field, read) in form.items()}
 
 
 def identifier(record: Record) -> str:
@@ -253,27 +242,14 @@ def identifier(record: Record) -> str:
 
 
 def _to_fact(record: Record) -> Found[Fact]:
-    subject, relation, object_ = (record.needed(name) for name in ("subject", "relation", "object"))
-    evidence = record.strings("evidence") or record.strings("doc_id")
-    said_at = record.string("timestamp")
-    fact = Fact(
-        id=record.string("id") or stable_id("fact", subject, relation, object_, *evidence, said_at),
-        subject=subject,
-        relation=relation,
-        object=object_,
-        sentence=record.string("sentence") or (object_ if relation == OBSERVATION else ""),
-        valid_from=record.time("valid_from"),
-        valid_to=record.time("valid_to"),
-        recorded_at=record.time("timestamp"),
-        retracted_at=record.time("retracted_at"),
-        evidence=evidence,
-        weight=record.number("weight"),
-        sensitive=record.flag("sensitive"),
-        closes=record.strings("closes"),
-        single_valued=record.flag("single_valued"),
-        expires_at=record.time("expires_at"),
-    )
-    return Found(fact, record.string("scope"), record.place)
+    fields = _read(record, FACT)
+    fields["evidence"] = fields["evidence"] or record.strings("doc_id")
+    if fields["relation"] == OBSERVATION:
+        fields["sentence"] = fields["sentence"] or fields["object"]
+    if not fields["id"]:
+        related = (fields["subject"], fields["relation"], fields["object"], *fields["evidence"])
+        fields["id"] = stable_id("fact", *related, record.string("timestamp"))
+    return Found(Fact(**fields), record.string("scope"), record.place)
 
 
 def _to_question(record: Record) -> Question:

@@ -6,56 +6,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from trivium.files.reading import OBSERVATION
-from trivium.values import Fact, Item, Segment
+from trivium.files.reading import FACT, OBSERVATION, SEGMENT
+from trivium.values import Fact, Item
 
 
 def to_line(item: Item) -> str:
     """The item as a line; fields that are empty or follow from others are left out."""
-    fields = _of_fact(item) if isinstance(item, Fact) else _of_segment(item)
-    given = {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    form = SEGMENT
+    if isinstance(item, Fact):
+        form, item = FACT, replace(item, sentence=_own_sentence(item))
+    fields = {name: _to_json(getattr(item, field)) for name, (field, _) in form.items()}
+    given = {name: value for name, value in fields.items() if value is not None}
     return json.dumps(given, ensure_ascii=False) + "\n"
-
-
-def _of_segment(segment: Segment) -> Mapping[str, object]:
-    return {
-        "id": segment.id,
-        "text": segment.text,
-        "title": segment.title,
-        "kind": segment.kind,
-        "speaker": segment.speaker,
-        "session": segment.session,
-        "timestamp": _time(segment.event_time),
-        "importance": segment.importance,
-        "sensitive": segment.sensitive or None,
-        "labels": dict(segment.labels),
-        "entities": list(segment.entities),
-        "entity": segment.entity,
-        "keywords": list(segment.keywords),
-        "created_at": _time(segment.created_at),
-        "expires_at": _time(segment.expires_at),
-    }
-
-
-def _of_fact(fact: Fact) -> Mapping[str, object]:
-    return {
-        "id": fact.id,
-        "subject": fact.subject,
-        "relation": fact.relation,
-        "object": fact.object,
-        "sentence": _own_sentence(fact),
-        "valid_from": _time(fact.valid_from),
-        "valid_to": _time(fact.valid_to),
-        "timestamp": _time(fact.recorded_at),
-        "retracted_at": _time(fact.retracted_at),
-        "evidence": list(fact.evidence),
-        "weight": fact.weight,
-        "sensitive": fact.sensitive or None,
-        "closes": list(fact.closes),
-        "single_valued": fact.single_valued or None,
-        "expires_at": _time(fact.expires_at),
-    }
 
 
 def _own_sentence(fact: Fact) -> str:
@@ -65,5 +29,12 @@ def _own_sentence(fact: Fact) -> str:
     return "" if fact.sentence == implied and fact.relation != OBSERVATION else fact.sentence
 
 
-def _time(instant: datetime | None) -> str | None:
-    return None if instant is None else instant.isoformat()
+def _to_json(value: Any) -> Any:
+    """The value as JSON has it; None if it is empty or False."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value) or None
+    if isinstance(value, int | float) and value is not False:
+        return value
+    return value or None

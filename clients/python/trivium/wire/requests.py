@@ -143,15 +143,15 @@ def retrieve(
         profile=profile,
         leg_overrides=[_leg_override(leg, change) for leg, change in (leg_overrides or {}).items()],
         filter=None if filter is None else _filter(filter),
-        as_of=_timestamp(as_of),
-        time_budget=_duration(timeout * BUDGET_SHARE),
+        as_of=timestamp(as_of),
+        time_budget=budget(timeout),
         consistency_token=consistency_token,
         explain=explain,
         briefing=None if briefing is None else _briefing(briefing),
         profile_overrides=_struct(profile_overrides),
         seed_ids=texts("seed_ids", seed_ids),
         required_legs=texts("required_legs", required_legs),
-        known_at=_timestamp(known_at),
+        known_at=timestamp(known_at),
         time_zone=time_zone,
         tenants=[
             retrieval_service_pb2.TenantWeight(
@@ -196,44 +196,6 @@ def zone_of(name: str) -> tzinfo:
         raise ValueError(f"{name!r} is no time zone, such as Europe/Lisbon") from error
 
 
-def describe_entity(
-    tenant: str,
-    speaker: str,
-    entity: str,
-    *,
-    timeout: float,
-    as_of: datetime | None,
-    known_at: datetime | None,
-    max_chars: int,
-    time_zone: str,
-    consistency_token: str,
-) -> retrieval_service_pb2.DescribeEntityRequest:
-    """Builds a DescribeEntityRequest; its `time_budget` is as that of `retrieve`.
-
-    Raises:
-        ValueError: Not exactly one of `speaker` and `entity` is given, or a time has no time zone.
-    """
-    if bool(speaker) == bool(entity):
-        raise ValueError("exactly one of speaker and entity is required")
-    return retrieval_service_pb2.DescribeEntityRequest(
-        tenant=tenant,
-        **({"speaker": speaker} if speaker else {"entity": entity}),
-        as_of=_timestamp(as_of),
-        known_at=_timestamp(known_at),
-        max_chars=max_chars,
-        time_budget=_duration(timeout * BUDGET_SHARE),
-        time_zone=time_zone,
-        consistency_token=consistency_token,
-    )
-
-
-def warm(tenant: str, profile: str, *, timeout: float) -> retrieval_service_pb2.WarmRequest:
-    """Builds a WarmRequest; its `time_budget` is as that of `retrieve`."""
-    return retrieval_service_pb2.WarmRequest(
-        tenant=tenant, profile=profile, time_budget=_duration(timeout * BUDGET_SHARE)
-    )
-
-
 def compare(
     query: retrieval_service_pb2.RetrieveRequest,
     against: str,
@@ -245,19 +207,12 @@ def compare(
     )
 
 
-def explain_absence(
-    query: retrieval_service_pb2.RetrieveRequest, segment_id: str, fact_id: str
-) -> retrieval_service_pb2.ExplainAbsenceRequest:
-    """Builds an ExplainAbsenceRequest.
+def item_ref(segment_id: str, fact_id: str) -> item_pb2.ItemRef:
+    """Refers to a segment or a fact.
 
     Raises:
         ValueError: Not exactly one of the ids is given.
     """
-    item = _item_ref(segment_id, fact_id)
-    return retrieval_service_pb2.ExplainAbsenceRequest(retrieve=query, item=item)
-
-
-def _item_ref(segment_id: str, fact_id: str) -> item_pb2.ItemRef:
     if bool(segment_id) == bool(fact_id):
         raise ValueError("exactly one of segment_id and fact_id is required")
     return (
@@ -329,41 +284,6 @@ class Batcher:
             self._progress(self._sent_count)
 
 
-def patch(
-    tenant: str,
-    *,
-    segment_id: str,
-    fact_id: str,
-    text: str | None = None,
-    title: str | None = None,
-    importance: float | None = None,
-    set_labels: Mapping[str, str] | None = None,
-    remove_labels: Sequence[str] = (),
-    expires_at: datetime | None = None,
-    never_expires: bool = False,
-    if_version: int | None = None,
-    time_zone: str = "",
-) -> ingest_service_pb2.PatchRequest:
-    """Builds a PatchRequest.
-
-    Raises:
-        ValueError: Not exactly one of the two ids is given, or a time has no time zone.
-    """
-    return ingest_service_pb2.PatchRequest(
-        tenant=tenant,
-        item=_item_ref(segment_id, fact_id),
-        text=text,
-        title=title,
-        importance=importance,
-        set_labels=set_labels,
-        remove_labels=texts("remove_labels", remove_labels),
-        expires_at=_timestamp(expires_at),
-        never_expires=never_expires,
-        if_version=if_version,
-        time_zone=time_zone,
-    )
-
-
 def forget(
     tenant: str,
     *,
@@ -418,7 +338,7 @@ def list_facts(
     return catalog_service_pb2.ListFactsRequest(
         tenant=tenant,
         entities=texts("entities", entities),
-        valid_at=_timestamp(valid_at),
+        valid_at=timestamp(valid_at),
         page_size=page_size,
     )
 
@@ -432,7 +352,7 @@ def create_key(
         tenant=tenant,
         all_tenants=all_tenants,
         note=note,
-        expires_at=_timestamp(expires_at),
+        expires_at=timestamp(expires_at),
     )
 
 
@@ -492,7 +412,7 @@ def _segment(segment: Segment) -> segment_pb2.Segment:
         kind=segment.kind,
         speaker=segment.speaker,
         session=segment.session,
-        event_time=_timestamp(segment.event_time),
+        event_time=timestamp(segment.event_time),
         importance=segment.importance,
         sensitive=segment.sensitive,
         labels=segment.labels,
@@ -500,8 +420,8 @@ def _segment(segment: Segment) -> segment_pb2.Segment:
         entity=segment.entity,
         keywords=texts("keywords", segment.keywords),
         embedding=None if segment.embedding is None else _embedding(segment.embedding),
-        created_at=_timestamp(segment.created_at),
-        expires_at=_timestamp(segment.expires_at),
+        created_at=timestamp(segment.created_at),
+        expires_at=timestamp(segment.expires_at),
     )
 
 
@@ -518,16 +438,16 @@ def _fact(fact: Fact) -> fact_pb2.Fact:
         relation=fact.relation,
         object=fact.object,
         sentence=fact.sentence,
-        valid_from=_timestamp(fact.valid_from),
-        valid_to=_timestamp(fact.valid_to),
-        recorded_at=_timestamp(fact.recorded_at),
-        retracted_at=_timestamp(fact.retracted_at),
+        valid_from=timestamp(fact.valid_from),
+        valid_to=timestamp(fact.valid_to),
+        recorded_at=timestamp(fact.recorded_at),
+        retracted_at=timestamp(fact.retracted_at),
         evidence=texts("evidence", fact.evidence),
         weight=fact.weight,
         sensitive=fact.sensitive,
         closes=texts("closes", fact.closes),
         single_valued=fact.single_valued,
-        expires_at=_timestamp(fact.expires_at),
+        expires_at=timestamp(fact.expires_at),
     )
 
 
@@ -577,7 +497,7 @@ def _exclusion(given: Exclusion) -> filter_pb2.Exclusion | None:
 def _time_range(given: TimeRange | None) -> filter_pb2.TimeRange | None:
     if given is None:
         return None
-    return filter_pb2.TimeRange(start=_timestamp(given.start), end=_timestamp(given.end))
+    return filter_pb2.TimeRange(start=timestamp(given.start), end=timestamp(given.end))
 
 
 def _struct(fields: Mapping[str, Any] | None) -> Struct | None:
@@ -607,7 +527,13 @@ def _briefing(options: BriefingOptions) -> retrieval_service_pb2.BriefingOptions
     )
 
 
-def _timestamp(instant: datetime | None) -> Timestamp | None:
+def timestamp(instant: datetime | None) -> Timestamp | None:
+    """Writes a time; None is not sent.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It has no time zone.
+    """
     if instant is None:
         return None
     if not isinstance(instant, datetime):
@@ -622,7 +548,8 @@ def _timestamp(instant: datetime | None) -> Timestamp | None:
     return message
 
 
-def _duration(seconds: float) -> Duration:
+def budget(timeout: float) -> Duration:
+    """The time budget of a call with this timeout in seconds."""
     message = Duration()
-    message.FromTimedelta(timedelta(seconds=seconds))
+    message.FromTimedelta(timedelta(seconds=timeout * BUDGET_SHARE))
     return message

@@ -76,7 +76,7 @@ async def test_bot_puts_its_memory_into_the_prompt(
 async def test_bot_starts_with_the_loaded_context(
     async_client: AsyncClient, fake_service: FakeService, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake_service.will_answer("Retrieve", RetrieveResponse(briefing="<memory>Goa</memory>"))
+    fake_service.will_answer("Retrieve", {"briefing": "<memory>Goa</memory>"})
     bot = bot_example.Bot(async_client, "Nora")
 
     await bot.warm_up()

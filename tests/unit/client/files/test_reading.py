@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.fixtures.client import CommandLine
 from trivium import Fact, Item, Segment
 from trivium.cli.files.recollect import BEGIN, END, with_block
 from trivium.files.reading import Found, Question, read_items, read_questions
-from trivium.files.records import Problem
 from trivium.files.writing import to_line
 from trivium.v1.retrieval_service_pb2 import RetrieveResponse
 
@@ -98,14 +96,6 @@ def test_segment_has_the_fields_of_its_line(files: Files) -> None:
     expected: Any = {**equal, "event_time": said_at, "entities": ("Goa",)}
     assert found.item == Segment(**expected)
     assert (found.scope, found.place.line) == ("conv-1", 1)
-
-
-def test_time_without_a_zone_is_in_utc(files: Files) -> None:
-    path = files.write("corpus.jsonl", {**TURN, "timestamp": "2025-08-18T19:40:00"})
-
-    (segment,) = files.segments(path)
-
-    assert segment.event_time == datetime(2025, 8, 18, 19, 40, tzinfo=UTC)
 
 
 def test_bad_lines_are_reported_and_others_read(files: Files) -> None:
@@ -267,45 +257,41 @@ def test_mentions_of_a_missing_segment_are_reported(files: Files) -> None:
     ]
 
 
-def test_transcript_is_read_line_by_line(files: Files) -> None:
-    path = files.write("monday.txt", "Nora: Hi: there.", "", "no speaker here", "Idris: Hello.")
+@pytest.mark.parametrize("name", ["talk.md", "talk", "talk.txt", "talk.jsonl"])
+def test_transcript_is_detected_by_its_first_line(files: Files, name: str) -> None:
+    path = files.write(name, "", "Nora: Hi: there.", TURN, "no speaker", "Idris: Hello.")
 
     turns = files.segments(path)
 
     assert [(turn.speaker, turn.text, turn.session) for turn in turns] == [
-        ("Nora", "Hi: there.", "monday"),
-        ("Idris", "Hello.", "monday"),
+        ("Nora", "Hi: there.", "talk"),
+        ("Idris", "Hello.", "talk"),
     ]
-    assert files.problems == ["monday.txt:3: is not of the form 'Speaker: text'"]
+    problem = "is not of the form 'Speaker: text'"
+    assert files.problems == [f"{name}:{line}: {problem}" for line in (3, 4)]
 
 
-@pytest.mark.parametrize("name", ["talk.md", "talk", "talk.txt", "talk.jsonl"])
-def test_transcript_is_detected_by_its_first_line(files: Files, name: str) -> None:
-    path = files.write(name, "", "Nora: Hi.", TURN, "Idris: Hello.")
+@pytest.mark.parametrize(
+    ("name", "lines", "ids"),
+    [
+        ("corpus.txt", [TURN], ["t1"]),
+        ("corpus.jsonl", [{**TURN, "labels": {"subject": "travel"}}], ["t1"]),
+        (
+            "facts.jsonl",
+            ['{"subject": broken', {**MENTION, "id": "f1", "relation": "likes"}],
+            ["f1"],
+        ),
+        ("empty.jsonl", [""], []),
+    ],
+)
+def test_objects_are_detected_by_first_readable_line(
+    files: Files, name: str, lines: list[object], ids: list[str]
+) -> None:
+    assert files.ids(files.write(name, *lines)) == ids
 
-    turns = files.segments(path)
-
-    assert [(turn.speaker, turn.text) for turn in turns] == [("Nora", "Hi."), ("Idris", "Hello.")]
-    assert files.problems == [f"{name}:3: is not of the form 'Speaker: text'"]
-
-
-def test_objects_are_read_from_a_text_file_too(files: Files) -> None:
-    assert files.ids(files.write("corpus.txt", TURN)) == ["t1"]
-
-
-def test_segment_with_a_label_named_subject_is_no_relation(files: Files) -> None:
-    path = files.write("corpus.jsonl", {**TURN, "labels": {"subject": "travel"}})
-
-    assert (files.ids(path), files.problems) == (["t1"], [])
-
-
-def test_relations_are_detected_by_first_readable_line(files: Files) -> None:
-    fact = {**MENTION, "id": "f1", "relation": "likes"}
-    path = files.write("facts.jsonl", '{"subject": broken', fact)
-
-    assert files.ids(path) == ["f1"]
-    (problem,) = files.problems
-    assert problem.startswith("facts.jsonl:1: is not JSON: ")
+    assert [each.partition(": ")[0] for each in files.problems] == [
+        f"{name}:{number}" for number, line in enumerate(lines, start=1) if "broken" in str(line)
+    ]
 
 
 def test_ids_of_a_transcript_stay_when_lines_are_added(files: Files) -> None:
@@ -330,10 +316,6 @@ def test_standard_input_is_detected_by_its_first_line(
     (id_,) = files.ids("-")
 
     assert id_.startswith(expected)
-
-
-def test_empty_file_has_no_items(files: Files) -> None:
-    assert files.items(files.write("empty.jsonl", "")) == []
 
 
 def test_questions_are_read_with_their_answers(files: Files) -> None:
@@ -397,24 +379,10 @@ BARE = (
 )
 
 
-@pytest.fixture
-def read_back(tmp_path: Path) -> Callable[[Item], list[Item]]:
-    def read_back(item: Item) -> list[Item]:
-        file = tmp_path / "items.jsonl"
-        file.write_text(to_line(item), encoding="utf-8")
-        problems: list[Problem] = []
-        found = [each.item for each in read_items([str(file)], problems.append)]
-        assert problems == []
-        return found
-
-    return read_back
-
-
 @pytest.mark.parametrize("item", [SEGMENT, FACT, *BARE], ids=["segment", "fact", "bare", "bare"])
-def test_written_items_are_read_unchanged(
-    read_back: Callable[[Item], list[Item]], item: Item
-) -> None:
-    assert read_back(item) == [item]
+def test_written_items_are_read_unchanged(files: Files, item: Item) -> None:
+    assert files.items(files.write("items.jsonl", to_line(item))) == [item]
+    assert files.problems == []
 
 
 def test_examples_have_every_field_of_a_caller() -> None:
@@ -430,15 +398,15 @@ def test_examples_have_every_field_of_a_caller() -> None:
         assert same - by_server - never_read <= {"id", "event_time", "subject", "object"}
 
 
-def test_sentence_made_by_the_service_is_not_written(
-    read_back: Callable[[Item], list[Item]],
-) -> None:
+def test_sentence_made_by_the_service_is_not_written(files: Files) -> None:
     bare = BARE[1]
     assert isinstance(bare, Fact)
-    assert read_back(replace(bare, sentence="Zoë likes Goa")) == [bare]
-
+    implied = replace(bare, sentence="Zoë likes Goa")
     observed = replace(bare, relation="observation", sentence="Zoë observation Goa")
-    assert read_back(observed) == [observed]
+
+    path = files.write("items.jsonl", to_line(implied), to_line(observed))
+
+    assert files.items(path) == [bare, observed]
 
 
 # ---------------------------------------------------------------- recollections

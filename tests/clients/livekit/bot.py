@@ -14,11 +14,11 @@ from livekit.agents import Agent, AgentSession, LanguageCode, llm, stt, tts
 from livekit.agents.types import DEFAULT_API_CONNECT_OPTIONS
 from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabilities
 
-from tests.clients.recalling_service import PATIENCE_S
+from tests.clients.recalling_service import PATIENCE_S, Messages
+from trivium import AsyncClient
+from trivium_livekit import TriviumAgent, TriviumMemory
 
 SAMPLE_RATE = 16_000
-Messages = list[tuple[str, str]]
-"""Roles and texts."""
 
 
 def messages_of(chat_ctx: llm.ChatContext) -> Messages:
@@ -132,24 +132,27 @@ class Silence(AudioInput):  # type: ignore[misc]
         raise StopAsyncIteration
 
 
-def event(kind: stt.SpeechEventType, text: str = "") -> stt.SpeechEvent:
-    heard = stt.SpeechData(language=LanguageCode("en"), text=text, confidence=1.0)
-    return stt.SpeechEvent(type=kind, alternatives=[heard] if text else [])
-
-
 @dataclass
 class Call:
+    memory: TriviumMemory | None
     session: AgentSession[None]
     model: ScriptedModel
     ears: ScriptedEars
     voice: ScriptedVoice
     added: asyncio.Queue[Any]
 
-    def hears(self, kind: stt.SpeechEventType, text: str = "") -> None:
-        self.ears.script.put_nowait(event(kind, text))
+    def hears_event(self, kind: stt.SpeechEventType, text: str = "") -> None:
+        heard = stt.SpeechData(language=LanguageCode("en"), text=text, confidence=1.0)
+        event = stt.SpeechEvent(type=kind, alternatives=[heard] if text else [])
+        self.ears.script.put_nowait(event)
+
+    async def model_given(self) -> Messages:
+        return await asyncio.wait_for(self.model.given.get(), PATIENCE_S)
 
     async def given(self) -> Messages:
-        return await asyncio.wait_for(self.model.given.get(), PATIENCE_S)
+        given = await self.model_given()
+        await self.answered()
+        return given
 
     async def answered(self) -> None:
         """Waits until the next answer is part of the history."""
@@ -158,32 +161,44 @@ class Call:
             added = await asyncio.wait_for(self.added.get(), PATIENCE_S)
             role = getattr(added.item, "role", "")
 
-    async def begins(self, text: str) -> None:
-        """The user speaks, and what is heard so far is stable."""
-        self.hears(stt.SpeechEventType.START_OF_SPEECH)
-        self.hears(stt.SpeechEventType.PREFLIGHT_TRANSCRIPT, text)
+    async def begins(self) -> None:
+        self.hears_event(stt.SpeechEventType.START_OF_SPEECH)
 
-    def says(self, so_far: str) -> None:
-        self.hears(stt.SpeechEventType.INTERIM_TRANSCRIPT, so_far)
+    def is_stable(self, so_far: str) -> None:
+        """Lets LiveKit begin to generate an answer to what is heard so far."""
+        self.hears_event(stt.SpeechEventType.PREFLIGHT_TRANSCRIPT, so_far)
+
+    async def says(self, so_far: str) -> None:
+        self.hears_event(stt.SpeechEventType.INTERIM_TRANSCRIPT, so_far)
+
+    async def transcribed(self, text: str) -> None:
+        self.hears_event(stt.SpeechEventType.FINAL_TRANSCRIPT, text)
 
     async def ends(self, text: str) -> None:
-        self.hears(stt.SpeechEventType.FINAL_TRANSCRIPT, text)
-        self.hears(stt.SpeechEventType.END_OF_SPEECH)
+        await self.transcribed(text)
+        self.hears_event(stt.SpeechEventType.END_OF_SPEECH)
+
+    async def hears(self, text: str) -> Messages:
+        return (await self.turn(text))[-1]
 
     async def turn(self, text: str) -> list[Messages]:
         """A whole turn: all that the model was given, the preemptive attempt first."""
-        await self.begins(text)
-        given = [await self.given()]
+        await self.begins()
+        self.is_stable(text)
+        given = [await self.model_given()]
         await self.ends(text)
         await self.answered()
         while not self.model.given.empty():
             given.append(self.model.given.get_nowait())
         return given
 
+    def history(self) -> Messages:
+        return messages_of(self.session.history)
+
 
 @asynccontextmanager
-async def calling(agent: Agent) -> AsyncIterator[Call]:
-    """A session with the agent until the end of the block."""
+async def calling(agent: Agent, memory: TriviumMemory | None = None) -> AsyncIterator[Call]:
+    """A session with the agent, and with the memory attached, until the end of the block."""
     model, ears, voice = ScriptedModel(), ScriptedEars(), ScriptedVoice()
     session: AgentSession[None] = AgentSession(
         stt=ears,
@@ -200,7 +215,19 @@ async def calling(agent: Agent) -> AsyncIterator[Call]:
     added: asyncio.Queue[Any] = asyncio.Queue()
     session.on("conversation_item_added", added.put_nowait)
     await session.start(agent)
+    if memory is not None:
+        memory.attach(session)
     try:
-        yield Call(session, model, ears, voice, added)
+        yield Call(memory, session, model, ears, voice, added)
     finally:
         await session.aclose()
+        if memory is not None:
+            await memory.aclose()
+
+
+@asynccontextmanager
+async def remembering(client: AsyncClient, **options: Any) -> AsyncIterator[Call]:
+    memory = TriviumMemory(client, **options)
+    agent = TriviumAgent(memory=memory, instructions="You are brief.")
+    async with calling(agent, memory) as call:
+        yield call
