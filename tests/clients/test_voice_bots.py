@@ -39,14 +39,14 @@ Remembering = Callable[..., Call]
 """Makes a call of a client and the arguments of the memory."""
 
 
-def if_installed(name: str) -> Any:
-    missing = importlib.util.find_spec(name) is None
-    reason = "`make test-integrations` installs Pipecat and LiveKit"
-    marks = [getattr(pytest.mark, name), pytest.mark.skipif(missing, reason=reason)]
-    return pytest.param(name, marks=marks)
+FRAMEWORKS = [name for name in ("pipecat", "livekit") if importlib.util.find_spec(name)]
+if not FRAMEWORKS:
+    pytest.skip("`make test-integrations` installs Pipecat and LiveKit", allow_module_level=True)
 
 
-@pytest.fixture(params=[if_installed("pipecat"), if_installed("livekit")])
+@pytest.fixture(
+    params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in FRAMEWORKS]
+)
 def framework(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
