@@ -315,7 +315,7 @@ class Client:
         within = self._reading(timeout)
 
         def to_messages(transcript: Transcript) -> list[RetrieveStreamRequest]:
-            timeout = within if transcript.timeout is None else transcript.timeout
+            timeout = within if transcript.timeout is None else requests.finite(transcript.timeout)
             asked = self._question(transcript.text, timeout=timeout, briefing=briefing, **options)
             return [RetrieveStreamRequest(retrieve=asked, final=transcript.final)]
 
@@ -779,10 +779,10 @@ class Client:
         return requests.retrieve(self.tenant, query, timeout=timeout, briefing=briefing, **options)
 
     def _reading(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else timeout
+        return requests.finite(self._timeout if timeout is None else timeout)
 
     def _writing(self, timeout: float | None) -> float:
-        return self._write_timeout if timeout is None else timeout
+        return requests.finite(self._write_timeout if timeout is None else timeout)
 
 
 class _Outgoing(Generic[_Given, _Message]):

@@ -69,6 +69,20 @@ def test_call_without_a_timeout_has_that_of_the_client(
     assert fake_service.deadlines_s == [about(10), about(60), about(3600)]
 
 
+@pytest.mark.parametrize("timeout", [float("nan"), float("inf")])
+def test_timeout_is_a_finite_number(timeout: float, client: Client) -> None:
+    said = [Transcript("why?", final=True, timeout=timeout)]
+    calls: list[Callable[[], object]] = [
+        lambda: client.retrieve("why?", timeout=timeout),
+        lambda: client.ingest([], timeout=timeout),
+        lambda: list(client.retrieve_stream(said)),
+    ]
+
+    for call in calls:
+        with pytest.raises(ValueError, match="timeout must be a finite number of seconds"):
+            call()
+
+
 @pytest.mark.parametrize(
     ("options", "sent"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, TypedDict
@@ -546,6 +547,17 @@ def timestamp(instant: datetime | None) -> Timestamp | None:
     message = Timestamp()
     message.FromDatetime(instant.astimezone(UTC))
     return message
+
+
+def finite(timeout: float) -> float:
+    """Returns a timeout in seconds.
+
+    Raises:
+        ValueError: It is infinite or no number.
+    """
+    if not math.isfinite(timeout):
+        raise ValueError(f"timeout must be a finite number of seconds, not {timeout}")
+    return timeout
 
 
 def budget(timeout: float) -> Duration:
