@@ -317,3 +317,23 @@ async def test_fact_in_memory_follows_expiry_of_evidence(postgres: Postgres) -> 
     [row] = known.rows.values()
     assert isinstance(row, Fact)
     assert row.evidence_expires_at == NOON
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [segment("s1", sensitive=True), fact("f1", "Ann", "saw", "Goa", sensitive=True)],
+    ids=["segment", "fact"],
+)
+async def test_hidden_row_of_another_tenant_hides_nothing(
+    postgres: Postgres, hidden: Segment | Fact
+) -> None:
+    tenant, other = (TenantName(uuid.uuid4().hex) for _ in range(2))
+    view = TenantsInMemory(postgres.resident_feed, 2**30)
+    await changed(postgres, other, [hidden], "english")
+    await changed(postgres, tenant, [segment("s1")], "english")
+    await brought_up(view, tenant)
+
+    known = view.rows(tenant, [segment("s1").item], None)
+
+    assert known is not None
+    assert known.complete

@@ -142,7 +142,7 @@ _HIDES = """
 
 _TENANTS = f"""
 SELECT tenant.name, tenant.text_search_config, {_HIDES}
-  FROM tenant WHERE tenant.name = ANY (%(tenants)s::text[]) -- tenant filter
+  FROM tenant WHERE tenant.name = ANY (%(tenants)s::text[])
 """
 
 _TENANT = f"""

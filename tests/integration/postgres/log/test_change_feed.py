@@ -33,7 +33,7 @@ async def test_writes_closings_and_erasures_are_changes(postgres: Postgres) -> N
     leeds = lives("leeds", object_="Leeds")
     york = lives("york", object_="York", recorded_at=NOON + days(1))
     await write(postgres, segment("a"), segment("b"), leeds)
-    await write(postgres, segment("theirs"), tenant=OTHER)
+    await write(postgres, segment("theirs"), segment("a"), tenant=OTHER)
 
     first = await feed.read(TENANT, position, 9)
     await write(postgres, york)
