@@ -37,6 +37,8 @@ class RelatedLeg(Leg):
     options = frozenset({"floor", "expansion"})
     projection = "embedding"
     dependency = ""
+    by_meaning = False
+    ranks_by_text = False
     sheddable = True
 
     def __init__(self, graph: Graph, consistency: Consistency) -> None:
@@ -109,6 +111,8 @@ class RepliesLeg(Leg):
     options = frozenset({"floor", "expansion"})
     projection = "embedding"
     dependency = ""
+    by_meaning = False
+    ranks_by_text = False
 
     def is_at_hand(self, request: LegRequest) -> bool:
         return request.lookup.is_index_at_hand(ItemKind.SEGMENT)

@@ -34,6 +34,8 @@ class GraphLeg(Leg):
     options = frozenset({"floor", "yields", "walk"})
     projection = "graph"
     dependency = "graph"
+    by_meaning = False
+    ranks_by_text = False
     sheddable = True
     needs_facts = True
 

@@ -174,8 +174,8 @@ class Leg(ABC):
     options: ClassVar[frozenset[str]]
     projection: ClassVar[Projection | None]
     dependency: ClassVar[str]
-    by_meaning: ClassVar[bool] = False
-    ranks_by_text: ClassVar[bool] = False
+    by_meaning: ClassVar[bool]
+    ranks_by_text: ClassVar[bool]
     sheddable: ClassVar[bool] = False
     needs_question: ClassVar[bool] = True
     needs_facts: ClassVar[bool] = False

@@ -21,6 +21,7 @@ class LexicalLeg(Leg):
     options = frozenset({"floor", "words"})
     projection = None
     dependency = POSTGRES
+    by_meaning = False
     ranks_by_text = True
     finds_sensitive = True
 

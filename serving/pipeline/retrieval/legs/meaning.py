@@ -88,6 +88,7 @@ class ContextLeg(_LegOfMeaning):
 
     name = "context"
     options = frozenset({"floor"})
+    ranks_by_text = False
     kind = CONTEXT
 
 
@@ -99,6 +100,7 @@ class FactsLeg(_LegOfMeaning):
 
     name = "facts"
     options = frozenset({"floor", "yields"})
+    ranks_by_text = False
     needs_facts = True
     kind = ItemKind.FACT
 

@@ -23,6 +23,8 @@ class ImportantLeg(Leg):
     options = frozenset({"floor"})
     projection = None
     dependency = POSTGRES
+    by_meaning = False
+    ranks_by_text = False
     needs_question = False
 
     def __init__(self, timeline: Timeline) -> None:
@@ -47,6 +49,8 @@ class HoldingLeg(Leg):
     options = frozenset({"about_asker"})
     projection = None
     dependency = POSTGRES
+    by_meaning = False
+    ranks_by_text = False
     needs_question = False
 
     def __init__(self, holding: Holding) -> None:

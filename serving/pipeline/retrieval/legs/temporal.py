@@ -38,6 +38,8 @@ class TemporalLeg(Leg):
     options = frozenset({"named_times"})
     projection = None
     dependency = POSTGRES
+    by_meaning = False
+    ranks_by_text = False
     needs_question = False
 
     def __init__(self, timeline: Timeline) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from serving.domain.breaker import DEPENDENCIES
+from serving.domain.breaker import DEPENDENCIES, POSTGRES
 from serving.domain.budget import Deadline
 from serving.domain.consistency import ConsistencyToken
 from serving.domain.errors import DependencyError
@@ -61,8 +61,10 @@ def test_leg_without_an_attribute_is_rejected() -> None:
         name = "incomplete"
         options = frozenset[str]()
         projection = None
+        dependency = POSTGRES
+        ranks_by_text = True
 
-    with pytest.raises(TypeError, match=r"Incomplete must set dependency \(see Leg\)"):
+    with pytest.raises(TypeError, match=r"Incomplete must set by_meaning \(see Leg\)"):
         by_name(Incomplete)  # type: ignore[type-abstract]
 
 
